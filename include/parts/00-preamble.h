@@ -53,8 +53,8 @@
  * FORK. A child of fork is no participant: a call on what its parent opened changes
  * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
  * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
- * already. The child opens the arena itself, and its objects again. A program that
- * calls exec need not do anything.
+ * already. To take part, the child opens the arena and its objects again. A program
+ * that calls exec need not do anything.
  *
  * SIGNALS. A handler may make these calls, and no others:
  *
@@ -65,11 +65,11 @@
  *     shmsync_semaphore_tryacquire, shmsync_semaphore_release, shmsync_semaphore_free
  *     shmsync_sequencer_increment, shmsync_sequencer_advance, shmsync_sequencer_value
  *
- * They may change errno, so a handler saves it. A handler of a signal that a fault
- * raises, such as SIGSEGV, must not make any call.
+ * They may change errno, so a handler saves errno first. A handler of a signal that a
+ * fault raises, such as SIGSEGV, must not make any of these calls.
  *
- * LOCKS. They belong to processes: one thread may lock, and another thread of the
- * process unlock. A lock is not recursive.
+ * LOCKS. A lock belongs to a process: one thread may lock it, and another thread of
+ * the process may unlock it. A lock is not recursive.
  */
 #ifndef SHMSYNC_H
 #define SHMSYNC_H

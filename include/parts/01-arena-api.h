@@ -35,8 +35,8 @@ typedef struct shmsync_participant {
     char label[64];
 } shmsync_participant;
 
-/* An epoch begins when a process joins an arena that no participant is in, and ends when no participant is in any more.
- * The struct describes the epoch to the participant that begins it. */
+/* An epoch begins when a process joins an arena that no participant is in. It ends when no participant is in any more.
+ * The struct describes the new epoch to the participant that begins it. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
     int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
@@ -51,9 +51,9 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena waits for a process
- * that is just removing or opening the arena. If that process takes more than a second, for example because it is
- * stopped, the close leaves the file. */
+/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena removes the file.
+ * It first waits for any process that is opening or removing the arena. If that process takes more than a second, for
+ * example because it is stopped, the close leaves the file. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -61,12 +61,15 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
 #define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
-/* The options of an open: NULL means all 0, which are the defaults. Set every field to 0 before those that you need:
- * with = {0} or a designated initializer in C11, with = {} in C++17. A new arena takes memory as it fills, except for
- * the slots of participants, and for the directory of names: the latter takes 1.6 % of a size that is a power of two,
- * and up to 3.2 % of another size. Each struct of options begins with its size, so that a program and a library of two
- * versions understand each other: fields that the program does not know are 0. If the program sets a field that the
- * library does not know, the open returns EINVAL. */
+/* The options of an open of an arena. NULL means all 0, which are the defaults. Set every field to 0 before those that
+ * you need: with = {0} or a designated initializer in C11, with = {} in C++17.
+ *
+ * A new arena takes memory as it fills. Only the slots of participants and the directory of names take their memory at
+ * once. The directory takes 1.6 % of a size that is a power of two, and up to 3.2 % of another size.
+ *
+ * Each struct of options begins with its size, so that a program and a library of two versions understand each other:
+ * fields that the program does not know are 0. If the program sets a field that the library does not know, the open
+ * returns EINVAL. */
 typedef struct shmsync_arena_options {
     uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
@@ -77,21 +80,23 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
-    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one counts */
+    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the openings count together: one with
+     * SHMSYNC_KERNEL_IO_ASYNCHRONOUS outweighs all, and SHMSYNC_KERNEL_IO_NONE counts only if each opening has it */
     int kernel_io;
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none gets in
-     * meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails with that
-     * errno, and the next participant to join begins the epoch instead. The function must use the arena that it is
-     * given: an open of the same arena by its name, and a close of it, return EDEADLK. */
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and no process
+     * gets in until the function returns, so the function may delete and repair anything. If the function returns an
+     * errno, the open fails with that errno, and the next participant to join begins the epoch instead. The function
+     * must use the arena that it is given: an open of the same arena by its name, and a close of the arena, return
+     * EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
-    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
-     * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
-     * close an arena. If this process opens the arena several times, the first function that was set is called. The
-     * helper thread blocks all signals: see shmsync_arena_on_death. */
+    /* Called once, on the helper thread of the library, when the file of the arena was removed or replaced while this
+     * process is in: processes that open the name afterwards get another arena. The function must return quickly, and
+     * must not close an arena. If this process opens the arena several times, the library calls the first function
+     * that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -114,12 +119,12 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 /* The macros are variadic, because an argument may contain commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
-/* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
+/* Closes one opening of the arena. The close of the last opening leaves the arena: the holds of this process are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
- * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
- * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
- * when the on_death functions of two arenas close each other's arena. Any other errno: this process has left the arena, which
- * is ephemeral, but could not remove its file. */
+ * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback that another call on the
+ * arena, or the helper thread, runs. The result is also EDEADLK if two closes would wait for each other, as when the
+ * on_death functions of two arenas close each other's arena. Any other errno: this process has left the ephemeral
+ * arena, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
  * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
@@ -129,12 +134,14 @@ int shmsync_arena_remove(const char *name);
 uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
-/* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
- * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
- * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
- * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
- * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
- * POSIX_SPAWN_SETSIGMASK, or let another thread start the process. */
+/* Calls f for each participant that dies from now on, on the helper thread of the library. f must return quickly, and
+ * must call nothing that waits. A process has one such function for each arena; a later call replaces it. The arena
+ * keeps the last 192 deaths. If this process is stopped while more participants die, the field missed of the next
+ * report says how many reports were lost. EDEADLK: the caller is a function that the helper thread runs.
+ *
+ * The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that opened the arena.
+ * posix_spawn and system give a new process the mask of the helper thread: use POSIX_SPAWN_SETSIGMASK, or let another
+ * thread start the process. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -145,7 +152,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
  * sixteenth of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So when
  * users have filled the arena, processes can still open and recover the objects that exist. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
-/* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
+/* Frees bytes that shmsync_alloc returned. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
 /* Returns a pointer to size bytes at an offset, which may have come from a peer. NULL: no block at that offset has so
  * many bytes. */
@@ -171,13 +178,13 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* As shmsync_value_open_type, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it
- * may have left the new contents under another name. The call removes these as well, even if they are all that is
- * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. Holds of
+/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, the new
+ * contents may exist under another name. The call removes the new contents as well, even if the object itself is gone.
+ * ENOENT: there is no such object. EBUSY: a process has the object open, or has closed it and still holds it. Holds of
  * kinds that this library does not have, CohortMutex and Waitable, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL: no
- * object is there. In all else it does what shmsync_delete does. */
+/* Removes the object at an offset that an _offset function gave, as shmsync_delete removes a named object. Only this
+ * call removes an anonymous object. EINVAL: no object is at that offset. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next

@@ -13,8 +13,8 @@ typedef struct shmsync_mutex_options {
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
     int64_t spin_ns;
-    /* not 0: unlocks of this process compare and swap. Then, of two unlocks that race, none can release the hold of
-     * another process */
+    /* not 0: this process unlocks by compare-and-swap, so two threads that race to unlock one hold cannot release the
+     * hold of another process */
     int checked;
     int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;

@@ -1,9 +1,9 @@
 /* ---- Transactions: changes that happen wholly or not at all ---- */
 
 /* A mutex of policy SHMSYNC_POLICY_ROLLBACK has an undo log. A transaction is one hold of such a mutex, from
- * shmsync_mutex_begin to shmsync_tx_commit or shmsync_tx_abort. Before the caller changes bytes of the arena, it
- * saves them: shmsync_tx_save copies them into the log. If the process dies before the commit, the next process
- * that wants the mutex, in C or Go, copies them back, and gets the mutex without an error.
+ * shmsync_mutex_begin to shmsync_tx_commit or shmsync_tx_abort. Before the caller changes bytes of the arena, it calls
+ * shmsync_tx_save, which copies the bytes into the log. If the process dies before the commit, the next process that
+ * wants the mutex, in C or Go, copies the old bytes back, and gets the mutex without an error.
  *
  *     if (shmsync_mutex_begin(&m, &tx) != 0)
  *         return fail(shmsync_error());
@@ -14,9 +14,9 @@
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
  * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor
- * moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex,
- * within the first or beside it, is independent: its changes stay when the first is undone. The two must not save the
- * same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
+ * moved. Transactions of one mutex do not nest: a second begin waits for the first. Transactions of two mutexes are
+ * independent, even if one begins within the other: undoing one keeps the changes of the other. So they must not save
+ * the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
  * transaction has saved, allocated or freed something, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: the transaction has ended */
@@ -27,7 +27,7 @@ typedef struct shmsync_tx {
     unsigned n_saved, blocks;
     struct {
         uint64_t begin, end;
-    } saved[8];               /* the last ranges */
+    } saved[8];               /* the last ranges that were saved */
 } shmsync_tx;
 
 /* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. ENOTSUP: the kernel has no byte
@@ -39,13 +39,13 @@ int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
-/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object of
- * the arena, and not in the mutex itself. To save a range costs nothing if it lies within one of the last eight ranges
- * that were saved.
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. The bytes must lie within one block
+ * or object of the arena, and not in the mutex itself. A save costs nothing if its range lies within one of the last
+ * eight ranges that were saved.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
  * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
- * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
+ * further save returns the same error, and shmsync_tx_commit undoes all changes and returns that error. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
 /* shmsync_tx_alloc allocates zeroed bytes. They stay allocated if the transaction commits, and are freed if it is

@@ -11,8 +11,8 @@ typedef struct shmsync_event {
 typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int auto_reset;  /* not 0: each set lets one wait go */
-    int bidirectional;     /* waits for the reset are possible, too; not with auto_reset */
+    int auto_reset;  /* not 0: each set ends one wait */
+    int bidirectional;     /* not 0: waits until the Event is reset are possible, too; not with auto_reset */
     int set;         /* a new Event is set at the beginning */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;

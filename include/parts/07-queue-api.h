@@ -63,9 +63,9 @@ int shmsync_queue_get(shmsync_queue *q, void *item);
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are in,
- * or until abs_monotonic, which may be NULL, for no limit. *done is the number of items that are in: n, unless the call
- * returns an error. If the call has to wait, items of other producers may come between its items. */
+/* Puts n items into the queue, in their order, as many at a time as there is room for. The call waits until all items
+ * are in the queue, or until abs_monotonic; NULL is no limit. *done is the number of items that are in the queue: n,
+ * unless the call returns an error. If the call has to wait, items of other producers may come between its items. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
  * number, which is 0 only if the call returns an error. */

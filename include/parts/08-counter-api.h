@@ -34,7 +34,7 @@ int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
  * until its work can be claimed. If others do some of the work during the call, it may have claimed only a part
  * of n; this process stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
-/* Takes one from the counter, as an add of -1. */
+/* Adds -1 to the counter, as shmsync_waitgroup_add does. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died before its share was done. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
@@ -70,9 +70,9 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
-/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than the part of the counter that no living process has
- * claimed. If a process is just dying, the call first waits until its part can be claimed. */
+/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies without a claim,
+ * waits do not notice its death and go on. EINVAL: n is more than the part of the counter that no living process has
+ * claimed. If a process is just dying, the call first waits until the part of that process can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -82,12 +82,11 @@ int shmsync_latch_trywait(shmsync_latch *l);
 int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
-/* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
+/* Counts down n, and waits. If the wait fails, the call has counted down nevertheless. EBADF: another thread closed
  * the handle or the arena; the call has counted down if shmsync_error names latch.wait. After EPROTO it is not known
  * whether the call has counted down. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
-/* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
- * place. */
+/* Waits until the dead processes are gone, and takes from the counter what they had claimed and not counted down. */
 int shmsync_latch_reset(shmsync_latch *l);
 /* The counter: how much is still to be counted down. */
 int64_t shmsync_latch_count(const shmsync_latch *l);

@@ -67,12 +67,13 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
- * counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of this
- * Barrier. At a broken barrier the call counts nothing. */
+/* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. While a process runs the
+ * completion of a phase, the call waits until that phase is over, and then counts in the next phase. EINVAL, with
+ * nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of
+ * this Barrier. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that another thread
- * runs, of this process or of another. ETIMEDOUT: the time has passed, and nothing is counted. */
+/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that a process
+ * runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet.
  * EDEADLK: the caller is the completion of the phase. */
@@ -90,8 +91,8 @@ int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timesp
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
  * is the completion of this Barrier. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
- * others go on waiting. */
+/* Registers this process for n more of the parties: if it dies before they have arrived, the phase is broken. If a
+ * process dies that neither registered nor arrived, the others go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
 /* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);

@@ -64,8 +64,8 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
-/* Turns the upgradable hold into a write hold. It waits for the readers to leave; until then no new reader comes
- * in, and no writer comes in between. If it returns an error, the hold is still upgradable, and readers come in
+/* Turns the upgradable hold into a write hold. The call waits for the readers to leave. Meanwhile no new reader comes
+ * in, and no writer comes in between. If the call returns an error, the hold is still upgradable, and readers come in
  * again. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_upgrade, but it does not wait. EBUSY: a reader is in. */
@@ -81,8 +81,8 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
 /* Locks the RWMutex for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same
  * errors. The policy is SHMSYNC_POLICY_ROLLBACK. During the transaction no thread may downgrade or unlock the lock:
- * shmsync_tx_commit and shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or
- * to write, finds the data as it was before. */
+ * shmsync_tx_commit and shmsync_tx_abort unlock it. If the process dies, the next process that wants the lock, to read
+ * or to write, finds the data as it was before the transaction. */
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
 /* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);

@@ -82,8 +82,8 @@ int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
-/* Locks the RWSpinLock for upgrade: readers that are in stay, new ones wait, and no other process has it for
- * upgrade. */
+/* Locks the RWSpinLock for upgrade: readers that have the lock keep it, new readers wait, and no other process gets an
+ * upgradable hold. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);

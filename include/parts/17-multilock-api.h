@@ -24,7 +24,7 @@ typedef struct shmsync_hold {
     struct shmi_key_bucket *in;
     uint64_t serial;
     uint64_t *at;
-    uint64_t key; /* which one */
+    uint64_t key; /* the key that is held */
     uint64_t hold;
 } shmsync_hold;
 
@@ -52,7 +52,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
 /* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
 /* Locks n keys, from the lowest to the highest, and stores the holds at out. A key that is given twice is locked once.
- * *held is the number of holds. An error means that none is held. */
+ * *held is the number of holds. An error means: no key is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
 /* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */

@@ -35,7 +35,7 @@ typedef struct shmsync_signalwaker_options {
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
-    uint32_t queue;   /* which one */
+    uint32_t queue;   /* number of the queue */
     uint64_t running; /* the execution that this gate began, or 0 */
 } shmsync_gate;
 
@@ -180,7 +180,8 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* The counters. If the option count is set, the operations themselves count what is marked *. */
+/* Names of counters. If the option count of the SignalWaker is set, the operations themselves count what is marked *.
+ * A program counts the rest by shmsync_signalwaker_count. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */

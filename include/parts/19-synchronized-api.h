@@ -39,9 +39,9 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
 int shmsync_synchronized_commit(shmsync_synchronized *s);
 /* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
-/* Copies the value to dst. It does not lock, and does not wait for a process between begin and commit, even if that
- * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
- * one whole value. */
+/* Copies the value to dst, normally without the lock. The call takes the lock only if commits of other processes
+ * overtake the copy again and again. It does not wait for a process between begin and commit that is stopped or dead.
+ * While the call runs, dst may have parts of several values; when it returns 0, dst has one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Sets the value to *src, as a begin, a change of the copy and a commit would. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);

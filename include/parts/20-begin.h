@@ -23,11 +23,11 @@
 #include <unistd.h>
 
 #define SHMI_FN static __attribute__((unused))
-/* For the steps of a call that succeeds at once. They are always inlined, because a function call for a step would
- * double what the call costs. */
+/* For the steps of a call that succeeds at once. These steps are always inlined, because a function call for each step
+ * would double the cost of the call. */
 #define SHMI_FAST static inline __attribute__((unused, always_inline))
-/* For what such a call does seldom before it goes on. It is not marked cold, because gcc would then place the rest
- * of the call far away, too. */
+/* For steps that a call seldom needs before it goes on. These functions are not marked cold, because gcc would then
+ * also place the rest of the call far away. */
 #define SHMI_SELDOM static __attribute__((unused, noinline))
 #define SHMI_COLD static __attribute__((unused, noinline, cold))
 #define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)

@@ -1,4 +1,4 @@
-/* ---- The bytes: docs/abi.md. Constants have the names that they have there. ---- */
+/* ---- The bytes of an arena. Constants have the names of docs/abi.md. ---- */
 
 enum {
     SHMI_orderMark = 0x01020304,
@@ -208,7 +208,7 @@ typedef uint32_t shmi_participant_id; /* slot in bits 0..10, generation in bits 
 
 typedef struct shmi_node {
     uint32_t word;       /* state in bits 0..3, generation above */
-    uint32_t owner;      /* name */
+    uint32_t owner;      /* ID of the participant that owns the node */
     uint64_t object;
     uint64_t next;
     uint64_t ready_next;

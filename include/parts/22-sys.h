@@ -21,16 +21,16 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only one thread at a time writes. The stores must reach memory in program order, so
- * that a death leaves a state that the reaper knows; a release store ensures that. */
+/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release keeps
+ * such stores in program order, so a death leaves a state that the reaper knows. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* shmi_full_fence orders everything before it and after it; shmi_load_fence orders only loads. The thread sanitizer
- * does not know fences, but the words that it watches are ordered by atomics anyway. */
+/* shmi_full_fence orders all loads and stores before it before all those after it; shmi_load_fence orders only loads.
+ * The thread sanitizer does not know fences. Atomics order the words that it watches anyway. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -47,9 +47,8 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps later loads of this thread from being executed before its last compare-and-swap, which has succeeded. A call
- * needs this if it returns after a compare-and-swap that a concurrent call may have missed because that call changes
- * nothing; see prims/fence.go. */
+/* Keeps later loads of this thread from overtaking its last compare-and-swap, which has succeeded. A call needs this
+ * if another call, which missed that compare-and-swap, may have returned without a change; see prims/fence.go. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -80,8 +79,8 @@ SHMI_FN void shmi_pause(uint32_t n)
     }
 }
 
-/* ---- Crash points: tests build with SHMSYNC_CRASHPOINTS and name one in the
- * environment, as those of the Go side ---- */
+/* ---- Crash points: tests build with SHMSYNC_CRASHPOINTS and name a crash point in the environment, as on the Go side
+ * ---- */
 
 #ifdef SHMSYNC_CRASHPOINTS
 SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
@@ -128,7 +127,7 @@ SHMI_FN void shmi_crash(const char *name)
             pause();
     }
     if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
-        raise(SIGSTOP); /* this thread goes no further, which a signal to the process does not promise */
+        raise(SIGSTOP); /* raise stops this thread before it goes on; a signal to the process might stop it later */
     shmi_crash_delay(getenv("SHMSYNC_CRASHPOINT_DELAY"));
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
@@ -173,8 +172,8 @@ SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The time of a first wait or of a lease, in the form that the arena stores: milliseconds of CLOCK_MONOTONIC modulo
- * 2^32, rounded up, never 0. */
+/* The time ns, in the form in which the arena stores the begin of a wait or of a lease: milliseconds of
+ * CLOCK_MONOTONIC modulo 2^32, rounded up, never 0. */
 SHMI_FN uint32_t shmi_first_date(int64_t ns)
 {
     uint32_t ms = (uint32_t)(ns / 1000000 + 1);
@@ -218,8 +217,8 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* Makes sleeps of this thread that have a deadline end when they should, and not up to 50 us later. Returns what
- * shmi_end_exact_sleeps takes. */
+/* Makes timed sleeps of this thread end on time: otherwise the kernel may end them up to 50 us later. Returns the
+ * argument for shmi_end_exact_sleeps. */
 SHMI_FN long shmi_begin_exact_sleeps(void)
 {
     long was = syscall(SYS_prctl, 30, 0ul, 0ul, 0ul, 0ul);           /* PR_GET_TIMERSLACK */
@@ -241,7 +240,7 @@ SHMI_FN void shmi_exact_nap(int64_t ns)
 }
 
 /* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
- * signal handler that has interrupted a thread that holds a lock of malloc. ---- */
+ * signal handler, and the thread that it has interrupted may hold a lock of malloc. ---- */
 
 /* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
  * no memory. */
@@ -260,8 +259,8 @@ SHMI_FN void shmi_end_scratch(void *p, size_t size)
         munmap(p, size);
 }
 
-/* Sleeps while *addr is val, until a wake or until deadline (0: no deadline). The results 0, EAGAIN, EINTR and
- * ETIMEDOUT are part of the protocol. */
+/* Sleeps while *addr is val, until a wake or until deadline (0: no deadline). Callers expect the results 0, EAGAIN,
+ * EINTR and ETIMEDOUT. */
 SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
 {
     struct timespec ts;
@@ -313,11 +312,11 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. Each is probed once, by the system call that it consists of. */
+/* The features of the kernel. shmi_probe tries each feature once, by its system call. */
 typedef struct shmi_features {
     int probed;
     int robust, waitv, membarrier, ofd, otmpfile;
-    int registered; /* this process is a target of fences; a child of fork is not */
+    int registered; /* this process has registered for membarrier: see shmi_register_fence; a child of fork has not */
 } shmi_features;
 
 static shmi_features shmi_have;
@@ -359,14 +358,14 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Returns the errno for a failed call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system
- * or on this file system. Any other error may be temporary. */
+/* Returns the errno for a failed system call on a byte lock: ENOTSUP if byte locks are missing or forbidden, on this
+ * system or on this file system. Any other error may be temporary. */
 SHMI_FN int shmi_lock_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
- * shmi_lock_errno does. */
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or the errno that
+ * shmi_lock_errno gives. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -377,7 +376,7 @@ SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
     return shmi_lock_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
-/* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
+/* Whether an open file description other than that of fd has locked the byte; -1 if the kernel does not say. */
 SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -393,8 +392,9 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     errno = before;
     return same;
 }
-/* Closes fd if it is still a descriptor of that file. If other code of the program has closed fd by mistake, the
- * number fd may belong to another file by now. This function is no cancellation point. */
+/* Closes fd if it is still a descriptor of the file with device number dev and inode number ino. If other code of the
+ * program has closed fd by mistake, the number fd may belong to another file by now. This function is no cancellation
+ * point. */
 SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
 {
     if (fd >= 0 && shmi_is_file(fd, dev, ino))
@@ -411,7 +411,7 @@ SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
         return errno;
     *n = (size_t)sysconf(_SC_PAGESIZE);
     if ((size_t)st.st_blksize > *n)
-        *n = (size_t)st.st_blksize; /* the size of a huge page where the file has those */
+        *n = (size_t)st.st_blksize; /* a file of huge pages must be mapped in whole huge pages */
     *page = mmap(NULL, *n, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (*page == MAP_FAILED) {
         *page = NULL;
@@ -450,8 +450,8 @@ SHMI_FN void shmi_probe(void)
     fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
-     * work. Then each join tries them. */
+    /* If there is no file for the probe, or the probe fails for another reason, the probe has not shown whether byte
+     * locks work. Then each join tries them. */
     shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
         if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
@@ -464,7 +464,7 @@ SHMI_FN void shmi_probe(void)
     errno = before;
 }
 
-/* Whether this process is a target of fences. */
+/* Whether this process has registered for membarrier: see shmi_register_fence. */
 SHMI_FN int shmi_is_registered(void) { return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE); }
 
 /* Whether this process has one thread. */
@@ -476,7 +476,8 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
-/* Makes this process a target of fences. That is quick while the process has only one thread. */
+/* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
+ * registration is quick while the process has only one thread. */
 SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
@@ -486,8 +487,8 @@ SHMI_FN void shmi_register_fence(void)
     errno = before;
 }
 
-/* Makes every running thread of every registered process pass a fence. Returns 0, or an errno if that could not be
- * done. */
+/* Makes each running thread of each process that has registered for membarrier execute a full fence. Returns 0 or an
+ * errno. */
 SHMI_FN int shmi_fence(void)
 {
     int before = errno, err = 0;

@@ -1,20 +1,20 @@
 /* ---- Failures in words ---- */
 
-/* A failure whose text has yet to be made. */
+/* The parts of a failure from which its text can be made. */
 typedef struct shmi_brief_failure {
     char op[64];
     char object[64];
 } shmi_brief_failure;
 
-/* The last failure of a thread. A shared library has little room for thread-local variables, so the text and the
- * parts from which it can be made share the memory. */
+/* The last failure of a thread. A shared library has little room for thread-local variables, so the text shares its
+ * memory with the parts from which the text can be made. */
 typedef struct shmi_failure {
     union {
         char text[504];
-        shmi_brief_failure of; /* if brief */
+        shmi_brief_failure of; /* valid if brief is not 0 */
     };
-    int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */
-    int brief;       /* the error whose text has yet to be made; 0: text is there */
+    int err;         /* the failure that the current call has noted, or the last call if none is under way; 0: none */
+    int brief;       /* the error whose text is not made yet; 0: text is valid */
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -55,15 +55,15 @@ SHMI_FN int shmi_brief(int err, const char *op, const char *object)
     shmi_note_word(shmi_last.of.object, sizeof shmi_last.of.object, object);
     return err;
 }
-/* Notes that no failure is known. A caller does so if it checks later whether one was noted. */
+/* Clears the note of the last failure, so that the caller can check later whether a new failure was noted. */
 SHMI_FN void shmi_no_failure(void)
 {
     shmi_last.text[0] = 0;
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call
- * becomes valid again. The caller has saved that note in *before. */
+/* Ends a call that may have met failures and has gone on. The caller has saved the note of the failure before the call
+ * in *before. If the call succeeds, that note becomes valid again. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -73,9 +73,9 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Sets err to the result of call, which may repair what a death has left. If repair is not NULL, the call may have met
- * a failure and have gone on, so its success leaves the note of the last failure as it was. Without a repair, a call
- * never goes on after a failure. */
+/* Sets err to the result of call. With a repair, the call may meet a failure, repair what a death has left, and
+ * succeed: then the note of the failure before the call becomes valid again. Without a repair, a call never goes on
+ * after a failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
         if ((repair) != NULL) {                             \
@@ -99,7 +99,7 @@ SHMI_COLD int shmi_note_result(int err, const char *function)
     return err;
 }
 SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err == 0) ? 0 : shmi_note_result(err, function); }
-/* The begin and the result of a public function: if it fails, shmsync_error describes this call. */
+/* The begin and the end of a public function: if the function fails, shmsync_error describes this failure. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
 
@@ -161,13 +161,13 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
-    uint64_t linked; /* how many chunks are within reach of a link of 32 bits */
+    uint64_t linked; /* how many chunks a link of 32 bits can name */
     uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
 
-/* The state that a fork wipes. In a child the ID in name is 0, and every fast path reads it first. */
+/* The memory that a fork wipes. In a child of fork, name is 0. Every fast path reads name first. */
 typedef struct shmi_me {
     shmi_participant_id name;
 } shmi_me;
@@ -208,33 +208,35 @@ typedef struct shmi_ref {
     struct shmi_ref *next;
     shmi_header h;
     unsigned count; /* opens that have not been closed */
-    int kept;       /* the bit was set before: a dead participant of this slot had it open; see shmi_forget */
+    /* the open bit of this slot was already set when this process opened the object, because a dead participant of the
+     * slot had the object open; see shmi_forget */
+    int kept;
     void *handle;   /* guarded by: shmsync_arena.handles_of */
-    unsigned opens; /* of the handle; guarded by: the same */
-    void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
+    unsigned opens; /* openings of handle that have not been closed; guarded by: shmsync_arena.handles_of */
+    void (*end)(void *handle); /* frees handle if the arena is closed first; NULL: free does. guarded by: shmsync_arena.handles_of */
 } shmi_ref;
 
 typedef struct shmi_reap_progress {
-    uint32_t of;     /* state of the slot; 0: no reap */
-    uint64_t window; /* window of the slot: in another one, another participant can have this state */
-    int unknown;     /* objects whose kind this header does not know */
-    int unfinished;  /* a transaction of the dead one is still in an undo log */
-    int64_t reaped; /* when repairs and wakes were done; 0 before */
-    int64_t handed;  /* when they were done again, after the participant was gone; 0 before */
-    int64_t written; /* when the death record was written; 0 before */
-    int reclaimed;     /* its memory went back */
-    uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
-    int64_t seen;    /* when that state was first seen */
+    uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
+    uint64_t window; /* window of the slot then: in another window, another participant can have the same state */
+    int unknown;     /* how many objects are of a kind that this header does not know */
+    int unfinished;  /* a transaction of the dead participant is still in an undo log */
+    int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
+    int64_t handed;  /* when the repairs and wakes were done again, after the participant was gone; 0: not yet */
+    int64_t written; /* when the death record was written; 0: not yet */
+    int reclaimed;     /* the memory of the participant was given back */
+    uint32_t dying;  /* state of the slot of a process that cannot be fenced and has not ended yet */
+    int64_t seen;    /* when dying was first seen */
 } shmi_reap_progress;
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
-    uint64_t sum; /* of the slots, when the list was made */
+    uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
-    shmi_participant_id leaving; /* this participant if the list has its nodes, too, or 0 */
-    uint32_t n; /* if it is more than SHMI_deadWaits, the list has not all */
+    shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
+    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
     shmi_off off[SHMI_deadWaits];
 } shmi_dead_waits;
 
@@ -242,28 +244,28 @@ typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
-    int64_t since; /* begin of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
+    int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
+    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
     uint32_t generation;
     uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
     int64_t when;
-    uint32_t asked; /* the state in which the byte lock was asked for */
-    /* guarded by: shmsync_arena.endings: when this process first met the death of generation
-     * ending_of, when it last examined the threads, and whether they have given up their memory */
+    uint32_t asked; /* the state of the slot when this process last asked the kernel for the byte */
+    /* guarded by: shmsync_arena.endings. When this process first met the death of generation ending_of, when it last
+     * examined the threads of that process, and whether these threads have given up their memory */
     uint32_t ending_of;
     uint64_t ending_window;
     int64_t began, looked;
     int detached;
 } shmi_notice;
 
-/* A value for the guard of walks that is not the offset of an object. It says only that any participant may miss a
- * wake if this one dies. */
+/* A value for the guard of walks (SHMI_slotWalking) that is not the offset of an object. It says only that any
+ * participant may miss a wake if this one dies. */
 #define SHMI_WALK_OWED 1
 
-/* What lies where the file of a closed arena was: memory of this process alone, or nothing. */
+/* What this process has mapped at the address of a closed arena: private memory (HERE), or nothing (GONE). */
 enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 
 struct shmsync_arena {
@@ -277,15 +279,15 @@ struct shmsync_arena {
     unsigned char *base;
     uint64_t size;
     shmi_geometry geo;
-    char label[256]; /* the file, for messages */
-    char *path;      /* the file; without a slash if it has no name */
+    char label[256]; /* the file of the arena, for messages */
+    char *path;      /* the path of the file; without a slash if the file has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
-    int home;          /* the working directory of that time, or -1 if the program gave no relative path */
+    int home;          /* a descriptor of the working directory at the open, or -1 if the program gave no relative path */
     uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
-    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot, 0 for no reason of its own */
-    int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
+    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot; 0: it did not, or only because others had the lock */
+    int lock_fd; /* its byte lock says that this process is alive; -1: there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
     uint64_t dev, ino;
@@ -294,23 +296,23 @@ struct shmsync_arena {
     shmi_participant_id self; /* never changes; a child of fork has it too, unlike me->name */
     uint32_t my_slot;
     uint32_t caps;
-    int fenced;  /* this process is a target of fences. Atomic. */
-    int closing; /* set once; then calls that wait end */
-    int retired; /* it was closed: SHMI_RETIRED_HERE, or SHMI_RETIRED_GONE. Atomic. */
+    int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
+    int closing; /* set once, at the last close; then calls that wait end */
+    int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
-    uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
+    uint32_t acting; /* act words in use, a bit each. This private copy decides, because a peer could set the words in the arena for ever */
 
     pthread_t watcher;
     int watching;        /* the watcher runs */
-    int join_result;     /* of the watcher: -1 while it is not known; guarded by: start_lock */
-    int started;         /* the watcher was started, and ended by no call yet */
+    int join_result;     /* result of the join, which the watcher makes; -1: not known yet; guarded by: start_lock */
+    int started;         /* shmi_start_watcher has started the watcher, and no call has ended it */
     int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
-    char start_text[256]; /* why it did not become live */
+    char start_text[256]; /* why the join failed */
     unsigned char *robust; /* a page with the robust list */
-    void *robust_before;   /* the list that the helper thread had before */
+    void *robust_before;   /* the robust list that the C library had registered for the helper thread */
     uint32_t alive;        /* what an alive word contains while the helper thread runs */
     int linked;            /* the robust list has the alive words of the slot */
 
@@ -318,76 +320,82 @@ struct shmsync_arena {
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
     uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
 
-    pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
-    int left;                /* guarded by: handles; this process gives up its slot, and clears its open bits */
+    pthread_mutex_t handles; /* makes lookups take turns, since this process has one guard */
+    int left;                /* guarded by: handles; this process has given up its slot, and clears its open bits */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
-    shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
+    shmi_off rest;           /* guarded by: walking; the value of the guard of walks while no walk is under way */
     shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
     uint32_t refs_log, n_refs;
     uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
-    shmi_off *deferred;      /* guarded by: handles; blocks that this process is freeing, and that a peer guarded */
+    shmi_off *deferred;      /* guarded by: handles; blocks that this process wants to free, but that a peer has guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
-    struct shmi_head *upgradable; /* guarded by: handles_of; ended handles of RWMutexes that this process still holds upgradable */
+    struct shmi_head *upgradable; /* guarded by: handles_of; closed handles of RWMutexes of which this process still has an upgradable hold */
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
     pthread_mutex_t endings;
-    /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
-     * in which the pid of a slot means what its participant meant; 0 for none. */
+    /* The identity of this process, immutable after it has a slot. proc_dev is the device number of a /proc that shows
+     * the pids of this process's pid namespace; 0: there is none. */
     uint64_t start, pid_ns, proc_dev;
     unsigned char boot[16];
     uint32_t unfinished;  /* not 0: some reap is unfinished */
-    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */
+    int64_t ask_at;       /* when the watcher next asks whether the dead are gone; 0: never. Atomic. */
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* one bit for each slot with an unfinished reap */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
     uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
-    struct shmi_crowd *crowd; /* records of threads that sleep for long; a record is never freed. Atomic. */
+    struct shmi_crowd *crowd; /* records of threads that sleep for long; no record is freed before the close. Atomic. */
     uint32_t in_crowd;        /* number of these threads. Atomic. */
-    uint32_t looks;           /* odd while the watcher checks an object for them. Atomic. */
+    uint32_t looks;           /* odd while the watcher checks an object for the crowd. Atomic. */
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
-    pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
-    pthread_mutex_t key_locks[SHMI_recordLocks]; /* the same for objects that no signal handler calls: MultiLocks. Signals are not blocked */
-    uint64_t marked; /* when shmi_mark_dead has last looked, CLOCK_MONOTONIC ns. Atomic. */
-    shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
+    /* by object: the thread that writes this process's record of a recorded queue holds one, with signals blocked */
+    pthread_mutex_t record_locks[SHMI_recordLocks];
+    /* as record_locks, for objects that no signal handler calls: MultiLocks. Signals are not blocked */
+    pthread_mutex_t key_locks[SHMI_recordLocks];
+    uint64_t marked; /* when shmi_mark_dead last looked for the dead, CLOCK_MONOTONIC ns. Atomic. */
+    shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the lock with the same index in record_locks */
 
     pthread_mutex_t death_lock;
-    void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
+    void (*on_detached)(shmsync_arena *a, void *arg); /* set once, by shmi_tell_detached. Atomic. */
     void *on_detached_arg;
-    int detached_told; /* owner: the helper thread */
+    int detached_told; /* whether on_detached was called; only the helper thread uses this field */
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    shmi_participant_id *told; /* guarded by: death_lock; whose death was reported, by the place of its record */
-    uint64_t lost;      /* guarded by: death_lock; death records overwritten before they were read, not reported yet */
-    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; those not yet written when they were read */
+    shmi_participant_id *told; /* guarded by: death_lock; the participants whose deaths were reported, by the place of the death record */
+    /* guarded by: death_lock; how many death records were overwritten before this process read them and are not
+     * reported yet */
+    uint64_t lost;
+    /* guarded by: death_lock; the numbers of death records that were not written yet when this process wanted to read
+     * them */
+    uint64_t holes[SHMI_deathRecordDeaths];
     unsigned n_holes;
 };
 
-/* Which wakes of an object a death may have lost. */
+/* Which wakes of an object may be lost because a participant died. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only those for participants that have announced themselves */
-    SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
-    SHMI_OWED_ALL        /* the dead participant had recorded that, too */
+    SHMI_OWED_ANNOUNCED, /* only wakes for participants that have announced themselves */
+    SHMI_OWED_ONE,       /* wakes for one participant, which has recorded that it sleeps */
+    SHMI_OWED_ALL        /* wakes for all: the dead participant, too, had recorded that it sleeps */
 };
 
-/* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each of them
- * at once, for any bytes. So each is idempotent, trusts no bytes, and never blocks. NULL: nothing to do. The table
- * is in the last part. */
+/* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function
+ * at once, and the object may contain any bytes. So each function is idempotent, trusts no bytes, and never blocks.
+ * NULL: nothing to do. The table of these functions is in 95-kinds.h. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
     uint16_t version; /* an object of another version counts as one of an unknown kind */
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
-    /* Whether the object has an undo log with a transaction of dead, which will be undone. */
+    /* Whether the object has an undo log with a transaction of dead that is still to be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
@@ -404,7 +412,8 @@ SHMI_FN int shmi_within(const shmsync_arena *a, shmi_off off, uint64_t n, uint64
     return off <= a->size && n <= a->size - off && (off & (align - 1)) == 0;
 }
 
-/* The address of n bytes at an offset that the caller has validated. A wrong offset is a bug of this library. */
+/* The address of n bytes at an offset that the caller has validated. An offset out of the arena is a bug of this
+ * library. */
 SHMI_FN void *shmi_ptr(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
 {
     if (SHMI_UNLIKELY(!shmi_within(a, off, n, align)))
@@ -464,8 +473,7 @@ SHMI_FN int shmi_cas_slot(const shmsync_arena *a, uint32_t i, uint32_t from, uin
 {
     return shmi_cas32(shmi_slot32(a, i, SHMI_slotState), from, to);
 }
-/* The capabilities of the participant in slot i. The word has those of another participant if its generation is not
- * that of the slot. */
+/* The capabilities of the participant in slot i, or 0 if the word still has those of another generation. */
 SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
 {
     uint32_t c = shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps));
@@ -498,8 +506,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is the ID of a participant that is not marked dead. It costs one load. If the result is 0, no thread of n
- * executes an instruction on the arena any more; the kernel may still write for n until shmi_gone. */
+/* Whether n is the ID of a participant that is not marked dead. The check costs one load. If the result is 0, no
+ * thread of n executes an instruction on the arena any more; the kernel may still write for n until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -514,12 +522,12 @@ SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_
 /* Why this process has no ID: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
-/* Counts the reaps, and the leaves, of participants that may have left something in an object or a wait node. If a
- * process finds another number than before, there was such a reap or leave. */
+/* A counter of reaps and leaves of participants that may have left something in an object or a wait node. If a process
+ * finds another number than before, there was such a reap or leave. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
-/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
- * most. */
+/* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
+ * few times. */
 #define SHMI_REAP_TRIES 16
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
@@ -555,16 +563,16 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
     return err;
 }
 
-/* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside, it would leave behind
- * locks that a living process holds, and no process takes those back. Outside of a pair of shmi_hold_cancel and
+/* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside a call, it would leave
+ * behind locks that a living process holds, which no reaper takes back. Outside of a pair of shmi_hold_cancel and
  * shmi_let_cancel, the code calls no cancellation point. ---- */
 
 static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
 static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
 
-/* A signal handler may run between any two instructions of these two functions, and may call both. If it finds a count
- * of 0, it overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until
- * the count is not 0, and after the count is 0 again. */
+/* A signal handler may run between any two instructions of shmi_hold_cancel and shmi_let_cancel, and may call both. A
+ * handler that finds a count of 0 overwrites shmi_cancel_before. So the interrupted function keeps the state in a
+ * variable of its own until the count is not 0, and after the count is 0 again. */
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
@@ -584,8 +592,9 @@ SHMI_FN void shmi_let_cancel(void)
         pthread_setcancelstate(before, &ours);
 }
 
-/* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the function
- * returns. If the function is left in another way (an exception, pthread_exit), the process ends. ---- */
+/* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the user's
+ * function returns. If the user's function is left in another way (an exception, pthread_exit), the process ends. ----
+ */
 
 typedef struct shmi_outside {
     pid_t in; /* the process that called the function */
@@ -617,7 +626,8 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     return failed;
 }
 
-/* The arenas on which the thread is in a call. A function of the user's that such a call runs must not close them. */
+/* The arenas on which the thread is in a call. If such a call runs a function of the user's, that function must not
+ * close these arenas. */
 enum { SHMI_INSIDE = 4 };
 typedef struct shmi_inside {
     const shmsync_arena *a;
@@ -625,9 +635,9 @@ typedef struct shmi_inside {
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
-/* A signal handler that interrupts this function leaves each count as it was. If it finds an entry with a count of 0,
- * it may leave another arena in that entry. So this function first raises the count of an entry, which keeps handlers
- * away from the entry, and then stores the arena. */
+/* Adds more to the count of calls of this thread on the arena. A signal handler that interrupts this function leaves
+ * each count as it was, but may store another arena in an entry whose count is 0. So this function first raises the
+ * count of an entry, which keeps handlers away from the entry, and then stores the arena. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -655,15 +665,15 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 /* Identifies the calling thread among the threads of this process. */
 SHMI_FN const void *shmi_this_thread(void) { return &shmi_last; }
 
-/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the private
- * lock of the same object (63-recordqueue.h), it would wait for the thread that it interrupted. So a thread blocks its
- * signals as long as it holds the private lock of such an object. ---- */
+/* ---- Signals: a handler may call some objects (docs/c-api.md). Suppose the handler has interrupted a thread that
+ * holds the private lock of the same object (63-recordqueue.h): then the handler would wait for that lock for ever. So
+ * a thread blocks its signals as long as it holds the private lock of such an object. ---- */
 
 static SHMI_THREAD volatile unsigned shmi_signals_held; /* private locks that the thread holds */
-static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the outermost of them */
+static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the thread took the first of these locks */
 
-/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. If a
- * thread blocks a signal of the first kind, a fault that raises it kills the process. */
+/* All signals except two groups: those that a fault of the thread itself raises, and the two that the C library needs.
+ * If a thread blocks a signal of a fault, the fault kills the process. */
 #define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
 #define SHMI_SIGNALS                                                                                                        \
     (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
@@ -695,10 +705,10 @@ SHMI_FN void shmi_let_signals(void)
 }
 /* ---- Calls that may sleep ---- */
 
-/* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
- * arena stays mapped, and the thread is not canceled. A thread that is within another call of the arena is not
- * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. An op of NULL
- * says that a refusal is no failure of the call, and is not noted. */
+/* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the arena
+ * stays mapped, and the thread is not canceled. If the thread is already within another call of the arena, the result
+ * is 0 even while this process leaves: the close waits for the outer call. If the inner call has to wait, its wait
+ * ends with SHMI_CLOSED. If op is NULL, a refusal is not noted as a failure. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)

@@ -1,10 +1,9 @@
 
 /* ---- What a participant has touched: see internal/arenakernel/touched.go ----
  *
- * slotTouched says in which chunks of the heap the participant may have left something that
- * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
- * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
- * participant. A reaper examines no other chunk. */
+ * slotTouched says in which chunks of the heap the participant may have left something that must be taken back when it
+ * dies or leaves. Bit k stands for the chunks whose number is k modulo SHMI_touchedBits. The participant sets the bit
+ * before it writes its ID into a word of such a chunk for the first time. A reaper examines no other chunk. */
 
 enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
 
@@ -19,8 +18,8 @@ SHMI_FN void shmi_touch(shmsync_arena *a, uint64_t chunk)
     if ((shmi_ld64(word) & mask) == 0)
         __atomic_fetch_or(word, mask, __ATOMIC_SEQ_CST);
 }
-/* Moves *chunk to the next chunk, beginning with *chunk itself, that the participant in a slot may have touched.
- * Returns 0 when there is none. */
+/* Advances *chunk to the first chunk, from *chunk on, that the participant in the slot may have touched. Returns 0 if
+ * there is none. */
 SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
 {
     for (; *chunk < a->geo.chunk_count; ++*chunk) {

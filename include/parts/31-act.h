@@ -1,9 +1,9 @@
 
 /* ---- Acts on the dead: see internal/arenakernel/act.go ----
  *
- * A thread that takes a word from a dead participant publishes its ID in an act word of its own
- * slot, reads the word again, and asks once more whether the participant is dead. While an ID is in
- * an act word, no participant gets it, however long the thread is stopped. */
+ * Before a thread takes a word from a dead participant, it writes that participant's ID to an act word of its own
+ * slot, reads the word again, and asks once more whether the participant is dead. While an ID is in an act word, no
+ * new participant gets that ID, however long the thread is stopped. */
 
 enum { SHMI_slotActs = 1792, SHMI_actWords = 8 };
 
@@ -15,15 +15,15 @@ typedef struct shmi_act {
     uint64_t before; /* signal mask */
 } shmi_act;
 
-/* Publishes n. Signals are blocked until shmi_end_act, except those of faults (SHMI_SIGNALS): otherwise a handler that
- * acts might find no free act word. */
+/* Writes the ID n to a free act word. Signals are blocked until shmi_end_act, except those of faults (SHMI_SIGNALS):
+ * otherwise a handler that acts might find no free act word. */
 SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
 {
     uint64_t all = SHMI_SIGNALS;
     uint32_t k;
     act->word = NULL;
     if (n == 0 || n == a->self || a->my_slot == 0)
-        return; /* it leaves, or it has no slot yet */
+        return; /* this process leaves, or has no slot yet */
     SHMSYNC_CRASHPOINT("arena.act.begun");
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &act->before, sizeof all);
     for (;; sched_yield())
@@ -45,7 +45,7 @@ SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
     shmi_and32(&a->acting, ~act->bit);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &act->before, NULL, sizeof act->before);
 }
-/* Clears the act words that the dead participant of this joiner's slot has left. */
+/* Clears the act words of this joiner's slot, which its dead predecessor has left. */
 SHMI_FN void shmi_forget_acts(shmsync_arena *a)
 {
     uint32_t k;
@@ -53,7 +53,7 @@ SHMI_FN void shmi_forget_acts(shmsync_arena *a)
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4), 0);
 }
 
-/* Whether n, whose ID an act has published, is dead; if gone is set, whether it is gone, too. */
+/* Whether n, whose ID is in an act word of this process, is dead; if gone is set, whether n is gone, too. */
 SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participant_id n, int gone)
 {
     if (act->word == NULL)
@@ -63,10 +63,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces the value old of *word by the value to, and returns whether it did. The value old names n. The word stays
- * as it is while n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which
- * leaves, only the value of the word counts. Every change to a word because the participant in it died goes through
- * this function. The exception is a word that cannot change meanwhile because the caller holds a lock. */
+/* Changes *word from old, which names n, to the value to. Returns whether it did. The word stays as it is while n is
+ * current and, if gone is set, while n is dead but not gone. If n is this participant, which leaves, only the value of
+ * the word counts. Each change that takes a word from a dead participant goes through this function, except where the
+ * caller holds a lock that guards the word. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -85,8 +85,8 @@ SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *
     shmi_end_act(a, &act);
     return took;
 }
-/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has got that ID since. A
- * process that leaves takes back its own holds. */
+/* Whether a reap of dead takes back what o has: dead covers o, and no participant has got the ID o again. A process
+ * that leaves takes back its own holds. */
 SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));

@@ -15,7 +15,7 @@ enum {
      * has more than 8 bytes. */
     SHMI_classHeadroom = 3
 };
-/* A part of the heap. Each chunk is in one of them, except that SHMI_roomOfLinked is a part of SHMI_roomOfAll. */
+/* A part of the heap. SHMI_roomOfLinked is a part of SHMI_roomOfAll; any two other parts have no chunk in common. */
 typedef enum shmi_room {
     SHMI_roomOfAll,     /* for every allocation */
     SHMI_roomOfLinked,  /* for wait nodes: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
@@ -25,8 +25,8 @@ typedef enum shmi_room {
 } shmi_room;
 
 /* Plans the headroom. A link of 32 bits, such as the word objRecords or a link of a queue, contains an offset divided
- * by SHMI_blockMin, so it reaches only the first 256 GiB of the arena. The headroom consists of the last chunks within
- * that reach. If too few chunks are within reach, there is no headroom. */
+ * by SHMI_blockMin. So a link can name only the first 256 GiB of the arena. The headroom consists of the last chunks
+ * of this part, or is empty if this part has too few chunks. */
 SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
 {
     const uint64_t last = (uint64_t)SHMI_blockMin << 32; /* 256 GiB */
@@ -130,7 +130,7 @@ SHMI_FN shmi_block shmi_span_at(shmsync_arena *a, uint64_t chunk, uint64_t chunk
     return b;
 }
 
-/* The block or span that off lies in. */
+/* Sets *b to the block or span in which off lies. Returns 0 if there is none. */
 SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 {
     uint64_t i, w, start;
@@ -163,7 +163,7 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
     }
     return 0;
 }
-/* The block or span that begins at off. */
+/* Sets *b to the block or span that begins at off. Returns 0 if there is none. */
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
@@ -177,9 +177,9 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
     return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
 }
 
-/* On older kernels, a signal makes tmpfs give back all that a call of fallocate has allocated so far. With a periodic
- * signal, a long reservation might never succeed in one piece. So after some tries it is made in pieces, which take a few
- * milliseconds each. If signals still interrupt a piece, its size is halved. */
+/* On older kernels, a signal makes tmpfs give back everything that a call of fallocate has allocated so far. With a
+ * periodic signal, one call for a long range might never succeed. So after some tries, the range is allocated in
+ * pieces of a few milliseconds each. If signals still interrupt a piece, its size is halved. */
 enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
 /* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
 SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
@@ -221,9 +221,9 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
     syscall(SYS_close, fd);
     return -1;
 }
-/* Returns a descriptor of the arena's file, which shmi_return_file takes back, or -1. Other code of the program may have
- * closed those of the arena by mistake, and their numbers may lead to other files by now. Then this call opens the file
- * again, if its path still leads to it. */
+/* Returns a descriptor of the arena's file, for shmi_return_file, or -1. Other code of the program may have closed the
+ * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
+ * file again, if its path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
 {
     if (shmi_is_file(a->fd, a->dev, a->ino))
@@ -232,8 +232,8 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* Closes fd, which shmi_borrow_file has returned, unless its number is that of a descriptor of the arena. If the
- * program had closed that descriptor by mistake, and fd was opened under the same number, fd takes its place. */
+/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. If the program
+ * had closed that descriptor by mistake, and shmi_borrow_file got the same number, fd replaces the lost descriptor. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -269,7 +269,7 @@ SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return count;
 }
 
-/* Makes sure that n chunks that we have claimed, and their block words, have memory. */
+/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
@@ -289,7 +289,7 @@ SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return 0;
 }
 
-/* Makes n chunks free that we have claimed. */
+/* Frees n chunks that this process has claimed. */
 SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t k;
@@ -300,7 +300,7 @@ SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
     }
 }
 
-/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is not, or has none free. */
+/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is no such slab, or is full. */
 SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
 {
     uint64_t n = shmi_blocks_of(cls), k;
@@ -342,7 +342,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
     if (!shmi_in_headroom(in)) {
         __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
-    } else { /* take no fresh chunk of the small headroom while another one has a free block */
+    } else { /* the headroom is small: take no fresh chunk while any slab of the class in it has a free block */
         start = a->geo.headroom;
         most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
     }
@@ -356,7 +356,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     return 0;
 }
 
-/* Claims a free chunk of a room. The chunk word must have all bits of the parameter bits set. */
+/* Claims a free chunk of a room whose chunk word has all bits of the parameter bits set. */
 SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
@@ -386,7 +386,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint
     return 0;
 }
 
-/* Fails for lack of space. The room in is the last one in which the caller has looked. */
+/* Fails for lack of space. The parameter in is the last room in which the caller has looked. */
 SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
@@ -416,7 +416,7 @@ SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
     return shmi_fail(EPROTO, "arena.alloc", a->label, "the block at 0x%llx was changed while claimed", (unsigned long long)off);
 }
 
-/* Makes a slab of a free chunk and claims a block of it before anybody else can. */
+/* Claims a free chunk, makes a slab of it, and claims a block of the slab before any other participant can. */
 SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t chunk = 0, index;
@@ -521,8 +521,8 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         if (!shmi_in_headroom(in) || tries < SHMI_claimTries / 2) {
             sched_yield();
         } else {
-            /* Another participant may be about to make a slab of the only free chunk, and may have lost its CPU. If
-             * that participant has died, its reaper frees the chunk meanwhile. */
+            /* Another participant may have claimed the only free chunk to make a slab of it, and may have lost its
+             * CPU. If that participant has died, its reaper frees the chunk during this pause. */
             shmi_nap(SHMI_headroomPause);
         }
     }
@@ -547,8 +547,8 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
 }
 
 /* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that word
- * is not free. The order of the stores is: the block word, the head, the tails. So if this process dies, a reaper
- * finds from the head what it has left. */
+ * is not free. The stores have this order: the block word, the head, the tails. So if this process dies, a reaper
+ * finds everything from the head. */
 SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
@@ -572,7 +572,7 @@ SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
     return 0;
 }
 
-/* Makes a span of n chunks, of which head is the first. If these chunks are not free any more, *busy is 1. */
+/* Makes a span of the n chunks that begin with head. *busy is 1 if some of these chunks are not free any more. */
 SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off *off, int *busy)
 {
     int err = shmi_claim_run(a, head, n) ? shmi_make_span(a, head, n) : EAGAIN;
@@ -586,8 +586,8 @@ SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off
     return 0;
 }
 
-/* Makes a span of the first n free chunks in a row, downwards from top. If there is no such row, *off is 0, and *busy
- * says whether other participants are working on some of the chunks. */
+/* Makes a span of the first n free chunks in a row that it finds downwards from top. If there is no such row, *off is
+ * 0, and *busy says whether other participants are working on some of the chunks. */
 SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
@@ -614,8 +614,9 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     return 0;
 }
 
-/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if no row has
- * a chunk with memory. Other participants may change chunks meanwhile, so the result may be wrong. */
+/* Finds the rows of n free chunks in which some chunk has memory, and sets *head to the begin of the row with the most
+ * memory. Returns 0 if there is no such row. Other participants may change chunks meanwhile, so the result may be
+ * wrong. */
 SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
 {
     uint64_t run = 0, i;
@@ -673,8 +674,8 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
 }
 
-/* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
- * the span for this process. */
+/* Frees the chunks of a span, the head last. Until then the block word of the span, claimed or freeing, keeps other
+ * participants away from the span. */
 SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 {
     uint64_t w = shmi_load_chunk(a, head), i, tail, top;
@@ -699,7 +700,7 @@ SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off 
 {
     int err = shmi_claim_block(a, cls, in, off);
     if (err != 0) {
-        shmi_flush_deferred(a); /* for the next call */
+        shmi_flush_deferred(a); /* so that the next call finds them free */
         return err;
     }
     SHMSYNC_CRASHPOINT("arena.alloc.claimed");
@@ -715,8 +716,8 @@ SHMI_FN int shmi_class_for(uint64_t size, uint64_t align)
         cls++;
     return cls;
 }
-/* Finds a block of at least size bytes and claims it for this process, zeroed. No other process learns of it before
- * shmi_publish; if this process dies first, a reaper frees the block. The block does not lie in the headroom. */
+/* Claims a block of at least size bytes for this process, zeroed. No other process learns of the block before
+ * shmi_publish. If this process dies first, a reaper frees the block. The block does not lie in the headroom. */
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls = shmi_class_for(size, align);
@@ -733,8 +734,8 @@ SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
     return 0;
 }
 
-/* Frees a block or span whose word is w: claimed or freeing, by this process or by a dead one that it is the reaper
- * of. */
+/* Frees a block or span whose word is w. The word says claimed or freeing, by this process or by a dead participant
+ * whose reaper this process is. */
 SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     if (b->class_ < 0)
@@ -788,9 +789,8 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
     return 0;
 }
 
-/* Takes back what dead was working on when it died: blocks, chunks and names that it had claimed, what it was
- * freeing, the slabs that it was sweeping. The caller is the reaper of its slot. Another reaper may repeat a call
- * that was cut short. */
+/* Takes back what dead had claimed, was freeing, or was sweeping when it died: blocks, chunks, slabs, and names in the
+ * directory. The caller is the reaper of the slot. If the call is cut short, another reaper may repeat it. */
 SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
@@ -811,27 +811,28 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the rollback does those */
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the rollback resolves these */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
                     } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
-                        /* If the word has changed, a deleter has published the record, and the block may be anything by now. */
+                        /* If the word has changed, a process that deletes an object has published the record, and the
+                         * block may have any use by now. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }
             }
         }
-        w = shmi_load_chunk(a, i); /* the chunk itself comes last */
+        w = shmi_load_chunk(a, i); /* the chunk word comes after its block words */
         if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == dead)
             shmi_swap_chunk(a, i, w, shmi_chunk_freed(w));
     }
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Goes through those blocks and spans of chunk i whose words have that kind, until f returns 0. */
+/* Calls f for each block or span of chunk i whose word has the given kind, until f returns 0. */
 SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0, k;
@@ -853,8 +854,8 @@ SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int 
             return 0;
     return 1;
 }
-/* Goes through the blocks and spans of a kind in the chunks that the participant in a slot may have touched, or in all
- * chunks if slot is 0, until f returns 0. */
+/* Calls f for each block or span of the given kind, until f returns 0. If slot is not 0, only those chunks count that
+ * the participant in the slot may have touched. */
 SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t i;

@@ -1,9 +1,9 @@
 
 /* ---- Telling the owner of a wait that the wait is over: see internal/arenakernel/telling.go ----
  *
- * slotTelling counts the waits of others that this participant is ending. A wait counts from the time before it is
- * resolved until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a
- * stack. So a reaper knows which nodes of the dead will not be put on a stack any more. */
+ * slotTelling counts the waits of others that this participant is ending. A wait counts from just before the
+ * participant resolves it until it has told the owner. While the count is 0, the participant puts no resolved or ready
+ * node on a ready stack. So a reaper knows when no process will put a node of the dead on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
@@ -19,7 +19,7 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
             return 0;
     return 1;
 }
-/* Waits until shmi_all_told is true, but only for a limited time. Returns whether it is. */
+/* Waits for a short time until shmi_all_told is true. Returns whether it is. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;

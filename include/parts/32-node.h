@@ -2,9 +2,9 @@
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
 SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
-/* The word of the node after it has been given back. */
+/* The next word of the node when its owner gives it back. */
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
-/* The word of the node after a wait, if its owner keeps the node for another wait. */
+/* The next word of the node when its owner keeps it for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_queued(uint32_t word)
 {
@@ -19,16 +19,16 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 /* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
- * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
- * the wait: 0, one of these, or the next node. */
+ * 63-recordqueue.h. Then its stamp has the bit SHMI_RECORDED_STAMP. The high half of its word next contains the state
+ * of the wait: 0, a constant of this enum, or the next node, as its offset divided by SHMI_blockMin. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
        SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
-/* Whether a node whose word next has this value is on its queue. */
+/* Whether v, the state of a wait in the word next, says that the node is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
-/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. Such a
- * node must not be reused or freed. */
+/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. No process
+ * may reuse or free such a node. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
     uint64_t v = shmi_ld64(&n->next) >> 32;
@@ -38,7 +38,7 @@ SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
 
-/* The node at an offset that may have come from a peer, in use or not; NULL where none is. */
+/* The node at an offset that may have come from a peer, in use or not; NULL if no node is there. */
 SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
@@ -47,8 +47,8 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
     return shmi_node_ptr(a, off);
 }
 
-/* Claims a wait node, and makes it idle: it belongs to this process and to no object. It lies within reach of the links of
- * queues, which have 32 bits. */
+/* Claims a wait node, and makes it idle: it belongs to this process and to no object. The links of queues have 32
+ * bits, so the node lies in the part of the heap that they can name. */
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
@@ -85,7 +85,7 @@ SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
     }
 }
 
-/* Makes a node free, whatever participant owns it; it is on no list. */
+/* Frees a node that is on no list, whatever participant owns it. */
 SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
@@ -102,17 +102,17 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* Frees a node that is on no list and whose owner has no more use for it. Several participants may try: the one
- * that makes itself the owner by CAS frees the node. The owner may be a reaper that has died while it freed the node,
- * and the node may be freed and claimed again while this thread is stopped. So the node is freed only in the same use,
- * and only if it is in use. */
+/* Frees a node that is on no list and that its owner does not need any more. Several participants may try: the
+ * participant that makes itself the owner by CAS frees the node. The parameter owner may itself be a reaper that died
+ * before it freed the node. While this thread is stopped, other processes may free the node and claim it again. So the
+ * node is freed only if it is in use, and still in the same use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_block b;
     uint32_t w;
     if (n == NULL || owner == 0 || !shmi_locate(a, off, &b))
-        return; /* owner 0: another participant is about to free it, or it is free */
+        return; /* owner 0: another participant is about to free the node, or it is free */
     w = shmi_node_load(n);
     shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
     if (shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
@@ -121,8 +121,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
             shmi_free_node(a, off);
     }
 }
-/* As shmi_reap_node, for a node that other processes may free at the same time. It frees the node only if it is in
- * the use that it had when its word was w, on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its use is
+ * still that of its word w, it is on no queue, and its owner is dead. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -132,10 +132,10 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant that was taken off its recorded queue. The parameter next is the value that the
- * word next of the node got at that time. If several participants try, only one frees the node. If the wait was
- * resolved, a participant may be about to put the node on the stack of the dead participant. Then shmi_free_nodes_of
- * frees the node later. */
+/* Frees a node of a dead participant after the node was taken off its recorded queue. The parameter next is the value
+ * that the word next of the node got then. If several participants try, only one frees the node. If the wait was
+ * resolved, a participant may be about to put the node on the ready stack of the dead participant. Then
+ * shmi_free_nodes_of frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -146,8 +146,8 @@ SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Makes this participant the owner of a node that the participant owner does not need any more. Returns 0 if the node
- * has another owner. */
+/* Changes the owner of a node from the participant owner, which does not need the node any more, to this participant.
+ * Returns 0 if the node has another owner. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -156,7 +156,7 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     SHMSYNC_CRASHPOINT("arena.node.reclaimed");
     return 1;
 }
-/* Goes through the nodes in use. */
+/* Calls f for each node in use. */
 SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     uint64_t i, k;
@@ -172,9 +172,9 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
     }
 }
 
-/* ---- Poller nodes: through these, releasers find the pollers of Go processes, whose goroutines do not sleep in the
- * kernel. A C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other
- * processes. ---- */
+/* ---- Poller nodes: by a poller node, a releaser finds the poller of a Go process, in which goroutines do not sleep
+ * in the kernel. A C process has no poller node, because its threads sleep in the kernel, but it wakes the pollers of
+ * other processes. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
  * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
@@ -217,7 +217,7 @@ SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_
     shmi_ring(shmi_slot32(a, shmi_id_slot(owner), SHMI_slotDoorbell));
 }
 
-/* Moves a node from waiting to ready, puts it on its owner's stack and rings. */
+/* Changes a node from waiting to ready, puts it on the ready stack of its owner, and rings the owner's doorbell. */
 SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     shmi_participant_id owner;
@@ -226,7 +226,7 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
         return 0;
     shmi_begin_tell(a);
     if (shmi_current(a, shmi_node_owner(n)) && shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady)) {
-        owner = shmi_node_owner(n); /* it does not change hands while ready */
+        owner = shmi_node_owner(n); /* a ready node keeps its owner */
         if (shmi_current(a, owner)) {
             SHMSYNC_CRASHPOINT("arena.ready.marked");
             shmi_push_ready(a, off, n, owner);
@@ -237,10 +237,10 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is now resolved on the stack of the owner that it had then, and rings that owner.
- * Only the granter that resolved the node does that, and once: it called shmi_begin_tell before it resolved the
- * node, and calls shmi_end_tell afterwards. If the owner has died, the node may have a new owner by now, and no
- * process is told. */
+/* Puts a resolved node, whose owner was parked, on the ready stack of that owner, and rings its doorbell. Only the
+ * granter that resolved the node calls this function, and only once: between shmi_begin_tell, before it resolved the
+ * node, and shmi_end_tell. The parameter owner is the owner at the time of the grant. If that owner has died, the node
+ * may have a new owner by now, and the call does nothing. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -285,7 +285,7 @@ SHMI_FN int shmi_ready_who(shmsync_arena *a, shmi_off off, shmi_node *n, void *a
     return !v->done;
 }
 
-/* Makes one of the waiting poller nodes of a list ready, and says whether there was one. */
+/* Makes one of the waiting poller nodes of a list ready. Returns whether there was one. */
 SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn)
 {
     int tries;
@@ -329,8 +329,8 @@ SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *ar
         --*v->left;
     return !v->found && *v->left > 0;
 }
-/* Whether the node at off is on the list whose head is at list. It also answers yes if it cannot tell within the
- * steps that are left, because a peer has overwritten the list. */
+/* Whether the node at off is on the list whose head is at list. The answer is also yes if *left steps do not suffice
+ * to tell, because a peer has overwritten the list. */
 SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
 {
     shmi_block b;
@@ -351,12 +351,12 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
     return shmi_locate(a, off, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject;
 }
 
-/* Keeps the block at off from being reused until shmi_unguard. The caller must look the
- * object up again after the call. */
+/* Keeps the block at off from being reused until shmi_unguard. After the call, the caller must check again that the
+ * block is still the object that it wants. */
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node that is ready and has no owner: the owner died while the node was not on its stack, and a releaser
+/* A poller node that is ready and has no owner. The owner died while the node was not on its ready stack. A releaser
  * may be about to put the node there. */
 typedef struct shmi_orphan {
     shmi_off off;
@@ -368,11 +368,11 @@ typedef struct shmi_dead_nodes {
     shmi_participant_id dead;
     uint64_t left;
     int told; /* no process will put a resolved or ready node on a stack any more */
-    shmi_orphan orphans[64]; /* further ones wait for the next death */
+    shmi_orphan orphans[64]; /* if there are more, they wait for the next death */
     unsigned n_orphans;
 } shmi_dead_nodes;
 
-/* Whether a node is on the ready stack of n. */
+/* Whether the node want is on the ready stack of n. */
 SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want, uint64_t *left)
 {
     shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_id_slot(n), SHMI_slotReady));
@@ -394,13 +394,13 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told, by a granter that is yet to tell its owner. */
+/* Whether a node was resolved, perhaps after d->told was set, by a granter that has not told the owner yet. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Completes the last change of the object of a node, and guards the object. 0: that was not possible. */
+/* Completes the last change of the object of a node, and guards the object. Returns 0 if that was not possible. */
 SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
 {
     shmi_off object = shmi_ld64(&n->object);
@@ -408,22 +408,23 @@ SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
     shmi_guard(a, object);
     if (shmi_ld64(&n->object) != object)
         return 0;
-    shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
+    shmi_begin_tell(a); /* if this process dies after it has resolved waits and before it has woken their owners, its reaper wakes all owners */
     done = shmi_complete_object(a, object);
     shmi_end_tell(a);
     return done;
 }
-/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one or resolve its
- * wait. A process that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node
- * to a process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
- * object guarded.
+/* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue
+ * or resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not
+ * know the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The
+ * call may leave the object guarded.
  *
- * A record that is committed and not complete may put the node on a queue, and then the word next is still 0. Or a record
- * has ended the wait, and is yet to resolve it. In both cases the record is completed first. Another process may complete
- * such a record at any time, so each round of the loop decides by one load of the word next. */
+ * A record that is committed and not complete may be about to change the node. In one case it puts the node on a
+ * queue, and the word next is still 0. In the other case it has ended the wait, and has not resolved the node yet. In
+ * both cases this function first completes the record. Another process may complete such a record at any time, so each
+ * round of the loop decides by one load of the word next. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    int joined = 0, ended = 0; /* in which of the two cases the record was completed */
+    int joined = 0, ended = 0; /* whether the record was completed, in the first case and in the second case */
     for (;;) {
         uint64_t v = shmi_ld64(&n->next) >> 32;
         int *completed = v == 0 ? &joined : &ended;
@@ -459,13 +460,13 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
             /* The owner of the node was reaped. Another participant then took the node off its queue, and died before
-             * it could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+             * it gave the node back, or is about to give it back. The guard is for shmi_forget_wait. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
     }
-    /* While the object is guarded, no process takes it apart, so its nodes stay in the same use. */
+    /* While the object is guarded, no process deletes it, so its nodes stay in the same use. */
     object = shmi_ld64(&n->object);
     shmi_guard(a, object);
     w = shmi_node_load(n);
@@ -474,15 +475,15 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
     if (list == 0 && there && !shmi_off_queue(a, n))
-        return; /* it is on a queue, or may get there: the functions of the object's kind take it off and give it back */
+        return; /* the node is on a queue, or may get there: the functions of the object's kind take it off and give it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its granter may put it on the ready stack of the slot, which must not happen when the slot has another participant */
+        return; /* its granter may still put it on the ready stack of the slot, which must not happen when a successor has the slot */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        /* The node need not be ready: the dead participant may have taken it off the stack. */
+        /* A node that is not ready is freed, too: the dead participant may have taken it off its stack. */
         if (d->told || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
@@ -491,7 +492,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
-/* Frees the orphaned nodes that are on no stack and that no participant can put on one any more. */
+/* Frees the orphaned nodes that are on no stack and that no participant will put on one any more. */
 SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
 {
     uint64_t left = UINT64_C(1) << 20;
@@ -500,22 +501,22 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
     if (d->n_orphans == 0 || !shmi_await_told(a))
         return;
     for (i = 1; i <= a->geo.slots; i++) {
-        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* a joiner begins with an empty stack */
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* a participant that joins later begins with an empty stack */
         if (!shmi_current(a, n))
             continue;
         for (k = 0; k < d->n_orphans; k++)
             d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
-        return; /* a releaser may be on its way down a stack that was emptied meanwhile */
+        return; /* a releaser may still be walking down a stack that was emptied meanwhile */
     for (k = 0; k < d->n_orphans; k++)
         if (!d->orphans[k].on)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
 /* Gives back the nodes of a dead participant. Poller nodes stay on the lists of their objects, for the next
- * participant that needs one. The caller is the reaper, as for shmi_reclaim_blocks. A node that some participant
- * may be about to put on the dead one's stack stays until the next death. */
+ * participant that needs one. The caller is the reaper, as for shmi_reclaim_blocks. If some participant may be about
+ * to put a node on the ready stack of the dead participant, that node stays until the next death. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
@@ -534,7 +535,7 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Whether the participant owner, which owns the node, is dead and no participant is about to tell it that its wait is
+/* Whether the participant owner, which owns the node, is dead, and no process is about to tell it that its wait is
  * over. */
 SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id owner)
 {
@@ -542,27 +543,29 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id ow
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
-/* Whether the node has not been freed since its word was w. */
+/* Whether the node is still in the use that it had when its word was w: no process has freed it since. */
 SHMI_FN int shmi_same_use(shmi_node *n, uint32_t w) { return ((shmi_node_load(n) ^ w) & ~15u) == 0; }
 
-/* Forgets the wait of a node whose object is deleted. Its owner has discarded the node, because a queue of the object
- * might still have named it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may free the node
- * at any time, and another participant may use it for another object. So the object is read after the other words, and the
- * changes are conditional on what was read before it. The owner may also be a reaper, or a participant that leaves, which
- * guards the object, makes itself the owner by CAS, and frees the node. So this process takes the node, and then frees it,
- * only if the object has no guard and the node is still in the same use. The comment in Go has the proof. */
+/* Gives up the wait of a node whose object is deleted. The owner had given up the node, but left it, because a queue
+ * of the object might still name it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may
+ * free the node at any time, and another participant may use the node for another object. So this function reads the
+ * object after the other words, and changes each word only if it still has the value that was read.
+ *
+ * The owner may also be a reaper, or a participant that leaves. Such an owner guards the object, makes itself the
+ * owner by CAS, and frees the node. So this process takes and frees the node only if no participant guards the object
+ * and the node is still in the same use. The comment in Go has the proof. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object)
 {
     shmi_participant_id owner;
     uint64_t stamp;
     uint32_t w, state;
-    shmi_begin_tell(a); /* no participant gets the owner's ID */
+    shmi_begin_tell(a); /* until shmi_end_tell, no new participant gets the ID of the owner */
     owner = shmi_node_owner(n);
     stamp = shmi_ld64(&n->stamp);
     w = shmi_node_load(n);
     state = shmi_node_state(w);
-    /* If the owner is 0, another participant is freeing the node. If the object is another one, the node has another
-     * wait by now. The guard is read first, and whether the node is still in the same use is checked last. */
+    /* If the owner is 0, another participant is freeing the node. If the node has another object, it has another wait
+     * by now. The guard is read first. Whether the node is still in the same use is checked last. */
     if (owner != 0 && !shmi_guarded(a, object) && shmi_ld64(&n->object) == object && shmi_same_use(n, w)) {
         if (state == SHMI_NodeResolved) {
             shmi_cas64(&n->stamp, stamp, 0);
@@ -576,7 +579,7 @@ SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi
     shmi_end_tell(a);
 }
 
-/* Frees a node of an object that this process takes apart. owner is the dead participant that the node belongs to. */
+/* Frees a node of an object that this process deletes. The dead participant owner owns the node. */
 SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object, shmi_participant_id owner)
 {
     shmi_act act;
@@ -588,7 +591,7 @@ SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shm
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_off object = *(shmi_off *)arg;
-    shmi_participant_id owner = shmi_node_owner(n); /* one load: a reaper makes itself the owner of a dead participant's node */
+    shmi_participant_id owner = shmi_node_owner(n); /* one load, because a reaper may make itself the owner of a dead participant's node */
     /* The list is read before the object: if the node becomes a poller node of another object meanwhile, its owner
      * stores the object before the list. */
     uint64_t list = shmi_ld64(&n->list);
@@ -597,7 +600,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
     if (list != 0)
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
-        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to free it, too */
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of the owner may be about to free the node, too */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n, object);
 }
@@ -612,17 +615,17 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
     if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
         shmi_wake(&n->word, SHMI_ALL);
 }
-/* Wakes the sleepers on nodes whose wait is over: a dead participant may have resolved the wait and not woken its
- * owner. */
+/* Wakes the sleepers on nodes whose wait is over: a participant may have resolved the wait, and died before it woke
+ * the owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
 /* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
  *
  * A participant that dies may leave a wait that owes something to another wait of the object. To find these waits, a
- * process looks at all nodes of the arena, once after each death. A dead participant claims no node. So the list that
- * the process makes then stays complete. */
+ * process makes a list of the nodes of all dead participants, once after each death. The list stays complete, because
+ * a dead participant claims no node. */
 
-/* A hash of the states and windows of all slots. After a death, a join or a leave it has another value. */
+/* A hash of the states and windows of all slots. It changes with each death, join and leave. */
 SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
@@ -663,13 +666,14 @@ SHMI_FN void shmi_visit_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, 
     if (shmi_ld64(&n->object) == v->object && shmi_node_waited(a, n, v->leaving))
         v->f(a, off, n, v->arg);
 }
-/* Goes through the nodes of an object that may be waits of dead participants, or of this participant if it is leaving.
- * The caller holds the record lock with that number. */
+/* Calls f for each node of an object that may be a wait of a dead participant, or of this participant if it is
+ * leaving. The caller holds the record lock with the index lock. */
 SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off object, shmi_participant_id leaving,
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_dead_waits *l = &a->dead_waits[lock];
-    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another one. */
+    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another sum.
+     */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
     uint32_t i;

@@ -1,7 +1,7 @@
 /* ---- Descriptions of types ----
  *
- * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an object, which
- * a peer may have written. So each function below accepts any bytes that end with 0. */
+ * docs/abi.md defines the text that describes a type. The text comes from a program, or from the header of an object,
+ * which a peer may have written. So each function below accepts any bytes that end with 0. */
 
 #define SHMI_TYPE_MOST 4095  /* bytes of a description */
 #define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
@@ -63,7 +63,7 @@ SHMI_FN void shmi_type_kind(const char *p, char *out, size_t size)
         if (*s == '[') {
             used += (size_t)snprintf(out + used, size - used, "%.*s", (int)n, s);
             single = 0;
-        } else if (*s == '{' && *p == '@') { /* it means the same as its only field */
+        } else if (*s == '{' && *p == '@') { /* the struct means the same as its only field */
             if (!single)
                 used += (size_t)snprintf(out + used, size - used, "atomic ");
             if (shmi_type_token(&p, &n) == NULL)
@@ -91,7 +91,7 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
-/* Whether the n bytes are a name: they contain no character that controls a terminal. The text is UTF-8. */
+/* Whether the n bytes can be a name: they contain no character that controls a terminal. The text is UTF-8. */
 SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 {
     size_t i;
@@ -107,7 +107,7 @@ SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within);
 
-/* Looks through the fields of the struct at start, up to its end. */
+/* Visits the fields of the struct at start, up to its end. */
 SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s, *at;
@@ -148,9 +148,8 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
     }
 }
 
-/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the
- * description of the type, or the outermost struct that means the same. within says that the type is the element of
- * an array. */
+/* Visits the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the description of the
+ * type, or of the outermost struct that means the same. within says that the type is the element of an array. */
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s;
@@ -217,7 +216,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the same path as like. If so, *found is set to that part. */
+/* Whether the type has a part with the same path as like. If so, *found is that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -228,7 +227,7 @@ SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_ty
     return shmi_type_each(&w, text) == SHMI_TYPE_ENOUGH;
 }
 
-/* A text that is made of parts. It is cut where it does not fit. */
+/* A text that is put together from parts, and cut if it does not fit. */
 typedef struct shmi_words {
     char *text;
     size_t size, used;
@@ -249,7 +248,7 @@ __attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_wo
 
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
-    const char *own, *other;    /* the type that the leaf is a part of, and the type to compare with */
+    const char *own, *other;    /* the type whose part leaf is, and the type to compare it with */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
     int arena;                  /* own is the type of the object */
     int moved;                  /* 1: compare only the fields that have moved; 0: all others */

@@ -1,24 +1,25 @@
-/* ---- Handles of the user, and what is left of those that are closed ----
+/* ---- Handles of the user, and the memory of closed handles ----
  *
- * What a process knows of an object that it has open lies behind a head with a serial number, and a
- * handle of the user has that number, too. The last close changes the number in the head, so a call
- * with any copy of the handle finds that it is closed. The memory is used again, for the same kind of
- * thing, but never given back: such a call may read it whenever it comes. */
+ * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains
+ * that number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
+ * handle is closed. Such a call may come at any time. So the memory is never given back to malloc, and only used again
+ * for things of the same size. */
 
 typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
-    uint64_t serial;        /* serial number of what follows; 0 while nothing is there. Atomic. */
+    uint64_t serial;        /* serial number of the thing behind the head; 0: closed. Atomic. */
     size_t size;
-    uint64_t off;           /* of the object, in the head of a handle. Atomic. */
+    uint64_t off;           /* in the head of a handle: the offset of the object. Atomic. */
     uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
     uint32_t pad_[3];
 } shmi_head;
 SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memory from malloc");
 
-/* A bit of users: the opening has ended, or ends. No call can keep the object open from then on. */
+/* A bit of users: the opening has ended or is ending. From then on, no call can keep the object open. */
 #define SHMI_ENDED UINT32_C(0x80000000)
 
-/* A closed thing is used again only after SHMI_SPARES further closes of its size: calls of other threads may still read it. */
+/* A closed thing is used again only after SHMI_SPARES further closes of things of its size, because calls of other
+ * threads may still read it. */
 enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
 
 typedef struct shmi_spares {
@@ -26,13 +27,13 @@ typedef struct shmi_spares {
     shmi_head *first, *last;
 } shmi_spares;
 
-static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* forks take it */
+static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* also taken by fork */
 static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock */
 static uint64_t shmi_serials;                                        /* atomic */
 
 SHMI_FN shmi_head *shmi_head_of(const void *thing) { return (shmi_head *)(uintptr_t)thing - 1; }
 
-/* The spare things of that size; NULL where there are more sizes than this header has kinds. */
+/* The closed things of that size; NULL if the table is full. */
 SHMI_FN shmi_spares *shmi_spares_of(size_t size)
 {
     int i;
@@ -45,7 +46,7 @@ SHMI_FN shmi_spares *shmi_spares_of(size_t size)
     return NULL;
 }
 
-/* Memory for size bytes behind a head; NULL: there is none. The bytes are zero. */
+/* Returns size bytes behind a head, all zero, or NULL if there is no memory. */
 SHMI_FN void *shmi_new_thing(size_t size)
 {
     shmi_head *h = NULL;
@@ -93,8 +94,8 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-/* Keeps the object of a handle open until shmi_exit_for, even if the last handle is closed meanwhile. 0: the opening has
- * ended. */
+/* Keeps the object of a handle open until shmi_exit_for, even if the last handle is closed meanwhile. Returns 0 if the
+ * opening has ended. */
 SHMI_FN int shmi_keep(void *thing)
 {
     uint32_t *users = &shmi_head_of(thing)->users, n;
@@ -103,8 +104,9 @@ SHMI_FN int shmi_keep(void *thing)
     while ((n & SHMI_ENDED) == 0 && !shmi_cas32(users, n, n + 1));
     return (n & SHMI_ENDED) == 0;
 }
-/* The check of a call that has waited, and is about to return something that only an open handle can give back. Returns
- * EBADF if the handle was closed meanwhile; then the caller gives it back itself. The caller still keeps the object open. */
+/* Returns EBADF if the handle was closed meanwhile. A call makes this check after a wait, before it returns something
+ * that the program can give back only through an open handle, such as a hold. After EBADF the call gives it back
+ * itself. The caller still keeps the object open. */
 SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 {
     return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
@@ -112,20 +114,20 @@ SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 /* Ends the opening of a closed handle if no call keeps the object open. Returns whether it did. */
 SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
-/* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
+/* The serial number for a handle on thing. If thing was closed meanwhile, the result is a number that no thing has. */
 SHMI_FN uint64_t shmi_serial_of(const void *thing)
 {
     uint64_t serial = thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0;
     return serial != 0 ? serial : UINT64_MAX;
 }
 
-/* Whether a handle with this number is open. No handle on a thing has number 0. */
+/* Whether a handle with this serial number is open. Serial number 0 belongs to no open handle. */
 SHMI_FAST int shmi_is_open(const void *thing, uint64_t serial)
 {
     return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }
 
-/* The failure of a call with a closed handle; function is its name. */
+/* Returns EBADF for a call with a closed handle, and notes the failure; function is the name of the called function. */
 SHMI_COLD int shmi_closed(const char *function)
 {
     char op[64], *p;
@@ -136,7 +138,7 @@ SHMI_COLD int shmi_closed(const char *function)
     return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
 }
 
-/* Stands at the head of each function with a handle: if the handle is closed, the function returns EBADF. With
+/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
  * SHMI_OPENED_OR, it returns value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
@@ -145,9 +147,9 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
-/* The same for a function that sets what further calls use, such as a hold. If the handle is closed, the statement
- * clear sets the hold to zeros. Calls with a hold of zeros fail; without clear, the hold would have whatever was in
- * the memory. */
+/* As SHMI_OPENED, for a function that fills in something for later calls, such as a hold. If the handle is closed, the
+ * statement clear sets the hold to zeros, so that later calls with it fail. Otherwise the hold would have whatever was
+ * in the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
     do {                                                         \
         SHMI_BEGIN();                                            \
@@ -169,11 +171,11 @@ SHMI_FN void shmi_set_flag(int *flag, int value)
         }                                                        \
     } while (0)
 
-/* Returns why shmi_share has returned NULL: the error that it has noted. If a signal handler has called the library
- * since then, the note may be gone; then the result is ENOMEM. */
+/* Why shmi_share has returned NULL: the error that it has noted, or ENOMEM if a signal handler that called the library
+ * has cleared the note since. */
 SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
-/* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
- * shmi_share has noted. */
+/* Makes handle a handle on thing, which is the result of shmi_share. Returns 0, or, if thing is NULL, the error of
+ * shmi_share. */
 #define SHMI_HAND_OUT(handle, type, thing) \
     ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_no_handle())
 

@@ -110,7 +110,7 @@ SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off)
     const shmi_kind_ops *ops;
     shmi_header h;
     if (off == 0 || shmi_header_at(a, off, &h) != 0 || !shmi_object_there(shmi_ld32(h.state)))
-        return 1; /* it is gone, and its queue of waits, too */
+        return 1; /* the object is deleted, and its queue of waits, too */
     ops = shmi_kind_of(&h.o);
     return ops != NULL && (ops->complete == NULL || ops->complete(a, &h.o));
 }
@@ -135,25 +135,25 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* ---- Slot records and blocks: what an object has besides its body; internal/arenakernel/slotrecord.go ----
+/* ---- Slot records and blocks, the memory of an object outside its body: internal/arenakernel/slotrecord.go ----
  *
- * A slot record belongs to a slot. A block is memory that a participant has added to the object because the object
- * needed more room. Both are on one list of the object. A slot record has the number 0. The number of a block is
- * greater by 1 than that of the next block on the list, so the numbers of the blocks fall along the list. */
+ * A slot record belongs to a slot. A block is memory that a participant has added because the object needed more room.
+ * Both are on one list of the object. A slot record has the number 0. The number of a block is greater by 1 than that
+ * of the next block on the list, so the numbers of the blocks fall along the list. */
 
-/* The block word of a slot record, or of a block of an object: a raw block with a name of generation 0. */
+/* The block word of a slot record, or of a block of an object: a raw block with an ID of generation 0. */
 SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
 SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_blockRaw && shmi_block_name(w) != 0; }
 
 /* A walk through the list of an object, the latest record or block first. */
 typedef struct shmi_record_walk {
     shmi_off object, next;
-    uint64_t size;   /* least size of what the walk is about */
+    uint64_t size;   /* least size that each record or block must have */
     shmi_block b;    /* the record or block */
-    uint32_t slot;   /* its slot, or that of the participant that added the block */
-    uint32_t number; /* of the block; 0: it is a slot record */
-    uint32_t least;  /* the number of the last block of the walk; 0: the walk has met none */
-    int bad;         /* the list has something else in it */
+    uint32_t slot;   /* the slot of the record, or of the participant that added the block */
+    uint32_t number; /* number of the block; 0: a slot record */
+    uint32_t least;  /* number of the last block that the walk has met; 0: none yet */
+    int bad;         /* the list has something on it that is neither a slot record nor a block */
     uint32_t seen[SHMI_MaxSlots / 32 + 1];
 } shmi_record_walk;
 /* Begins a walk at a value of the word objRecords. */
@@ -168,8 +168,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
 {
     shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
 }
-/* Goes to the next record or block of the walk. The participant that made it may not have published it yet. The walk
- * ends, because no slot comes twice, and the numbers of the blocks fall. */
+/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no
+ * slot comes twice, and the numbers of the blocks fall. */
 SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -195,7 +195,7 @@ SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
     v->bad = 0;
     return 1;
 }
-/* Whether what the walk has met has the size that the walk asks for. */
+/* Whether the record or block that the walk has reached has the least size of the walk. */
 SHMI_FN int shmi_listed_fits(shmi_record_walk *v)
 {
     v->bad |= v->b.size < v->size;
@@ -223,7 +223,7 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* The number for a block that is pushed while the word objRecords has the value first. 0: there is no such number. */
+/* The number for a block that is pushed while the word objRecords has the value first. 0: the numbers are used up. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -233,9 +233,9 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
             return v.number == UINT32_MAX ? 0 : v.number + 1;
     return v.bad ? 0 : 1;
 }
-/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. If exists is not 0,
- * the block may lie in the headroom. The first slot record of an object may not, because the participant that creates
- * the object makes it. Otherwise a participant could use the headroom up by creating objects. */
+/* Claims a block for the list of o, within reach of the word objRecords. If exists is not 0, the block may lie in the
+ * headroom. The participant that creates an object makes its first slot record, and that record must not lie in the
+ * headroom. Otherwise a participant could use the headroom up by creating objects. */
 SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
     int err = shmi_claim(a, size, off), cls = shmi_class_for(size, 1);
@@ -258,8 +258,8 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o: as a slot record, or, if numbered is not 0, as a block with a number. In
- * the second case, if the list does not begin with first any more, this function frees the block instead. */
+/* Pushes the block at off on the list of o: if numbered is 0, as a slot record; otherwise as a block with a number. If
+ * a numbered block finds that the list does not begin with first any more, the function frees it instead. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -287,7 +287,7 @@ SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off of
         return shmi_meddled(a, off);
     return 0;
 }
-/* Finds the record of o for this process's slot, or makes one, of at least size bytes. The caller has o open, and
+/* Finds or makes the slot record of o for this process's slot, of at least size bytes. The caller has o open, and
  * holds handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
@@ -304,8 +304,8 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     err = shmi_claim_listed(a, o, size, shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)) != 0, off);
     return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
-/* Makes a slot record of o for this process, which visits o in a reap and has not opened it; 0: there is no room, or
- * another thread has handles_of. */
+/* Makes a slot record of o for this process, which visits o in a reap and has not opened it. Returns 0 if there is no
+ * room, or another thread has handles_of. */
 SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_off record;
@@ -316,8 +316,8 @@ SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64
     pthread_mutex_unlock(&a->handles_of);
     return err == 0;
 }
-/* The length of an array of a handle that has a place for each slot. It is a power of two, because each size of
- * handles and arrays has spare memory of its own, so there should be few sizes. */
+/* The length of an array of a handle that has a place for each slot. It is a power of two, so that there are few
+ * sizes: each size of handles and arrays has spare memory of its own. */
 SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
 {
     size_t n = 16;
@@ -325,15 +325,15 @@ SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
         n *= 2;
     return n;
 }
-/* What a handle remembers of a list that it has read: the first record, and in bit 32 whether the list is corrupt. It is one
- * word, because threads may read the list at the same time. */
+/* What a handle remembers of a list that it has read: the first record, and in bit 32 whether the list is corrupt.
+ * Threads may read the list at the same time, so both are in one word. */
 SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { return head | (uint64_t)(v->bad != 0) << 32; }
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
-/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
- * and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not begin
- * with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value
+ * tag, and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not
+ * begin with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
@@ -344,11 +344,11 @@ SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size
     return shmi_push_listed(a, o, off, 1, head);
 }
 
-/* Publishes a block that a dead participant had claimed, if the dead participant had pushed it on the list of an
- * object, as a slot record or as a block with a number. Returns 0 if it had not. The bytes of a claimed block may be
- * anything: only the list of the object says what the block is. The caller is the reaper of the dead participant, and
- * holds handles. If a peer has damaged the list, a handle may still use a record that is not on it any more. So a block
- * that could be one of that list is kept. */
+/* Publishes a block that a dead participant had claimed, if that participant had pushed it on the list of an object,
+ * as a slot record or as a numbered block. Returns 0 if it had not. A claimed block may contain any bytes: only the
+ * list of the object says what the block is. If a peer has damaged the list, a handle may still use a record that is
+ * not on the list any more, so a block that may belong to that list is kept. The caller is the reaper of the dead
+ * participant, and holds handles. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -357,9 +357,9 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
         return 0;
-    /* A deleter makes the object freeing, checks for guards, publishes the records, and then frees them. So either the
-     * deleter sees this guard, or it publishes this block, or this process sees that the object is gone. The object may
-     * become freeing at any time, so one load of its word decides. */
+    /* A process that deletes the object sets its block to freeing, checks for guards, publishes the records, and then
+     * frees them. So either that process sees this guard, or it publishes this block, or this process sees that the
+     * object is gone. The object may become freeing at any time, so one load of its word decides. */
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size) {
         uint32_t kind = shmi_block_kind(shmi_ld32(o.word));
@@ -377,7 +377,8 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_unguard(a);
     return kept;
 }
-/* Publishes what is on the list of an object that is being freed: the reapers of dead makers may not have done so yet. */
+/* Publishes the records and blocks on the list of an object that is being freed: if their makers died, their reapers
+ * may not have published them yet. */
 SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 {
     shmi_record_walk v;
@@ -392,8 +393,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks through the list of an object, and stores its end in last, which has room for that many entries. Entry number
- * n of the list is at place n modulo room. Returns how many entries the list has. */
+/* Walks the list of an object, and stores its last entries in last, which has room for that many. Entry number n of
+ * the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -405,10 +406,10 @@ SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed
     }
     return n;
 }
-/* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this
- * object. A list may have very many blocks, so the call asks for memory for all of them. If there is none, it frees a
- * few of them at a time. */
+/* Frees the records and blocks on the list of an object whose block is being freed, from the end of the list on. If
+ * the call is cut short, another process may repeat it: the list then ends at the first freed block, because that
+ * block is no block of this object any more. A list may be very long, so the call asks for memory for all entries. If
+ * there is none, it frees a few entries at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -419,10 +420,10 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
         room = n;
         n = shmi_last_listed(a, object, last, room);
     }
-    for (;;) { /* a peer may make more records meanwhile */
+    for (;;) { /* another process may make more records meanwhile */
         for (k = 1; k <= n && k <= room; k++) {
             shmi_listed *l = &last[(n - k) % room];
-            shmi_release(a, &l->b, l->word); /* changes no block whose word a peer has changed since */
+            shmi_release(a, &l->b, l->word); /* changes no block whose word another process has changed since */
             SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
         }
         if (n <= room || rounds-- == 0)
@@ -432,18 +433,19 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     free(all);
 }
 
-/* Frees a block that was in the directory, or was an object, as shmi_release does. While a process guards the block,
- * the block is only marked as freeing by this process, and is released later. The caller holds handles. */
+/* Releases a block that was in the directory, or was an object, as shmi_release does. While a process guards the
+ * block, this function only sets it to freeing by this process, and the block is released later. The caller holds
+ * handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    /* A claimed block has no records. Its participant may have died before it had cleared the bytes, which may still be
-     * those of an object that lay there before. They may then name a block that another participant has claimed. */
+    /* A claimed block has no records. But if its participant died before it had cleared the bytes, they may be those
+     * of an earlier object. Then they may name a record of another object. */
     if (shmi_block_kind(w) == SHMI_blockClaimed)
         shmi_st32(shmi_u32(a, b->off + SHMI_objRecords), 0);
     if (!shmi_guarded(a, b->off)) {
-        shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
-        shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more */
+        shmi_free_nodes_at(a, b->off); /* no reaper looks at the nodes any more */
+        shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more record */
         shmi_free_records(a, b->off);
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
@@ -455,14 +457,14 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
             size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
             shmi_off *more = (shmi_off *)realloc(a->deferred, cap * sizeof *more);
             if (more == NULL)
-                return; /* the block goes back when this process leaves */
+                return; /* no memory: the block stays freeing until this process leaves */
             a->deferred = more;
             a->cap_deferred = cap;
         }
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases the blocks whose release had to wait. The caller holds handles. */
+/* Releases the blocks in a->deferred that no process guards any more. The caller holds handles. */
 SHMI_FN void shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
@@ -488,8 +490,8 @@ SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
-/* How far a search may have to go. hdrDirLowering tells whether a participant lowers the reach: see
- * internal/arenakernel/directory_lower.go. */
+/* How far a search may have to go. A search goes further while a participant lowers the reach, as hdrDirLowering says:
+ * see internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
     int tries;
@@ -509,8 +511,8 @@ SHMI_FN void shmi_raise_reach(shmsync_arena *a, uint64_t k)
     }
 }
 
-/* The greatest distance of an entry from the place of its hash. For an entry whose hash cannot be read, that is the
- * greatest distance possible. */
+/* The greatest distance of an entry from the place that its hash selects. An entry whose hash cannot be read counts
+ * with the greatest distance possible. */
 SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
 {
     uint64_t pos, far = 0;
@@ -520,7 +522,7 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
         shmi_block b;
         if (!shmi_entry_used(e))
             continue;
-        shmi_guard(a, e & SHMI_OFF_MASK); /* its block is not reused, so the hash is that of the entry */
+        shmi_guard(a, e & SHMI_OFF_MASK); /* the guard keeps the block from being reused, so the hash is that of the entry */
         if (shmi_ld64(word) != e)
             continue;
         if (shmi_locate(a, e & SHMI_OFF_MASK, &b) && b.size >= SHMI_objectHeader) {
@@ -534,8 +536,8 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
     shmi_unguard(a);
     return far;
 }
-/* Makes the reach as small as the entries allow, unless another participant does. The caller
- * holds handles. */
+/* Lowers the reach to the greatest distance of an entry, unless another participant is doing that. The caller holds
+ * handles. */
 SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
@@ -544,7 +546,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* otherwise a participant died before the second check */
+    if ((w & 1) == 0) { /* otherwise a participant died while it lowered the reach, and before its second check */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -556,9 +558,9 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when this has become worth its cost: searches of this process have passed so many removed entries
- * that an examination of all entries would have been cheaper. After an attempt that did not help, it waits for more
- * such entries. The caller holds handles. */
+/* Lowers the reach when that is worth its cost: the searches of this process have passed more removed entries than an
+ * examination of all entries costs. After an attempt that did not help, more removed entries are needed for the next
+ * attempt. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -569,11 +571,11 @@ SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
     shmi_lower_reach(a);
     if (shmi_reach(a) <= before / 2)
         a->lower_after = 0;
-    else /* an entry is that far away; it may be removed soon, so the delay has a bound */
+    else /* some entry is that far away; it may be removed soon, so the number for the next attempt has a bound */
         a->lower_after = a->lower_after == 0 ? ratio : a->lower_after < 8 * ratio ? 2 * a->lower_after : 8 * ratio;
 }
 
-/* Puts the object at off into the directory; 0 when that is full. */
+/* Puts the object at off into the directory. Returns 0 if the directory is full. */
 SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
 {
     uint64_t mine = shmi_make_entry(off, hash), k;
@@ -582,7 +584,7 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
         for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
             shmi_raise_reach(a, k);
             if (shmi_cas64(word, e, mine)) {
-                shmi_raise_reach(a, k); /* a concurrent lowering may not have seen the entry */
+                shmi_raise_reach(a, k); /* another participant may have lowered the reach before it saw the entry */
                 return 1;
             }
         }
@@ -610,8 +612,8 @@ SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
         shmi_cas64(word, shmi_make_entry(off, hash), SHMI_GONE);
 }
 
-/* Guards the object of entry e and reads its header. Returns 0 with *same set if that was possible. *same is 0 if
- * the entry has changed. The caller calls shmi_unguard in any case. */
+/* Guards the object of entry e and reads its header. *same says whether the entry is still e; if so, the result is 0
+ * or the error of the header. The caller calls shmi_unguard in any case. */
 SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_header *h, int *same)
 {
     shmi_block b;
@@ -638,7 +640,8 @@ SHMI_FN shmi_ref **shmi_refs_at(shmsync_arena *a, shmi_off off) /* guarded by: h
     /* Fibonacci hashing: blocks of one size class differ in few bits. */
     return &a->refs[off * UINT64_C(0x9e3779b97f4a7c15) >> (64 - a->refs_log)];
 }
-/* The place of the reference to the object at off, or where one is added; NULL if there is no table. */
+/* The place in the table of the reference to the object at off, or the place where it would be added; NULL if there is
+ * no table. */
 SHMI_FN shmi_ref **shmi_ref_place(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
     shmi_ref **p;
@@ -653,7 +656,7 @@ SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: han
     shmi_ref **p = shmi_ref_place(a, off);
     return p != NULL ? *p : NULL;
 }
-/* Makes room for one more reference, with a table of at least as many lists; 0 when there is no memory. */
+/* Makes room in the table for one more reference, so that its lists stay short. Returns 0 if there is no memory. */
 SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
 {
     uint32_t log = a->refs != NULL ? a->refs_log : 0, i;
@@ -676,8 +679,8 @@ SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
     return 1;
 }
 
-/* Makes room to note one more open object. NULL: there is no memory. The caller does this before the step that opens
- * or publishes the object: after that step only the close of a reference clears the open bit. */
+/* Makes the reference for one more open object, or returns NULL if there is no memory. The caller does this before it
+ * opens or publishes the object, because afterwards only the close of a reference clears the open bit. */
 SHMI_FN shmi_ref *shmi_new_ref(shmsync_arena *a, const shmi_header *h) /* guarded by: handles */
 {
     shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL;
@@ -700,7 +703,7 @@ SHMI_FN void shmi_remember(shmsync_arena *a, shmi_ref *r, const shmi_header *h, 
 
 SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
 
-/* Closes the object at off once; 0 if this process has not opened it. */
+/* Closes one opening of the object at off. Returns 0 if this process has not opened it. */
 SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
     shmi_ref **p = shmi_ref_place(a, off), *r = p != NULL ? *p : NULL;
@@ -708,7 +711,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        if (!r->kept || !shmi_unfinished(a, a->self)) /* if an undo is left, it will write into the object */
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* the undo of a transaction may still write into the object */
             shmi_and32(word, ~mask);
         *p = r->next;
         a->n_refs--;
@@ -717,8 +720,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
     return 1;
 }
 
-/* Opens the object h, which the caller guards. *there is 0 if the object does not exist yet, or does not exist any
- * more. */
+/* Opens the object h, which the caller guards. *there is 0 if the object does not exist yet, or not any more. */
 SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off), *made;
@@ -744,19 +746,20 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         if (!shmi_object_legal(s))
             break;
         if (shmi_object_phase(s) == SHMI_objectDeleting) {
-            /* The deletion is cancelled. As long as our open bit is set, no other deletion is decided. */
+            /* The deletion is cancelled. As long as the open bit of this process is set, no other deletion can be
+             * decided. */
             SHMSYNC_CRASHPOINT("arena.object.cancelling");
             if (!shmi_cas32(h->state, s, shmi_make_object(SHMI_objectCommitted, 0)))
                 continue;
             *there = 1;
         } else if (shmi_object_phase(s) == SHMI_objectCommitted) {
-            uint32_t w = shmi_ld32(h->block.word); /* the maker may be dead before it could publish */
+            uint32_t w = shmi_ld32(h->block.word); /* the maker may have died before it published the object */
             if (shmi_block_kind(w) == SHMI_blockClaimed)
                 shmi_block_swap(&h->block, w, shmi_make_block(SHMI_blockObject, 0));
             *there = 1;
         } else {
             free(made);
-            return 0; /* the bit goes with the object */
+            return 0; /* the bit is freed with the object */
         }
         shmi_remember(a, made, h, kept);
         return 0;
@@ -766,7 +769,8 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
 
-/* Aborts h if it is pending. If wait is set and its maker lives, that maker gets some time to commit it first. */
+/* Aborts h if it is pending. If wait is set and the maker of h lives, this function first gives it some time to commit
+ * h. */
 SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
 {
     int tries;
@@ -783,8 +787,8 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A maker that has placed its own object passes it as mine. Only then
- * does the call deal with pending objects of the name: it waits a little for those that were placed before mine,
+/* Finds the object of that name and opens it. A maker that has placed its own object passes the offset as mine. Only
+ * then does the call resolve pending objects of the name: it waits a little for those that were placed before mine,
  * and then aborts them. The caller holds handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
@@ -860,9 +864,9 @@ SHMI_FN void shmi_resolve_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, 
 
 typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
-    int whole; /* a block does not say which name it has, if any */
+    int whole; /* a block of dead has an unreadable header, so any entry of the directory may lead to it */
 } shmi_resolve_arg;
-/* Resolves the name in the block at off, which dead may have claimed, or may have been freeing. */
+/* Resolves the entry of the block at off, if dead had claimed the block or was freeing it. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
@@ -871,7 +875,8 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     uint64_t *word;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
         return 1;
-    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. */
+    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. This
+     * block has neither, so it has no entry. */
     if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
         return 1;
     if (shmi_read_header(a, &b, &h) != 0) {
@@ -883,7 +888,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     }
     return 1;
 }
-/* Publishes the objects that dead had committed, and removes the names of those that it had not committed, or had
+/* Publishes the objects that dead had committed. Removes the entries of objects that dead had not committed, or had
  * begun to free. The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
@@ -905,10 +910,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. If the program was
- * compiled with an older header, it has fewer fields: the others are 0. If it was compiled with a newer header and
- * sets a field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version
- * 0.1; a struct_size of 0 means that size. *how gets the flags. */
+/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
+ * compiled with an older header has fewer fields: the others are 0. If the header was newer, and the program sets a
+ * field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version 0.1,
+ * which a struct_size of 0 means. *how gets the flags. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -930,9 +935,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object with the parameters name, opts and existing. After it,
- * opts has all fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's:
- * it stays NULL unless the open succeeds. */
+/* The first statement of a function that opens an object with the parameters name, opts and existing. After this
+ * statement, opts has all fields, the flags are known, and existing says whether a missing object is ENOENT. impl is
+ * that of the handle, and stays NULL unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -945,7 +950,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         opts = &own_options;                                                                          \
     }                                                                                                 \
     existing = (flags & SHMSYNC_OPEN_EXISTING) != 0
-/* The same statement for the function that opens an arena. */
+/* As SHMI_OPTIONS, for the function that opens an arena. */
 #define SHMI_ARENA_OPTIONS(name)                                                                            \
     shmsync_arena_options own_options;                                                                      \
     uint32_t how = 0;                                                                                       \
@@ -960,20 +965,19 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
 typedef struct shmi_spec {
     uint32_t kind;
     uint16_t version;
-    int any_size;     /* an existing object of another size will do */
-    int any_layout;   /* an existing object of another fingerprint will do */
+    int any_size;     /* an existing object may have another size */
+    int any_layout;   /* an existing object may have another fingerprint */
     uint32_t flags;   /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
-    const char *name; /* NULL or "": a fresh anonymous one */
-    uint64_t size;    /* of the body */
+    const char *name; /* NULL or "": a new anonymous object */
+    uint64_t size;    /* size of the body */
     uint64_t layout;
     const char *type; /* description of the type; NULL: none */
-    /* Fills in the body of a new object, which is all zero. It may be called for an object that is thrown away
-     * afterwards. */
+    /* Fills in the body of a new object, which is all zero. The object may be thrown away afterwards. */
     void (*init)(unsigned char *body, const void *arg);
     const void *arg;
 } shmi_spec;
 
-/* Claims a block and makes a whole object of it, which nobody can find yet. */
+/* Claims a block and makes a complete object of it, which no process can find yet. */
 SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, uint32_t state, shmi_header *h)
 {
     uint64_t open_ = (SHMI_objectHeader + spec->size + 7) & ~UINT64_C(7), name_off = open_ + shmi_open_bytes(a);
@@ -1010,7 +1014,7 @@ SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint
     return 0;
 }
 
-/* Takes back an object of ours that has not been committed. Others may be looking at it. */
+/* Takes back an object that this process has made and not committed. Other participants may be looking at it. */
 SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
 {
     shmi_cas32(h->state, shmi_make_object(SHMI_objectPending, a->self), shmi_make_object(SHMI_objectAborted, a->self));
@@ -1019,8 +1023,8 @@ SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
     shmi_release_unseen(a, &h->block, shmi_make_block(SHMI_blockClaimed, a->self));
 }
 
-/* Makes the object, or opens the one that another participant has made meanwhile; *found says which. EAGAIN:
- * another participant aborted the new object, so the caller searches again. */
+/* Makes the object, or opens the object of that name that another participant has made meanwhile; then *found is not
+ * 0. EAGAIN: another participant aborted the new object, so the caller searches again. */
 SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, shmi_header *h, int *found)
 {
     uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
@@ -1062,8 +1066,8 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     return err;
 }
 
-/* Undoes one open of the object. The caller need not be within shmi_enter: once this process gives up its slot, the
- * bytes of the open bit may belong to another object, so the call does nothing. */
+/* Undoes one open of the object. The caller need not be within shmi_enter. After this process has given up its slot,
+ * the bytes of the open bit may belong to another object, so then the call does nothing. */
 SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
 {
     pthread_mutex_lock(&a->handles);
@@ -1085,7 +1089,7 @@ SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
 
 #define SHMI_KIND_PHRASE 40 /* bytes of the name of a kind in a sentence */
 
-/* Names an object of a kind in a sentence, as KindPhrase of internal/arenakernel does. */
+/* The name of a kind for use in a sentence, as KindPhrase of internal/arenakernel gives it. */
 SHMI_COLD const char *shmi_kind_phrase(uint32_t kind, char out[SHMI_KIND_PHRASE])
 {
     static const struct {
@@ -1139,9 +1143,9 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: the difference, the remedy, and the processes that are in, because
- * on_first runs only while no other process is in. The text of a failure has room for little more, so it names one
- * field if three are too long. */
+/* Fails because an object has another type than the program. The text names the difference, the remedy, and the
+ * processes that are in, because the remedy needs on_first, which runs only while no other process is in. The text has
+ * little room, so it names one field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
     enum { difference = 160 };
@@ -1256,8 +1260,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
     }
     return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
 }
-/* Finds the object of that name or creates it. The object stays in existence for this process until
- * shmi_close_object. */
+/* Finds the object of that name or creates it. No process can delete the object until shmi_close_object. */
 SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
 {
     int err = shmi_enter(a, "arena.open_object");
@@ -1281,9 +1284,9 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return err != 0 || there ? err : shmi_no_object(a, off);
 }
 
-/* Opens the object at an offset that may have come from a peer, if it is of that kind
- * and at least that size. If it returns 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle:
- * until then no close waits for the object, and the caller reads its words. */
+/* Opens the object at an offset that may have come from a peer, if it is of that kind and at least that size. After
+ * the result 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle. Until then no close ends
+ * the opening, so the caller can read the words of the object. */
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
@@ -1308,10 +1311,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched.
- * The undo of that transaction writes into what dead had open. Until it is done, no process may use that memory for
- * anything else. The objects are not guarded, so another process may delete one while this function reads it. Then
- * the function may find any bytes. At worst it answers yes although there is no transaction. */
+/* Whether the object at off has an undo log with a transaction of dead. The undo of that transaction writes into
+ * memory that dead had open, so no process may use that memory for anything else before. The objects are not guarded,
+ * so another process may delete the object while this function reads it. Then the function may find any bytes. At
+ * worst it answers yes although there is no transaction. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -1327,7 +1330,7 @@ SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead)
     return dead == 0;
 }
 
-/* Counts the participants that have the object open, and names two at most in words, which may be NULL. */
+/* Counts the participants that have the object open. If words is not NULL, appends the names of up to two of them. */
 SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words *words)
 {
     uint32_t i, mask, count = 0;
@@ -1356,12 +1359,12 @@ SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
     n = shmi_openers(a, h, &words);
     if (n > 2)
         shmi_say(&words, " and %u more", n - 2);
-    if (n == 0) /* it has just been closed */
+    if (n == 0) /* the last participant has just closed the object */
         shmi_say(&words, "a participant");
     return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s %s it open", who, n > 1 ? "have" : "has");
 }
 
-/* Gives back what is left of an object whose deletion is decided. */
+/* Frees an object whose deletion is decided. */
 SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -1389,8 +1392,8 @@ SHMI_COLD int shmi_fail_holder(shmsync_arena *a, const shmi_header *h, shmi_part
     shmi_say_participant(a, shmi_id_slot(holder), 1, &words);
     return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s holds it", who);
 }
-/* Brings h from committed to aborted unless a participant has it open, or has closed it and still holds it; see
- * docs/abi.md. */
+/* Decides the deletion of h: changes its state from committed to aborted, unless a participant has h open, or has
+ * closed h and still holds it; see docs/abi.md. */
 SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
@@ -1429,8 +1432,8 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     return shmi_fail_openers(a, h);
 }
 
-/* Deletes the object h, which this process has just opened in order to delete it. If that is not possible, closes h.
- * The caller holds handles. */
+/* Deletes the object h, which this process has just opened in order to delete it. If the deletion is not possible,
+ * closes h. The caller holds handles. */
 SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -1439,7 +1442,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
         shmi_forget(a, h->o.off);
         return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "this process has it open");
     }
-    /* The guard replaces the open bit, with which the deletion could not be decided. */
+    /* The guard replaces the open bit of this process, which would prevent the deletion. */
     shmi_guard(a, h->o.off);
     *h = ref->h;
     shmi_forget(a, h->o.off);
@@ -1451,7 +1454,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
     }
     return err;
 }
-/* Removes only the object of that name, not what an upgrade has left. The caller holds handles. */
+/* Removes only the object of that name, not the successor that an upgrade has left. The caller holds handles. */
 SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 {
     shmi_header h;
@@ -1461,15 +1464,15 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
     return err != 0 ? err : shmi_erase(a, &h);
 }
 
-/* ---- What an upgrade in Go has left: internal/arenakernel/upgrade.go ---- */
+/* ---- Successors, which interrupted upgrades of Go programs have left: internal/arenakernel/upgrade.go ---- */
 
 #define SHMI_SUCCESSOR_SUFFIX " (upgrade)"
-/* The size of what follows the new body in a successor: the offset and the time of creation of the old object, 8
- * bytes each, and the kind and version of the new one, 4 bytes each. */
+/* The size of the trailer behind the new body in a successor. The trailer contains the offset and the time of creation
+ * of the old object, 8 bytes each, and the kind and version of the new object, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, even if
- * another object has its name by now. The caller holds handles. */
+/* Deletes the object h, if it is the one that was created at that time. ENOENT: that object does not exist any more,
+ * even if another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -1483,9 +1486,9 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     }
     return shmi_erase(a, &now);
 }
-/* Whether the object of that name contains the data of its successor s as well, so that s is not needed: see
- * isRedundant. *busy is how many participants have the object open, besides this call. If of is not 0, the object
- * must be the one at that offset. */
+/* Whether the object of that name makes its successor s redundant, because the object also contains the data of s: see
+ * isRedundant. If of is not 0, the object must be at that offset. *busy is how many participants have the object open,
+ * besides this call. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -1499,7 +1502,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
         return err;
     memcpy(from, t, sizeof from);
     memcpy(to, t + sizeof from, sizeof to);
-    *busy = shmi_openers(a, &h, NULL) - 1; /* without this process, unless it has another opening */
+    *busy = shmi_openers(a, &h, NULL) - 1; /* without this process; the next statement adds it if it has another opening */
     *busy += shmi_ref_of(a, h.o.off)->count > 1;
     *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
                  (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&
@@ -1508,11 +1511,10 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
     shmi_forget(a, h.o.off);
     return 0;
 }
-/* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
- * deleteSuccessor. Without its successor the object is as it was, so a death between the two deletions has the same
- * effect as a death before both. A successor that does not belong to the object has data of its own, so it stays
- * while a process keeps the object from being deleted. If of is not 0, only a successor of the object at that
- * offset is deleted. The caller holds handles. */
+/* Deletes the successor that an interrupted upgrade of the object of that name has left, before the caller deletes the
+ * object: see deleteSuccessor. The object does not need its successor, so a death between the two deletions does no
+ * harm. A successor that is not redundant has data of its own, so it stays while a participant has the object open. If
+ * of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -1540,11 +1542,11 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
         if (redundant || busy == 0) {
             err = shmi_delete_created(a, &s, created);
             *deleted = err == 0;
-            return err == ENOENT ? 0 : err; /* else another process has deleted it */
+            return err == ENOENT ? 0 : err; /* ENOENT: another process has deleted it */
         }
         if (tries >= SHMI_timeout)
             return shmi_fail(EBUSY, "arena.delete", name, "%u participants have it open", busy);
-        sched_yield(); /* a participant may have it open for a moment */
+        sched_yield(); /* a participant may have the object open only for a moment */
     }
 }
 
@@ -1584,7 +1586,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
         if (err == 0 && found)
             shmi_forget(a, named.o.off);
         shmi_forget(a, off);
-        /* What an interrupted upgrade has left belongs to the object that has the name. */
+        /* A successor belongs to the object that has the name. */
         if (err == 0 && found && named.o.off == off)
             err = shmi_delete_successor(a, h.o.name, h.o.name_len, h.o.off, &deleted);
         if (err == 0)
@@ -1597,8 +1599,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends a deletion of the object in b that dead had begun: completes it if it was decided, and cancels it otherwise.
- * The caller is the reaper of dead and holds handles. */
+/* Ends a deletion of the object in b that dead had begun: completes a deletion that was decided, and cancels any
+ * other. The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
@@ -1641,10 +1643,10 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->err = EPROTO;
     return 1;
 }
-/* Calls f for all objects in the chunks that the participant in a slot may have touched. If slot is 0, it calls f
- * for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes are not used
- * again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because its header is
- * impossible. */
+/* Calls f for each object in the chunks that the participant in a slot may have touched. If slot is 0, calls f for
+ * each object of the arena. The objects are not opened: another process may delete an object meanwhile, but its bytes
+ * are not used again before f returns. f must not visit objects itself. EPROTO: an object with an impossible header
+ * was left out. */
 SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
@@ -1658,7 +1660,7 @@ SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena 
     pthread_mutex_unlock(&a->walking);
     return v.err;
 }
-/* Sets the guard of walks to rest. It has this value whenever no walk is under way. */
+/* Sets the value that the guard of walks has while no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
 {
     pthread_mutex_lock(&a->walking);
@@ -1682,8 +1684,8 @@ SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
     shmi_unguard(a);
     return 1;
 }
-/* Clears the open bit of an object that is committed and whose block is still claimed by its maker. The bytes of a
- * claimed block may be anything, so the directory tells whether there is an object. */
+/* Clears the open bit in an object that is committed, and whose block is still claimed by its maker. A claimed block
+ * may contain any bytes, so the directory decides whether there is an object. */
 SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_block b;
@@ -1706,8 +1708,7 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    /* Claimed blocks come first, and objects second: between the two, the maker of a claimed block may publish its
-     * object. */
+    /* Claimed blocks come before objects: otherwise a maker that publishes its object in between would be left out. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
@@ -1715,11 +1716,11 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* ---- Handles: all that this process opens of one object share one ---- */
+/* ---- Handles: all openings of an object in this process share one handle ---- */
 
 /* Returns err, the result of the call that opened o to make a handle. If that call failed and o is a new anonymous
- * object, it deletes o first, because no process could find it. The caller is still within the shmi_enter in which
- * it opened o. */
+ * object, deletes o first, because no process could find it. The caller is still within the shmi_enter in which it
+ * opened o. */
 SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created, int err)
 {
     if (err != 0 && created && o->name_len == 0) {
@@ -1730,8 +1731,8 @@ SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created,
     return err;
 }
 
-/* Gives the handle that this process has for the object, which the caller has opened. If there is none, build makes
- * one; if build returns NULL, the result is ENOMEM. */
+/* Returns the handle that this process has for the object, which the caller has opened. If there is none, build makes
+ * it. If that fails, shmi_share notes the error of build, or ENOMEM, and returns NULL. */
 SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
 {
     shmi_ref *r;
@@ -1751,8 +1752,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
         } else if (r->opens == 0) {
-            /* Calls through closed handles are under way, and have kept the object open. From now on this opening
-             * keeps it open. */
+            /* The last handle is closed, but calls through it are under way and have kept the object open. From now on
+             * this opening keeps it open. */
             shmi_renew_thing(r->handle);
             shmi_close_object(a, o->off);
         }
@@ -1768,8 +1769,9 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Sets end, which frees the handle of an object and all that the handle owns if the arena is closed before the
- * handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of. */
+/* Sets end, which frees the handle of an object and all that the handle owns, for the case that the arena is closed
+ * before the handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of.
+ */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1779,13 +1781,15 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* Whether the arena was closed before the handle that ends: then the words of the object are not there any more, and the
- * close has made the wakes. */
+/* Whether the arena was closed before the handle that is being ended. Then the words of the object are not mapped any
+ * more, and the close of the arena has made the wakes. */
 SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
-/* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
- * call ends the opening. After shmi_may_end no thread waits for the object, so no check of it begins, and the opening ends
- * after a check that is under way. The caller holds handles_of, so no check waits for handles_of, and no call that a check
- * makes may end an opening. */
+/* Ends the opening of a handle that was closed for the last time, unless a call through it is under way: then the last
+ * such call ends the opening. The caller holds handles_of.
+ *
+ * The watcher may be checking the object for sleeping threads. After shmi_may_end no thread waits for the object, so
+ * no further check begins, and the opening ends after the check that is under way. So a check must neither wait for
+ * handles_of nor make a call that may end an opening. */
 SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 {
     shmi_off off = r->h.o.off;
@@ -1797,8 +1801,8 @@ SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
     r->end(handle);
     shmi_close_object(a, off);
 }
-/* Gives one opening back, and calls end with the handle when it was the last opening and no call through the handle is
- * under way. EBADF: the object is not open. */
+/* Gives one opening back. If it was the last one and no call through the handle is under way, calls end with the
+ * handle. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1809,7 +1813,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
-    open_ = r != NULL && r->opens > 0; /* if it has no handle, another thread may end r after the unlock */
+    open_ = r != NULL && r->opens > 0; /* if r has no handle, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
     if (open_) {
         if (--r->opens == 0) {
@@ -1825,10 +1829,10 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
 }
 
-/* As shmi_enter, for a call that waits for an object or runs a function of the user's, through the handle at thing. The
- * call counts itself in users of the head of the handle, and is refused if the opening has ended already. The last
- * close sets serial of that head to 0. The opening is ended by the close, if no call is counted then; otherwise by the
- * last counted call, when it leaves through shmi_exit_for and finds that serial is 0:
+/* As shmi_enter, for a call that waits for an object, or runs a function of the user's, through the handle at thing.
+ * The call counts itself in users of the head of the handle, and is refused if the opening has ended already. The last
+ * close sets serial of that head to 0. If no call is counted then, the close ends the opening. Otherwise the last
+ * counted call does so, when it leaves through shmi_exit_for and finds that serial is 0:
  *
  *     the call                             the last close
  *     users + 1, unless the opening ended  serial := 0
@@ -1853,7 +1857,7 @@ SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
-    last = r != NULL && r->handle == thing && r->opens == 0; /* if it is not the handle of r, another thread may end r after the unlock */
+    last = r != NULL && r->handle == thing && r->opens == 0; /* if thing is not the handle of r, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
     if (last)
         shmi_end_if_unused(a, r);
@@ -1866,12 +1870,13 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
         shmi_settle_close(thing, a);
     shmi_exit(a);
 }
-/* Begins the rest of a call that has taken effect, through the handle at thing. Another thread may know of the effect, may
- * have closed the handle and deleted the object, and another object may have its bytes. So such a call only loads words
- * until the result is 1; then it calls shmi_exit_for when it needs the words no more. If the result is 0, the handle has
- * ended, and the end has made the wakes of the call. No signal handler calls this, as it does not call shmi_enter_for. */
+/* Begins the rest of a call through the handle at thing, after the call has taken effect. Another thread may know of
+ * the effect, and may have closed the handle and deleted the object. Then another object may have its bytes. So before
+ * this function, such a call only loads words. After the result 1 it may use the words until shmi_exit_for. After the
+ * result 0 the handle has ended, and its end has made the wakes of the call. No signal handler calls this function,
+ * for the reason that shmi_enter_for has. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
 {
-    return shmi_enter_for(thing, a, NULL) == 0; /* if it is refused, the call has succeeded all the same */
+    return shmi_enter_for(thing, a, NULL) == 0; /* a refusal is no failure: the call has succeeded */
 }
 

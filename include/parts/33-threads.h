@@ -1,4 +1,4 @@
-/* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
+/* ---- The threads of a process that is ending: threads_linux.go has the reasons ---- */
 
 /* Reads a small file of /proc; the text ends with a NUL. */
 SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
@@ -11,7 +11,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
     return n;
 }
 
-/* Whether a call failed because something is used up for the moment. Such a failure says nothing about the system. */
+/* Whether err says that a resource is used up for the moment. Such a failure says nothing about the system. */
 SHMI_FN int shmi_is_shortage(int err) { return err == EMFILE || err == ENFILE || err == ENOMEM; }
 
 #define SHMI_THREADS_MOST 32768
@@ -42,7 +42,7 @@ SHMI_FN int shmi_open_tasks(const char *process, shmi_tasks *d)
     return 0;
 }
 
-/* Whether a thread has memory, or may have it because that cannot be told. A thread that has ended has none. */
+/* Whether a thread has memory. The answer is also yes if the kernel does not say. A thread that has ended has none. */
 SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
 {
     char path[32], b;
@@ -75,8 +75,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
-        /* If an entry would still have fitted, the kernel has come to the end. It may also have stopped because a thread
-         * has ended, or because this thread has got a signal. */
+        /* If the next entry would have fitted into the buffer, the walk is over. Either the list has ended, or the
+         * kernel has stopped early, because a thread has ended or this thread has got a signal. */
         if (err != 0 || n < (long)sizeof b.bytes - 64)
             return err;
     }
@@ -88,7 +88,8 @@ typedef struct shmi_found {
     uint32_t at, common; /* of the second walk */
 } shmi_found;
 
-/* Called for each thread of the first walk: 1 if the thread may have memory, -1 if there is no room for it. */
+/* Called for each thread of the first walk. Returns 1 if the thread may have memory, and -1 if the list has no room
+ * for it. */
 SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -99,7 +100,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* Called for each thread of the second walk. Both walks are in the order of the kernel's list. */
+/* Called for each thread of the second walk. Both walks have the order of the kernel's list. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -119,8 +120,8 @@ SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
     snprintf(path, sizeof path, "%u/stat", thread);
     return shmi_open_below(d->fd, path, 0);
 }
-/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. *size is 0
- * if that one has no memory. */
+/* How many threads the process has, exactly; 0 if the count cannot be read. fd is the stat file of one of its threads.
+ * *size is 0 if that thread has no memory. */
 SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
 {
     char b[1024] = {0}, *p;
@@ -143,7 +144,7 @@ SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
     return threads;
 }
 
-/* Whether each thread of the process has given up its memory. 0 if that cannot be told. */
+/* Whether each thread of the process has given up its memory; 0 also if /proc does not say. */
 SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t start)
 {
     shmi_found x;
@@ -153,7 +154,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
         return 0;
-    /* Reading this file takes a reference to the memory of the leader, if it has any. It has none. */
+    /* Reading the stat file takes a reference to the memory of the leader, if it has any. At this point it has none. */
     stat_fd = shmi_open_stat(d, leader);
     if (stat_fd < 0)
         return 0;
@@ -168,9 +169,9 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
         x.room = SHMI_THREADS_MOST;
     }
     if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
-        /* it cannot be told */
+        /* the answer is 0 */
     } else if (count == 1 && size == 0) {
-        detached = 1; /* the same read shows the only thread, and that it has no memory */
+        detached = 1; /* the same read shows that there is one thread, and that it has no memory */
     } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
         count = shmi_count_threads(stat_fd, &started, &size);
         detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
@@ -181,8 +182,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
-/* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
- * device of /proc. -1 with an errno: a shortage hides that. */
+/* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the device
+ * number of /proc. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
@@ -214,7 +215,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     return ok;
 }
 
-/* Whether no process of this process's pid namespace has that number. The number belongs to a process until all its
+/* Whether no process of this process's pid namespace has the number pid. A process keeps its number until all its
  * threads have given up its memory and its parent has waited for it. */
 SHMI_FN int shmi_no_process(uint32_t pid)
 {

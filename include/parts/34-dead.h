@@ -1,7 +1,7 @@
 /* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
- * A death has two stages. The words are repaired when no thread of the dead process executes instructions any more.
- * The data that they protect passes on when the kernel, too, can write nothing for the process any more. */
+ * Words are repaired when no thread of the dead process executes instructions any more. The data that these words
+ * protect passes on to others later, when the kernel, too, can write nothing for the process any more. */
 
 #define SHMI_ASK_FIRST INT64_C(50000)
 #define SHMI_ASK_MOST INT64_C(50000000)
@@ -10,12 +10,12 @@
 #define SHMI_LOOK_MOST INT64_C(5000000)
 
 /* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
- * itself, because it could not open its descriptor again, can ask, too. */
+ * of its own, because it could not open the file a second time, can ask, too. */
 SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    /* A descriptor that was closed by mistake elsewhere in this program may name another
-     * file by now, whose bytes nobody has locked. */
+    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file by now,
+     * on which no process has locks. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
@@ -30,7 +30,7 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return i != a->my_slot && shmi_slot_has_byte(w) && shmi_ask_for_byte(a, i) == 0;
 }
-/* Whether this process can never find out whether a process holds the byte lock of slot i. */
+/* Whether this process has no way to find out whether a process holds the byte lock of slot i. */
 SHMI_FN int shmi_cannot_ask(shmsync_arena *a, uint32_t i) { return a->lock_fd < 0 && shmi_ask_for_byte(a, i) < 0; }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
@@ -41,25 +41,26 @@ SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
     return all ? marked == SHMI_aliveWords : marked != 0;
 }
 
-/* Whether the participant in slot i, in state w, is a joiner without a byte lock whose death the kernel marks: see
- * shmi_link_alive. */
+/* Whether the participant in slot i, in state w, is a joiner without a byte lock that has its alive words on its
+ * robust list, so that the kernel marks its death: see shmi_link_alive. */
 SHMI_FN int shmi_linked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0;
 }
-/* Whether the participant that is in slot i in state w is dead and not yet marked so. */
+/* Whether the participant that is in slot i in state w is dead and not marked dead yet. */
 SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While a participant with a byte lock is joining, the alive words are still those of its predecessor. */
+    /* While a participant with a byte lock is joining, the alive words are still those of its predecessor in the slot.
+     */
     if ((shmi_slot_phase(w) != SHMI_phaseJoining || shmi_linked(a, i, w)) && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* The value of slotGone that says that the participant in slot i, in state w, was found gone: see foundGone in
+/* The value of the word slotGone after the participant in slot i, in state w, was found gone: see foundGone in
  * internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
@@ -69,15 +70,14 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Replaces the value before of slotGone by the mark that shmi_gone_mark gives for a participant: the participant is
- * gone. */
+/* Changes slotGone from the value before, so that it has mark, which shmi_gone_mark gave: the participant is gone. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
 }
 /* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
- * takes that lock. Otherwise, if it is stopped with the lock, others could not learn whether the dead participant
- * is gone. Returns 0 if the joiner cannot get the lock now. */
+ * takes that byte lock for itself. Otherwise, if the joiner is stopped with the lock, others could not learn whether
+ * the dead participant is gone. Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -90,16 +90,16 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.inherit.unlocked");
     return shmi_slot_state(a, i) == w && ((uint32_t)before == mark || shmi_note_gone(a, i, before, mark));
 }
-/* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
- * mark, because in a copied file the kernel marks no participant. */
+/* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants whose death the kernel would
+ * mark: in a copied file, the kernel marks no death. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
- * after the last thread has left all other kernel code. If this process cannot ask for the lock, the answer depends on
- * whether all alive words are marked, which is a weaker proof. */
+/* Whether the process whose participant in slot i is dead has ended, so that its byte lock is free. The kernel frees
+ * the lock after the last thread has left all other kernel code. If this process cannot ask for the lock, it accepts a
+ * weaker proof: that all alive words are marked. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -107,14 +107,14 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
         return 1;
     if (shmi_slot_has_byte(w) && !shmi_cannot_ask(a, i))
         return 0;
-    /* A joiner without a byte lock that died before it was live: the kernel will never mark its alive words. */
+    /* A joiner without a byte lock died before it was live: the kernel will never mark its alive words. */
     if (!shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) == 0 && shmi_slot_phase(w) == SHMI_phaseDead)
         return 1;
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* The notice of the death in slot i, in state w. The result is NULL if the slot has had another participant since the
- * caller read w: the notice of the later participant stays. The caller has a->endings. */
+/* The notice of the death in slot i, in state w. NULL: the slot has had another participant since the caller read w,
+ * and the notice is that of the later participant. The caller has a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -146,19 +146,20 @@ SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t s
     }
     return h;
 }
-/* Whether the parent of the dead participant in slot i, in state w, with that identity, has waited for it. The kernel
- * may still have its memory, and so its byte lock: see waitedFor in internal/arenakernel/gone.go. */
+/* Whether the process of the dead participant in slot i, in state w, with that pid and start time, has been waited for
+ * by its parent. The kernel may still have its memory, and so its byte lock: see waitedFor in
+ * internal/arenakernel/gone.go. */
 SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
 {
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
-    shmi_load_fence(); /* what its threads have stored is read after this */
+    shmi_load_fence(); /* read what the threads of the process have stored only after this */
     return 1;
 }
 
-/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
- * does not say which process that is. It is also 0 if another thread has just made this check, because a check costs
- * 10 us or more. */
+/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot does
+ * not say which process that is. A check costs 10 us or more, so the answer is also 0 if another thread has just made
+ * one. */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -169,7 +170,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_notice *n;
     int look = 0, detached = 0;
     if (pthread_mutex_trylock(&a->endings) != 0)
-        return 0; /* another thread asks, or the one that a signal handler has interrupted */
+        return 0; /* another thread of this process is asking, or a signal handler has interrupted the thread that is asking */
     n = shmi_ending(a, i, w);
     if (n != NULL) {
         pause = (now - n->began) / 16;
@@ -182,7 +183,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     pthread_mutex_unlock(&a->endings);
     if (!look)
         return detached;
-    /* A pid means something only in its own namespace, and before the next boot. */
+    /* A pid is valid only in its own namespace, and until the next boot. */
     if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
@@ -197,9 +198,9 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether the participant that is dead in slot i, in state w, is gone. It is gone if another process has found that.
- * It is also gone if it had declared no asynchronous system calls, and all threads of its process have given up their
- * memory. */
+/* Whether the participant that is dead in slot i, in state w, is gone. That is so if another process has found it
+ * gone. It is also so if the participant had declared no asynchronous system calls, and all threads of its process
+ * have given up their memory. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -212,10 +213,9 @@ SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. The last
- * store of n to data that a lock protects comes before n is gone, and its last store to words before n stops being
- * current. The caller asks about a participant that is not current, or about this process as it leaves. A yes is
- * final. */
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. n stops storing
+ * to words before it stops being current, and stops storing to data that a lock protects before it is gone. The caller
+ * asks about a participant that is not current, or about this process as it leaves. A yes is final. */
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -223,13 +223,13 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
-        return 1; /* a slot gets its next participant only when the dead one is gone */
+        return 1; /* the slot has another participant by now, and gets one only after the dead participant is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
     return shmi_slot_phase(w) == SHMI_phaseDead &&
            ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
-/* Whether every participant that is dead is gone, too. */
+/* Whether each participant that is dead is gone, too. */
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
 {
     uint32_t i;
@@ -249,8 +249,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after a while: an eighth of the time that has passed since the parameter since. So the
- * watcher asks rarely about a process that takes long to end. */
+/* Makes the watcher ask again after an eighth of the time that has passed since the parameter since. So the watcher
+ * asks rarely about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -261,13 +261,13 @@ SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
     shmi_st32(&a->unfinished, 1);
 }
 
-/* How long a waiter sleeps before it checks itself whether a dead holder is gone. *ask is 0 at first. */
+/* How long a waiter sleeps before it checks itself whether a dead holder is gone. *ask is 0 before the first check. */
 SHMI_FN int64_t shmi_next_ask(int64_t *ask)
 {
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
-/* After how many nanoseconds a thread that waits for the dying participant n checks again whether n is dead: see
+/* The time in ns after which a thread that waits for the dying participant n checks again whether n is dead: see
  * NextLook in internal/arenakernel/gone.go. */
 SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
 {
@@ -280,10 +280,9 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* A word of 32 or of 64 bits that names a dead participant. While the word has the value is, it names that
- * participant. */
+/* A word that names the dead participant name while it has the value is. */
 typedef struct shmi_naming {
-    const uint32_t *word32; /* one of the two is NULL */
+    const uint32_t *word32; /* the word is at word32 or at word64, and the other pointer is NULL */
     const uint64_t *word64;
     uint64_t is;
     shmi_participant_id name;
@@ -294,16 +293,16 @@ SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
-    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another one has this ID */
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another participant has this ID */
 }
 /* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
- * participant may have the ID. The caller then reads the word again. If w is NULL, it waits until all dead
- * participants are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
+ * participant may have the ID. The caller then reads the word again. If w is NULL, waits until all dead participants
+ * are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
     int err;
-    int was = w != NULL && shmi_current(a, w->name); /* true only if a peer has overwritten the name */
+    int was = w != NULL && shmi_current(a, w->name); /* not 0 only if a peer has overwritten the word */
     if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
@@ -342,8 +341,8 @@ SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uin
     return shmi_await(a, &w, op, called, abs);
 }
 
-/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 if that
- * cannot be told yet. */
+/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 if this
+ * process cannot be sure yet. */
 SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
@@ -351,15 +350,15 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
-/* Leaves the rest of the reap in slot i for later. The watcher goes on with it. If the result is not 0, the watcher may
- * be asleep, so a caller other than the watcher has to ring it. */
+/* Leaves the rest of the reap in slot i to the watcher of this process. If the result is not 0, the watcher may be
+ * asleep, so a caller other than the watcher has to ring it. */
 SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
     return shmi_xchg32(&a->unfinished, 1) == 0;
 }
 
-/* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
+/* Changes the state of slot i from w to dead, after a fence. Returns whether this call made the change. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t now;
@@ -369,30 +368,31 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    /* After a stop of this thread, the slot may contain the generation of a later participant: see dateDeath. */
+    /* If this thread was stopped, the word slotDied may already contain the generation of a later participant. Then
+     * this CAS fails: see dateDeath. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As shmi_declare_dead, for a participant that was found dead. The thread first publishes the ID of that participant
- * in an act word. */
+/* As shmi_declare_dead, for a participant that was found dead. The thread first writes the ID of that participant to
+ * an act word. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
-    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* publishes nothing for a joiner that has no slot: it has the byte lock of slot i */
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* a joiner that has no slot yet gets no act word, but it has the byte lock of slot i */
     /* Checks once more whether the participant is dead. Before its ID was in an act word, another participant may have
-     * got the ID; from now on, none can get it. */
+     * got the ID; from now on, none can. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
 }
 
-/* As shmi_survey_dead, but at most once in a second. It finds a participant whose robust list the kernel could not
- * walk. */
+/* As shmi_survey_dead, but at most once a second. This check finds a dead participant whose robust list the kernel
+ * could not walk. */
 SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
@@ -401,7 +401,7 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether n is the ID of a participant that died or left. If this call is the first to see the death, it marks the
- * slot, and the reap begins. */
+ * slot, and a reap begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w, now;
@@ -413,20 +413,22 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
-        /* The caller goes on at once with its own wait. The kernel has woken watchers for the rest of the reap; in
-         * case they do not run, our watcher checks again. */
+        /* The caller goes on at once with its own wait, and leaves the rest of the reap to watchers. The kernel has
+         * woken some of them. In case they do not run, the watcher of this process checks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     } else if (((now = shmi_slot_state(a, i)) == w || now == shmi_slot_with(w, SHMI_phaseDead)) && shmi_leave_for(a, i)) {
-        /* The slot cannot be marked yet, and no other process may be able to do that later. Or another participant has just
-         * marked it, and may be stopped or dead by now. */
+        /* Either the slot cannot be marked yet, and perhaps no other process will mark it later. Or another
+         * participant has just marked it, and may be stopped or dead by now. In both cases the watcher of this process
+         * goes on. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
 }
 
-/* Whether the kernel has ended a process whose threads may still execute instructions. Its participant is current. */
+/* Whether there is a process that the kernel is ending, that is still current, and whose threads may still execute
+ * instructions. */
 SHMI_FN int shmi_any_dying(shmsync_arena *a)
 {
     uint32_t i;
@@ -437,7 +439,7 @@ SHMI_FN int shmi_any_dying(shmsync_arena *a)
     }
     return 0;
 }
-/* Waits until there is no such dying process. The caller is within shmi_enter. Returns 0 or EBADF. */
+/* Waits until shmi_any_dying finds no process. The caller is within shmi_enter. Returns 0 or EBADF. */
 SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
 {
     int64_t ask = 0;
@@ -449,7 +451,7 @@ SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *
     return 0;
 }
 
-/* Whether n is a participant that has neither died nor begun to leave. */
+/* Whether n is the ID of a participant that has neither died nor begun to leave. */
 SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -461,8 +463,8 @@ SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
 
 /* ---- Death records ---- */
 
-/* The place of record number n of the deaths, or of the orderly leaves. Each of the two has a ring of its own, so
- * that a leave does not overwrite the record of a death that no process has read yet. */
+/* The place of record number n of the deaths or, if left is set, of the orderly leaves. Deaths and leaves have
+ * separate rings, so that a leave does not overwrite the record of a death that some process has not read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -470,8 +472,8 @@ SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 }
 SHMI_FN uint64_t *shmi_death_records_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrDeathRecordsTotal); }
 
-/* Labels are for people, and may change while they are read. They are read word by word, so that there is no data
- * race. */
+/* Labels are for people, and may change while a process reads them. They are read and written word by word, with
+ * atomic operations, so that there is no data race. */
 SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
 {
     uint64_t words[(SHMI_labelBytes + 1) / 8];
@@ -513,13 +515,13 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
-/* The date in the word slotDied, or 0: see dateIn in internal/arenakernel/identity.go. */
+/* The date in the word slotDied, or 0 if it has none: see dateIn in internal/arenakernel/identity.go. */
 SHMI_FN int64_t shmi_slot_died(shmsync_arena *a, uint32_t i)
 {
     uint64_t died = shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
     return died <= SHMI_maxGeneration ? 0 : (int64_t)died;
 }
-/* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are those of a
+/* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are flags as in a
  * death record. The result is the generation, or 0 if the slot has no participant. */
 SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
 {
@@ -552,7 +554,7 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* not a date: see shmi_slot_died */
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* a generation is no date: see shmi_slot_died */
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
 }
 /* Records that this participant leaves. */
@@ -583,7 +585,7 @@ SHMI_FN int shmi_read_death_record(shmsync_arena *a, int left, uint64_t n, shmsy
     return shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
 }
 
-/* The last death record of n in a ring. */
+/* Finds the last record of n in the ring of deaths, or of leaves. */
 SHMI_FN int shmi_find_death_record(shmsync_arena *a, int left, shmi_participant_id n, shmsync_participant *out)
 {
     uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), back;
@@ -602,11 +604,11 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
-/* The most deaths that one call records. A slot has several dead participants if one after the other died while it
- * took the slot over. The bytes of a peer may claim any number of them. */
+/* The most deaths that one call records. A slot has several dead participants if one joiner after the other died while
+ * it took the slot over. A hostile peer may write bytes that claim any number of them. */
 #define SHMI_MOST_HEIRS 256u
-/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records: see
- * recordDeaths in internal/arenakernel/deathrecord.go. 0 if the state changed. */
+/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records:
+ * see recordDeaths in internal/arenakernel/deathrecord.go. Returns 0 if the state has changed. */
 SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t last)
 {
     shmsync_participant described, p;
@@ -617,7 +619,7 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     for (; g <= last && !changed; g++) {
         shmi_participant_id n = shmi_make_participant_id(i, g);
         shmi_act act;
-        if (a->self != 0) /* a->self is 0 in a joiner that has the slot */
+        if (a->self != 0) /* a joiner that takes the slot over has no ID yet, so a->self is 0 */
             shmi_begin_act(a, &act, n);
         if (!shmi_has_death_record(a, n)) {
             changed = shmi_slot_state(a, i) != w;
@@ -628,7 +630,7 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
                 p.slot = i;
                 p.generation = g;
             }
-            if (p.died_ns == 0) /* the participant that marked the death has not stored the time, or has died before */
+            if (p.died_ns == 0) /* the participant that marked the death has not stored the time yet, or died before it could */
                 p.died_ns = shmi_unix_now();
             if (!changed)
                 shmi_put_death_record(a, 0, &p, of == g ? flags : (uint32_t)SHMI_deathRecordPending);
@@ -650,8 +652,8 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 }
 
 enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */
-/* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
- * otherwise from the death records. ENOENT: neither the slot nor the records have it. */
+/* Describes the participant with ID n: from its slot or, if another participant has taken the slot since, from the
+ * death records. ENOENT: neither the slot nor the records have it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
     uint32_t i = shmi_id_slot(n), w, of, flags, phase;
@@ -659,8 +661,8 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
     int tries;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
-    /* If the state changes meanwhile, n may have died, or a joiner may have taken the slot over. Neither writes a death
-     * record in the same step, so the slot is read again. */
+    /* If the state of the slot changes meanwhile, n may have died, or a joiner may have taken the slot over. The death
+     * record is written in a separate step, so the slot is read again. */
     for (tries = 0; tries < SHMI_whoTries; tries++) {
         w = shmi_slot_state(a, i);
         of = shmi_describe(a, i, out, &flags);
@@ -669,13 +671,13 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         if (shmi_slot_state(a, i) != w)
             continue;
         phase = shmi_slot_phase(w);
-        if (of != shmi_id_gen(n)) /* a joiner that has not described itself yet */
+        if (of != shmi_id_gen(n)) /* a joiner has not described itself yet */
             memset(out, 0, sizeof *out);
         out->slot = i;
         out->generation = shmi_id_gen(n);
-        /* The death record is written before the slot's words are cleared, and the words are cleared before the state of
-         * the slot changes. While a joiner takes the slot over, the words describe its predecessor until the predecessor
-         * has a death record. */
+        /* A reaper writes the death record, then clears the words of the slot, then changes the state of the slot.
+         * While a joiner takes the slot over, the words describe its predecessor until the predecessor has a death
+         * record. */
         if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
             && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
             *out = gone;
@@ -695,7 +697,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* One death may have several records, with others between them. No participant gets an ID that a record has. */
+    /* One death may have several records, with other records between them. No participant gets an ID that a record
+     * has, so the ID identifies the death. */
     for (k = 0; k < SHMI_deathRecordDeaths; k++)
         told = told || a->told[k] == name;
     a->told[number % SHMI_deathRecordDeaths] = name;
@@ -729,7 +732,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
     }
     for (i = 0; i < n; i++)
         if (total - holes[i] > SHMI_deathRecordDeaths)
-            a->lost++; /* written over */
+            a->lost++; /* the record was overwritten before this process read it */
         else if (!shmi_tell_death(a, holes[i]))
             a->holes[a->n_holes++] = holes[i];
     for (; a->death_record_next < total; a->death_record_next++) {
@@ -748,10 +751,10 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
     SHMI_BEGIN();
-    int err = shmi_enter(a, "arena.on_death"); /* it writes into the slot, which may be another process's after the close */
+    int err = shmi_enter(a, "arena.on_death"); /* the call writes into the slot, which after the close may belong to another process */
     if (err != 0)
         return SHMI_TELL(err);
-    if (pthread_equal(a->watcher, pthread_self())) { /* the function of on_death, in which the watcher has the lock */
+    if (pthread_equal(a->watcher, pthread_self())) { /* the watcher calls on_death with death_lock held, so a lock would wait for ever */
         err = shmi_fail(EDEADLK, "arena.on_death", a->label, "a function that the helper thread calls cannot replace the function of on_death");
         shmi_exit(a);
         return SHMI_TELL(err);
@@ -760,7 +763,8 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
     if (a->told != NULL) {
-        /* The capability comes first: the writer of a record that is not counted yet then rings this participant. */
+        /* The capability comes first. So whoever writes a record that death_record_next does not count yet rings this
+         * participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));

@@ -1,17 +1,18 @@
-/* ---- The threads of the library. They have a name, the CPU affinity that the process began with, and the ordinary
- * scheduling policy. They take no signals, and do not keep the process alive. ---- */
+/* ---- The threads of the library. Each has a name, the CPU affinity that the process had when the library was loaded,
+ * and the ordinary scheduling policy. It takes no signals, and does not keep the process alive. ---- */
 
-/* The CPUs that the process might use when it began. */
+/* The CPUs on which the process could run when the library was loaded. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
-static uint32_t shmi_own_threads;         /* threads of this copy of the library that run: each counts itself. Atomic. */
-static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
-static int shmi_opener_ended;              /* a thread that announced its end has ended: none may be left. Atomic. */
-static int shmi_process_ends;             /* a thread ends the process. Atomic. */
+static uint32_t shmi_own_threads;         /* running threads of this copy of the library: each counts itself. Atomic. */
+static uint32_t shmi_own_changes;         /* how often shmi_own_threads has changed. Atomic. */
+/* a thread that had opened an arena has ended, so perhaps no thread of the application is left. Atomic. */
+static int shmi_opener_ended;
+static int shmi_process_ends;             /* a thread is ending the process. Atomic. */
 static pthread_key_t shmi_end_key;
 static int shmi_end_key_made; /* written by pthread_once */
 static pthread_once_t shmi_end_key_once = PTHREAD_ONCE_INIT;
-static int shmi_main_noted; /* the main thread announces its end. Atomic. */
+static int shmi_main_noted; /* the end of the main thread will call shmi_note_end. Atomic. */
 
 #define SHMI_LONELY_SOON INT64_C(200000000)
 #define SHMI_LONELY_EVERY INT64_C(1000000000)
@@ -25,7 +26,7 @@ SHMI_FN void shmi_note_end(void *value)
 }
 
 SHMI_FN void shmi_make_end_key(void) { shmi_end_key_made = pthread_key_create(&shmi_end_key, shmi_note_end) == 0; }
-/* Notes that the calling thread opens an arena: it will announce its end. */
+/* Notes that the calling thread opens an arena: its end will call shmi_note_end. */
 SHMI_FN void shmi_note_opener(void)
 {
     pthread_once(&shmi_end_key_once, shmi_make_end_key);
@@ -33,7 +34,7 @@ SHMI_FN void shmi_note_opener(void)
         __atomic_store_n(&shmi_main_noted, 1, __ATOMIC_RELAXED);
 }
 
-/* Runs before main, or in dlopen. */
+/* Runs before main, or in the dlopen that loads the library. */
 __attribute__((constructor)) static void shmi_at_load(void)
 {
     shmi_first_cpus_size = syscall(SYS_sched_getaffinity, 0, sizeof shmi_first_cpus, shmi_first_cpus);
@@ -48,8 +49,8 @@ typedef struct shmi_sched_attr {
     uint64_t runtime, deadline, period;
 } shmi_sched_attr;
 SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-/* Sets the scheduling slice of this thread, in nanoseconds, which Linux has since 6.12. Returns what it was, or 0 if it
- * was not longer than the parameter longer_than, or could not be set. */
+/* Sets the scheduling slice of this thread to slice ns, which Linux supports since 6.12. Returns the slice before, or
+ * 0 if that slice was not longer than the parameter longer_than, or could not be changed. */
 SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
 {
     shmi_sched_attr attr;
@@ -63,15 +64,15 @@ SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
     return syscall(SYS_sched_setattr, 0, &attr, 0u) == 0 ? was : 0;
 }
 
-/* A thread of the library, and what the thread that started it had: for the helper thread, that is the thread that opened
- * the arena. */
+/* A thread of the library, and the settings that its creator had, such as the signal mask. The creator of the helper
+ * thread is the thread that opened the arena. */
 typedef struct shmi_thread_arg {
     const char *name;
     void *(*f)(void *);
     void *arg;
     sigset_t mask;
-    long slack;     /* in nanoseconds; 0: the same */
-    uint64_t slice; /* scheduling slice in nanoseconds; 0: the same */
+    long slack;     /* timer slack of the creator in ns; 0: this thread has the same */
+    uint64_t slice; /* scheduling slice of the creator in ns; 0: this thread has the same */
 } shmi_thread_arg;
 static SHMI_THREAD shmi_thread_arg *shmi_thread_of_library; /* NULL in a thread of the application */
 
@@ -83,8 +84,8 @@ SHMI_FN void shmi_restore_thread(const shmi_thread_arg *of)
         (void)shmi_set_slice(of->slice, 0);
     pthread_sigmask(SIG_SETMASK, &of->mask, NULL);
 }
-/* In a child of fork, the only thread belongs to the application, also if a thread of the library has forked. So it gets
- * back what that thread changed for itself. */
+/* In a child of fork, the only thread belongs to the application, even if a thread of the library has forked. So this
+ * function undoes the changes that the thread of the library had made for itself. */
 SHMI_FN void shmi_restore_child(void)
 {
     const shmi_thread_arg *of = shmi_thread_of_library;
@@ -109,7 +110,7 @@ SHMI_FN void *shmi_run_thread(void *arg)
         (void)!syscall(SYS_sched_setaffinity, 0, (size_t)shmi_first_cpus_size, shmi_first_cpus);
     return t.f(t.arg);
 }
-/* Starts a thread of the library; name has at most 15 characters. 0 or an errno. */
+/* Starts a thread of the library; name has at most 15 characters. Returns 0 or an errno. */
 SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void *), void *arg)
 {
     struct sched_param ordinary;
@@ -142,7 +143,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     return err;
 }
 SHMI_FN void shmi_end_thread(void) { shmi_count_own(-1); }
-/* In a child of fork, forgets the threads of the parent. */
+/* In a child of fork, forgets the threads of the parent process. */
 SHMI_FN void shmi_forget_threads(void)
 {
     shmi_own_threads = 0;
@@ -158,8 +159,8 @@ SHMI_FN void *shmi_end_process(void *arg)
     shmi_restore_thread(&shmi_ends_as);
     exit(0);
 }
-/* Ends the process. Its handlers of exit may close arenas, and a close waits for the watcher. So they run on a thread of
- * their own if one can be started, and on this watcher otherwise. */
+/* Ends the process. Its handlers of exit may close arenas, and a close waits for the watcher. So the handlers run on a
+ * new thread, or on this watcher if no thread can be started. */
 SHMI_FN void shmi_begin_exit(void)
 {
     pthread_t t;
@@ -173,22 +174,21 @@ SHMI_FN void shmi_begin_exit(void)
     exit(0);
 }
 
-/* Whether the first thread of this process has memory, or may have it. */
+/* Whether the first thread of this process has memory. The answer is also yes if the kernel does not say. */
 SHMI_FN int shmi_first_has_memory(void)
 {
     char path[64], b;
     snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
     return syscall(SYS_readlinkat, AT_FDCWD, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
-/* Whether /proc has the process IDs of this process's own namespace. It needs no descriptor. */
+/* Whether /proc shows the process IDs of this process's own namespace. The check needs no descriptor. */
 SHMI_FN int shmi_proc_is_own(void)
 {
     char id[24] = "";
     return syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", id, sizeof id - 1) > 0 && atoi(id) == (int)getpid();
 }
-/* How many threads this process has, exactly; 0 if that cannot be told. If the process can open no file, the number of
- * links of a directory says it, on Linux: each thread is a directory in it. In another namespace, the path of the file
- * does not exist, but a process without descriptors cannot see that. */
+/* How many threads this process has, exactly; 0 if the count cannot be read. If the process can open no file, the
+ * function uses the number of links of the directory /proc/self/task, in which each thread is a directory. */
 SHMI_FN uint32_t shmi_threads_of_process(void)
 {
     char path[64];
@@ -206,8 +206,8 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
 }
 
 /* If all threads but those of the library have ended, ends the process as the end of its last thread would. The
- * parameter at is the time of the next check, 0 for at once. The result is the time of the check after that; 0 means
- * that no check is needed before a thread announces that it ends. */
+ * parameter at is the time of the next check; 0: at once. Returns the time of the check after that; 0: no check is
+ * needed before another thread that has opened an arena ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     uint32_t own, changes;
@@ -217,9 +217,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return 0;
     if (shmi_now() < at)
         return at;
-    /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
-     * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
-     * thread, unless the count of the library changes meanwhile. */
+    /* The kernel counts the threads of this process at one moment. The first thread stays in this count after it has
+     * ended. A thread of the library counts itself only while the kernel counts it. So if the counts agree, and the
+     * count of the library has not changed meanwhile, there is no other thread. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
@@ -229,10 +229,11 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
     return shmi_now() + soon;
 }
 
-/* ---- What is loaded, and mapped ---- */
+/* ---- Loaded code and mapped memory ---- */
 
-/* A thread of the library runs until the close of its arena. If a program unloads the code without that close, the
- * code has to stay. These functions do not exist in a static program, from which nothing is unloaded. */
+/* Keeps the code of the library loaded. A thread of the library runs until the close of its arena, and must not lose
+ * its code if a program unloads the library without that close. A static program has no dladdr and dlopen, and unloads
+ * nothing. */
 #pragma weak dladdr
 #pragma weak dlopen
 SHMI_FN void shmi_stay_loaded(void)
@@ -246,9 +247,9 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go.
- * mincore could tell that as well, but systemd's filter @system-service does not allow it and kills a process that
- * calls it. */
+/* Whether the kernel locks memory when it is mapped: mlockall(MCL_FUTURE). The kernel refuses to drop a locked page.
+ * The system call mincore could tell that as well, but systemd's filter @system-service kills a process that calls it.
+ */
 SHMI_FN int shmi_maps_locked(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -258,14 +259,14 @@ SHMI_FN int shmi_maps_locked(void)
         munmap(p, page);
     return locked;
 }
-/* Maps a file, which may be sparse. Returns MAP_FAILED on failure. Under mlockall the file stays sparse: a page is
- * locked when it is used first. */
+/* Maps a file, which may be sparse. Returns MAP_FAILED on failure. Under mlockall the file stays sparse, because a
+ * page is locked only when it is used first. */
 SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
 {
     void *p;
     if (!shmi_maps_locked())
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* nothing can be taken */
+    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* without access rights, the lock allocates no page */
     if (p == MAP_FAILED)
         return p;
     if (syscall(SYS_mlock2, p, size, 1u) != 0) /* MLOCK_ONFAULT */

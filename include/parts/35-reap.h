@@ -1,17 +1,18 @@
-/* ---- Reap: several processes may do each step at once, and if one dies in a step, another repeats the step. Each
- * process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions of
- * the kinds find out which of the two it is. ---- */
+/* ---- Reap: several processes may do each step at once, and if one dies in a step, another process repeats the step.
+ * Each process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions
+ * of the kinds of objects find out which of the two repairs it is. ---- */
 
-#define SHMI_RECLAIM_AFTER 1000000 /* ns: the threads that the death has woken need the CPU first */
+/* ns that the reaper waits before it gives memory back: the threads that the death has woken need the CPU first */
+#define SHMI_RECLAIM_AFTER 1000000
 /* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
- * Meanwhile other participants, which know that kind, may repair those objects. */
+ * Meanwhile participants that know the kind may repair those objects. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings the n participants that come before slot i in the ring of slots. */
+/* Rings the n participants whose slots come before slot i in the ring of slots. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;
@@ -23,8 +24,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Wakes the death watchers that watch slot i, that have watched it, or that will have to watch it: they read the
- * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, have watched it, or will have to watch it: each reads the ring of slots
+ * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Rings the participants that want to be told of deaths, so that they read the death records. */
@@ -37,12 +38,12 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
 }
 
 /* The participants that a death, or a leave, concerns: those that have an object open which the dead participant had
- * open, too. Only these may miss a wake because of the death. If the dead participant was ending waits of others, or
- * was reaping, any participant may miss one. */
+ * open, too. Only they may miss a wake because of the death. The exception is a dead participant that was ending waits
+ * of others, or was reaping: then any participant may miss a wake. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead participant */
-    int anything; /* there is such an object */
+    int anything; /* there is an object that the dead participant and another one had open */
     int all;      /* all participants are concerned */
     int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
@@ -79,14 +80,14 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
         r->concern->unfinished = 1;
 }
 /* Whether dead, which is not this process, was ending waits of others, or was reaping. If so, any participant may miss
- * a wake because of its death, and dead may hold any object. */
+ * a wake because of the death, and dead may hold any object. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
 /* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
- * are of an unknown kind. If all is 0, dead has touched each object that it holds; else dead may hold any object. */
+ * have an unknown kind. If all is 0, dead has touched each object that it holds; otherwise dead may hold any object. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -115,9 +116,9 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
     const shmi_owed *p = (const shmi_owed *)x, *q = (const shmi_owed *)y;
     if (p->object != q->object)
         return p->object < q->object ? -1 : 1;
-    return q->level - p->level; /* the highest first */
+    return q->level - p->level; /* the highest level first */
 }
-/* Notes, for each object with a recorded sleeper, which wakes may have been lost by the death of dead. */
+/* Notes, for each object with a recorded sleeper, which wakes may be lost because of the death of dead. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -154,7 +155,7 @@ SHMI_FN int shmi_owed_level(const shmi_owed_list *l, shmi_off object)
     size_t low = 0, high = l->n;
     if (l->full)
         return SHMI_OWED_ALL;
-    while (low < high) { /* the first of the object */
+    while (low < high) { /* find the first entry of the object */
         size_t mid = (low + high) / 2;
         if (l->v[mid].object < object)
             low = mid + 1;
@@ -169,9 +170,9 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Makes the participants that a death or a leave concerns check their objects. It counts the death, and rings each
- * of these participants that has goroutines that wait. A woken participant checks all of its objects, so a
- * participant that cannot have missed a wake is not rung. */
+/* Counts the death or the leave, and rings the participants that it concerns and in which goroutines wait, so that
+ * they check their objects. A woken participant checks all of its objects, so a participant that cannot have missed a
+ * wake is not rung. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -184,7 +185,7 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
         if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
-/* Wakes, once, all waiters whose wake the death may have lost. */
+/* Wakes, once, all waiters whose wakes the death may have lost. */
 SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
@@ -197,7 +198,7 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const
     shmi_count_death(a, c);
 }
 
-/* Gives back the memory that dead had not handed to any other process. It does the same for earlier participants of
+/* Gives back the memory that dead had not passed on to any other process. Does the same for earlier participants of
  * the slot, if their successors died while they cleaned up. The caller is the reaper of the slot, or has the slot. */
 SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
@@ -205,16 +206,16 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
     if (shmi_ld32(reclaimed) == last) {
-        shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
+        shmi_clear_open_bits(a, dead); /* dead may have opened or guarded objects after its own call of this function, while it was leaving */
         return;
     }
-    /* These participants of the slot died one after the other. The bytes of a peer may claim more of them. No
-     * participant has the generation 0, but the words of slot records name it. */
+    /* These participants of the slot died one after the other. A hostile peer may write bytes that claim more of them.
+     * No participant has the generation 0, but the words of slot records name it. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
-        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else they have claimed no node */
+        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else no participant of the slot has claimed a node */
             shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
@@ -222,34 +223,34 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* otherwise the slot's next participant frees the blocks that a peer guards */
+    if (left == 0) /* else blocks that a peer guards are left, and the slot's next participant frees them */
         shmi_st32(reclaimed, last);
 }
 
-/* Does what shmi_free_slot does, but does not change the state of the slot. */
+/* As shmi_free_slot, but leaves the state of the slot unchanged. */
 SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     uint64_t *date = shmi_slot64(a, i, SHMI_slotDied), died;
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
-    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear a newer one */
+    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear the description of a later participant */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     died = shmi_ld64(date);
-    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not that of the next participant */
+    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not the date of the next participant */
         shmi_cas64(date, died, 0);
 }
-/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
- * participant of the slot: that one's reaper repairs what this process could not. */
+/* Makes slot i, dead or leaving in state w, available again. If keep is set, the set of touched chunks stays: the
+ * reaper of the next participant of the slot then repairs what this process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     shmi_clear_slot(a, i, w, keep);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));
 }
 
-/* Whether another participant is there that may be a Go program, which knows all kinds. */
+/* Whether there is another participant that may be a Go program, which knows all kinds of objects. */
 SHMI_FN int shmi_others(shmsync_arena *a)
 {
     uint32_t i;
@@ -261,24 +262,24 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether to leave the end of the reap to other participants, which may know the kinds that this header does not.
- * since is the time at which this process did its repair. */
+/* Whether to leave the end of the reap to other participants, which may know kinds that this header does not. since is
+ * the time at which this process made its repairs. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its slot.
- * Only one process may do that: the reaper. While this process waits for the dead participant to be gone, it gives
- * up the role of the reaper, because the wait may take long and this process may be stopped. */
+/* Writes the death record. A moment after the dead participant is gone, gives back its memory and frees its slot. Only
+ * one process at a time may do that: the reaper. While this process waits for the dead participant to be gone, it
+ * gives up the role of the reaper, because the wait may take long and this process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && !shmi_dead(a, u)) {
-        /* If that reaper dies before it has finished, this process goes on, because the watchers of the slot may be
-         * stopped. */
+        /* Another process is the reaper. This process checks again later, in case that reaper dies and the watchers of
+         * the slot are stopped. */
         shmi_ask_after(a, b->reaped);
         return;
     }
@@ -297,11 +298,11 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         b->written = now;
         if (shmi_has_death_record(a, dead))
             /* Another participant has written the record, so the participants that the death woke have had time to
-             * run. The wait begins once for each death: if each reaper began it anew, reapers with short lives would
-             * never end it. */
+             * run. If each reaper began this wait anew, reapers that die early would never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
-            /* A joiner has taken the slot, and gives it back if this process keeps it waiting. Nothing is recorded yet. */
+            /* A joiner has taken the slot. If this process kept the role of the reaper, the joiner would give the slot
+             * back. Nothing is recorded yet. */
             b->written = 0;
             shmi_leave_for(a, i);
             shmi_cas32(word, a->self, 0);
@@ -311,10 +312,10 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* The slot becomes free only when shmi_ended says so. By what it declared about its system calls, a participant
-     * can be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel
-     * could mark the joiner's words for that death. */
-    if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
+    /* The slot becomes free only when shmi_ended says so. A participant that declared no asynchronous system calls may
+     * be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel could
+     * mark the joiner's words for the old death. */
+    if (b->handed != 0 && b->unfinished) /* another process undoes the transaction, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
         shmi_ask_after(a, b->reaped);
@@ -323,7 +324,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
-        shmi_cas32(word, a->self, 0); /* as above: a process that is stopped here must not keep others from going on */
+        shmi_cas32(word, a->self, 0); /* as above: if this process is stopped here, others must be able to go on */
         return;
     }
     if (!b->reclaimed)
@@ -355,7 +356,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         gone = shmi_gone(a, dead);
         if (!b->reaped) {
-            /* Several threads may sleep on each of these words, and the kernel woke only one of them. */
+            /* Several threads may sleep on each of these words, and the kernel has woken only one of them. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
@@ -386,7 +387,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant did, or it cannot be done yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant has marked the slot, or it cannot be marked yet */
         shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
@@ -411,8 +412,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
         if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
-            /* Other processes have finished the reap, or a joiner has taken the slot over and waits for the reaper
-             * there. */
+            /* Other processes have finished the reap, or a joiner has taken the slot over and waits until this process
+             * is not the reaper of the slot any more. */
             shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
             memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
@@ -427,8 +428,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Checks whether the participants that this process is to watch have their byte locks, and reaps those that do not.
- * After a reap, it checks again whom it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
+/* Checks whether the participants that this process has to watch have their byte locks, and reaps those that do not.
+ * After a reap, checks again which participants it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;

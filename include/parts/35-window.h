@@ -1,18 +1,18 @@
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another window, with
- * generations that no word of the arena names, and on whose IDs no thread is about to act. The next participant of the
- * slot has the first generation of that window. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window. Its
+ * generations are such that no word of the arena names their IDs, and no thread is about to act on them. The next
+ * participant of the slot gets the first generation of that window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
-    SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
+    SHMI_RENEW_MOST = 64, /* how many slots one search is for */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
-    SHMI_RENEW_EVERY = 64 /* once in this many joins of a slot, a joiner renews the other slots */
+    SHMI_RENEW_EVERY = 64 /* after this many joins of a slot, a joiner also renews the other slots */
 };
-#define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
-/* Tests make both smaller, so that generations are used again soon. */
+#define SHMI_HEIRS_LEFT 256u /* these generations of a window are only for joiners that take over the slot of a dead participant */
+/* Tests make SHMI_GENERATIONS_MOST and SHMI_WINDOW_LEAST smaller, so that generations are used again soon. */
 #ifndef SHMI_GENERATIONS_MOST
 #define SHMI_GENERATIONS_MOST 262143u
 #endif
@@ -33,7 +33,7 @@ SHMI_FN uint64_t shmi_make_window(uint32_t first, uint32_t last, uint32_t number
 {
     return first | (uint64_t)last << 18 | (uint64_t)number << 36;
 }
-/* The window of slot i. It is not legal if a peer has overwritten it. */
+/* The window of slot i. It is not legal if a peer has overwritten the word. */
 SHMI_FN shmi_window shmi_window_of(const shmsync_arena *a, uint32_t i)
 {
     shmi_window w;
@@ -59,21 +59,21 @@ SHMI_FN int shmi_untouched(shmsync_arena *a, uint32_t i)
             return 0;
     return 1;
 }
-/* Whether no trace is left of the participants that were in slot i. The slot is free, in state w. */
+/* Whether all traces of the earlier participants of slot i are removed. The slot is free, in state w. */
 SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
 }
-/* Whether a joiner may take slot i as the first generation of window win. The slot is free, in state w of an
- * earlier window: see mayEnter in internal/arenakernel/window.go. */
+/* Whether a joiner may take slot i with the first generation of the window win. The slot is free, and its state w is
+ * still of an earlier window: see mayEnter in internal/arenakernel/window.go. */
 SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
 {
     uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
     return (r == shmi_slot_gen(w) || r == win->first - 1) && shmi_untouched(a, i);
 }
-/* The generation of the next participant that takes slot i, free or dead in state w, and the bytes of the window
- * that this generation is of. The result is 0 if the generations of the slot are used up. inherit says that the
- * slot's participant is dead. */
+/* The generation of the next participant that takes slot i, free or dead in state w. *raw is the window to which this
+ * generation belongs. The result is 0 if the generations of the slot are used up. inherit says that the slot's
+ * participant is dead. */
 SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, int inherit, uint64_t *raw)
 {
     shmi_window win = shmi_window_of(a, i);
@@ -82,7 +82,7 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        /* With inherit, a peer wrote these bytes, because a window is recorded only for a free slot. */
+        /* With inherit, a peer has overwritten the window, because a process records a window only for a free slot. */
         return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
@@ -96,11 +96,11 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* A search for generations of some slots that words of the arena, or bytes that may be IDs, name. */
+/* A search for the generations of some slots that occur in IDs: in words of the arena, or in bytes that may be IDs. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
     uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
-    uint64_t *found;                  /* a set for each of slots */
+    uint64_t *found;                  /* for each slot, the set of the generations that were found */
 } shmi_id_search;
 enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
 
@@ -114,7 +114,7 @@ SHMI_FN void shmi_found_id(shmi_id_search *s, shmi_participant_id n)
     if (k != 0)
         shmi_found_generation(s, k - 1u, shmi_id_gen(n));
 }
-/* An ID may be in bits 0..28 or 3..31. */
+/* Notes the IDs that w may contain: an ID may be in bits 0..28 or 3..31. */
 SHMI_FN void shmi_search_word(shmi_id_search *s, uint32_t w)
 {
     if (w != 0) {
@@ -127,13 +127,13 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
-/* How many bytes of a body may name participants: all, except that the records of an undo log are bytes of users. */
+/* How many bytes of a body may name participants: all but the records of an undo log, which contain bytes of users. */
 SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
 {
     uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
     return o->kind == SHMI_KIND_MUTEX && o->size > head && (shmi_ld32(shmi_u32(a, o->body + offsetof(shmi_mutex_words, policy))) & 0xff) == SHMI_POLICY_ROLLBACK ? head : o->size;
 }
-/* Searches a block, but not the bytes of users in it. */
+/* Searches a block, except for the bytes of users in it. */
 SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
 {
     shmi_header h;
@@ -184,7 +184,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
         case SHMI_chunkSweeping:
             n = shmi_blocks_of((int)shmi_chunk_number(w));
             size = shmi_class_size[shmi_chunk_number(w)];
-            /* The words of a free node stay as they were, and another process may still look at them. */
+            /* The words of a free node keep their values, and another process may still look at them. */
             if (shmi_chunk_number(w) == SHMI_classNode)
                 shmi_search_words(a, s, shmi_chunk_off(a, i), shmi_chunk_off(a, i) + SHMI_chunkSize);
             break;
@@ -210,8 +210,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until it has seen each participant once at a time when that participant was not ending a wait of another
- * one. Returns 0 if a participant takes long over that. */
+/* Waits until it has seen each participant at a moment when that participant was not ending a wait of another
+ * participant. Returns 0 if that takes long. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -236,13 +236,13 @@ SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
 }
 
 typedef struct shmi_renewal {
-    uint32_t crowded;      /* slots that have too few generations that no word names */
-    const char *postponed; /* why slots that are used up could not be renewed, or NULL */
+    uint32_t crowded;      /* number of slots for which too few generations are in no word */
+    const char *postponed; /* why used-up slots could not be renewed, or NULL */
 } shmi_renewal;
 
-/* Renews the slots that are used up: gives them another window, with generations that no word names and on whose
- * IDs no thread is about to act. The result says whether it is worth looking at the slots again, because the call
- * has renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
+/* Renews the slots that are used up: gives each another window, with generations that no word names and on whose IDs
+ * no thread is about to act. The result is not 0 if the caller should look at the slots again, because the call has
+ * renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
 SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
@@ -280,7 +280,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
     for (k = 0; k <= SHMI_SEARCHES; k++) {
         if (k > 0)
             shmi_search_ids(a, s);
-        if (k < 2 && !shmi_each_told(a)) { /* before the first search, too: a walk takes long */
+        if (k < 2 && !shmi_each_told(a)) { /* also before the first search: otherwise a long search may be in vain */
             r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
         }
@@ -303,7 +303,8 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* The swap fails if another process has renewed the slot: no two windows of a slot have the same number. */
+        /* The CAS fails if another process has renewed the slot, because no two windows of a slot have the same
+         * number. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))

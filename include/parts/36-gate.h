@@ -4,7 +4,7 @@
 #define SHMI_GATE_PAUSE INT64_C(50000)
 #define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
 #define SHMI_GATE_TIMEOUT INT64_C(1000000000)
-/* Results that are not errno values, because on_first may return any errno. */
+/* These results are negative, so that no errno that on_first returns is taken for one of them. */
 enum {
     SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
     SHMI_TRY_AGAIN = -2
@@ -17,25 +17,25 @@ SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participa
 {
     return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
 }
-/* The epoch word for a claim by the process that has the gate, when the epoch word is w. */
+/* The epoch word that claims the next epoch for claimant, which has the gate. The epoch word before is w. */
 SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
     if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
-        n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
+        n = n + 1 != 0 ? n + 1 : 2; /* 2, because epoch 1 is that of an arena which no participant has changed yet */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The epoch word for the end of a claim that found a participant in: it names the epoch before the claim. */
+/* The epoch word after a claim that has failed because a participant is in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
 }
-/* Whether no participant can have changed the arena yet, not even in on_first. */
+/* Whether no participant, not even one that ran on_first, can have changed the arena yet. */
 SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that has the number of death records at the time when the epoch with that number began. It is written
+/* The word with the number of death records that there were when the epoch with that number began. It is written
  * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
@@ -46,7 +46,7 @@ SHMI_FN int shmi_cas_epoch(shmsync_arena *a, uint64_t from, uint64_t to) { retur
 
 enum {
     SHMI_isOut,
-    SHMI_isDying, /* it is dead, but may execute stores still */
+    SHMI_isDying, /* dead, but threads or system calls of its process may still write */
     SHMI_isIn
 };
 
@@ -54,10 +54,12 @@ enum {
 SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
 {
     int round;
-    for (round = 0; round < 8; round++) { /* each round but the first means that the slot changed */
+    for (round = 0; round < 8; round++) { /* there is a further round only if the slot has changed */
         uint32_t w = shmi_slot_state(a, i);
         if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
-            return SHMI_isDying; /* a participant waits for its end before it calls on_first */
+            /* only a remover, whose a->self is 0, needs this: a joiner waits for the end of that process anyway,
+             * before it runs on_first */
+            return SHMI_isDying;
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
             return SHMI_isOut;
         if (shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) != SHMI_admissionIn) {
@@ -67,7 +69,8 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
             if (shmi_slot_state(a, i) == w)
                 return SHMI_isIn;
         } else if (a->self == 0) {
-            return shmi_found_gone(a, i, w) || shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
+            /* the caller is no participant, so it does not mark the slot dead */
+            return shmi_found_gone(a, i, w) || shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying;
         } else {
             shmi_mark(a, i, w);
             if (shmi_slot_state(a, i) == w)
@@ -76,7 +79,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     }
     return SHMI_isDying;
 }
-/* A participant that is in, or 0. */
+/* The slot of a participant that is in, or 0. */
 SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
 {
     uint32_t i;
@@ -85,7 +88,7 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
             return i;
     return 0;
 }
-/* Whether a participant is in the arena, or runs on_first and will be in the arena after that. */
+/* Whether a participant is in, or will be in because it runs on_first. */
 SHMI_FN int shmi_occupied(shmsync_arena *a)
 {
     uint32_t i;
@@ -98,28 +101,30 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
     }
     return 0;
 }
-/* Takes the gate. Returns what shmi_lock_byte returns. */
+/* Tries to take the gate. Returns the result of shmi_lock_byte. */
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
- * internal/arenakernel/gate_prepare.go. */
+/* What a joiner that found no participant in has done before it takes the gate. In this preparation it reaps the dead:
+ * see preparation in internal/arenakernel/gate_prepare.go. */
 typedef struct shmi_full_state {
     uint32_t word;
     uint64_t window;
 } shmi_full_state;
 typedef struct shmi_preparation {
-    int64_t end;                               /* after this time it leaves the rest of a reap to its reaper; 0 before the first pass */
-    shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots of which nothing is left that it has to repair */
-    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which it has repaired what earlier participants left */
-    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant has not ended, or whose reap is not finished */
-    int waiting;                                /* waits is not empty */
-    shmi_full_state met[SHMI_MaxSlots + 1];     /* the last death in each slot that it met, or the last joiner that took a slot over */
-    int passes;                                 /* passes over the slots */
-    int news;                                   /* how often met changed after the first pass, and how many claims failed because of a death */
+    int64_t end;                               /* after this time the joiner leaves the rest of a reap to its reaper; 0 before the first pass */
+    shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots in which nothing is left that the joiner has to repair */
+    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which the joiner has repaired what earlier participants left */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant's process has not ended, or whose reap is not finished */
+    int waiting;                                /* whether waits has a slot */
+    /* for each slot, the last state with a death, or with a joiner that took the slot over, that the joiner met */
+    shmi_full_state met[SHMI_MaxSlots + 1];
+    int passes;                                 /* number of passes over the slots */
+    /* how often met changed after the first pass, plus the number of claims that failed because of a death */
+    int news;
 } shmi_preparation;
 
-/* Joiners may die all the time, and each pass finds the next one. After this many passes a joiner leaves the
+/* Joiners may die all the time, so that each pass finds a new death. After this many news, a joiner leaves
  * participants that died while pending to shmi_repair_late. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
@@ -132,7 +137,7 @@ SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t win
     s->window = window;
     p->news += p->passes > 1;
 }
-/* Whether the participant in slot i, in state w, was never in, and did not begin an epoch. */
+/* Whether the participant in slot i, in state w, never was in and never began an epoch. */
 SHMI_FN int shmi_died_pending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmsync_participant p;
@@ -147,8 +152,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* The ID of the last earlier participant of slot i, in state w, if earlier participants may have left something
- * that is not reclaimed yet; else 0. */
+/* The ID of the last earlier participant of slot i, in state w, if memory that earlier participants left may not be
+ * reclaimed yet; otherwise 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -171,24 +176,25 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     if (now == w || now == dead) {
         if (shmi_is_late(p) && shmi_died_pending(a, i, w))
             return 1;
-        /* The rest of this reap may belong to a participant that is stopped. The data is repaired already. */
-        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
+        /* The data is repaired. The rest of this reap may belong to a participant that is stopped, so after p->end
+         * this joiner does not wait for it. */
+        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* shmi_gone may need system calls, so it comes last */
             return 0;
         p->reaped[i].word = dead;
         p->reaped[i].window = window;
     }
     return 1;
 }
-/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead
- * participant does the same, but it may be stopped. */
+/* Repairs what dead, an earlier participant of slot i, has left. The joiner that took the slot over has to make the
+ * same repair, but it may be stopped. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
 {
     shmi_concern concern;
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
-/* Reaps all dead participants, and repairs what earlier ones left. The result says whether nothing is left to do.
- * While it waits for the end of dead processes it checks no other slots, because a check of a slot that is not dead
- * costs a system call. */
+/* Reaps all dead participants, and repairs what earlier participants left. Returns whether nothing is left to do.
+ * While this function waits for dead processes to end, it checks no other slots, because a check of a slot that is not
+ * dead costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -225,7 +231,7 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether p has reaped the participant in slot i, if it is dead, and repaired what earlier participants left there. */
+/* Whether nothing in slot i needs this joiner: p has reaped a dead participant, and repaired what earlier ones left. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -239,12 +245,12 @@ SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
-            p->news++; /* the death watcher may finish this reap before the next pass */
+            p->news++; /* the next pass may find the reap finished, and so would not count this death */
             return 0;
         }
     return 1;
 }
-/* Does what a late preparation has left out, once this process has claimed the epoch: see repairLate in
+/* Does what a late preparation has left out, after this process has claimed the epoch: see repairLate in
  * internal/arenakernel/gate_prepare.go. */
 SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
 {
@@ -263,9 +269,9 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Claims the epoch if no participant is in, so that none gets in until this process ends the claim: see claimEpoch.
+/* Claims the epoch if no participant is in: no participant gets in until this process ends the claim. See claimEpoch.
  * The caller has the gate. The claim of a joiner also fails if there is a dead participant that p has not reaped.
- * Returns the epoch word, or 0; then *in is a participant that is in. */
+ * Returns the new epoch word, or 0. If a participant is in, *in is its slot. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
@@ -287,7 +293,7 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
         }
         dying = dying || is == SHMI_isDying;
     }
-    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* a dead claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* keep the old word: a dead claimant may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
@@ -302,10 +308,10 @@ SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
     struct stat st;
     return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
-/* Stores in path, which has room for PATH_MAX bytes, an absolute path of a file that the program opened by a relative
- * path. Returns 0 if that path does not lead from the working directory of that time to the file any more. That directory
- * may have been renamed, so the function asks the kernel for its current path: see workingDir in
- * internal/arenakernel/path.go. */
+/* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
+ * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
+ * path: see workingDir in internal/arenakernel/path.go. Returns 0 if the path from that directory does not lead to the
+ * file any more. */
 SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
 {
     char own[32];
@@ -321,13 +327,13 @@ SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
     memcpy(path + n, a->below, strlen(a->below) + 1);
     return shmi_leads_to(a, path);
 }
-/* Stores the path of the arena in path, or the one that leads to the file since the working directory was renamed. */
+/* Stores the current path of the arena in path, even if the working directory of the open was renamed. */
 SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 {
     if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
         snprintf(path, PATH_MAX, "%s", a->path);
 }
-/* Whether the path of the arena leads elsewhere. */
+/* Whether the path of the arena leads to another file, or to none. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
     char path[PATH_MAX];
@@ -338,7 +344,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
         return errno == ENOENT && !shmi_leads_home(a, path);
     return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
-/* Whether the file may be on a disk. */
+/* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
 {
     struct statfs fs;
@@ -347,9 +353,8 @@ SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
     return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
-/* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
- * number of the epoch after which the file was last written back. The slot of this participant is not free yet, so
- * the epoch cannot end. */
+/* The number of the epoch in which this participant is, which is leaving, or 0 if it was never in. *synced is the
+ * number of the epoch after which the file was last written back. The slot is not free yet, so the epoch cannot end. */
 SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
 {
     uint64_t w = shmi_epoch(a);
@@ -359,7 +364,7 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
 /* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
- * The slot words are read before and after: if none has changed, no process was in the file meanwhile. */
+ * The state words of the slots are read before and after: if none has changed, no process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -367,7 +372,7 @@ SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
     if (number == 0 || !shmi_outlives_boot(a))
         return;
     words = (uint32_t *)malloc(((size_t)a->geo.slots + 1) * sizeof *words);
-    if (words == NULL) /* the file then counts as not written back */
+    if (words == NULL) /* then the file counts as not written back */
         return;
     for (i = 1; i <= a->geo.slots; i++) {
         words[i] = shmi_slot_state(a, i);
@@ -385,25 +390,26 @@ SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 
 /* ---- Removal of a file: internal/arenakernel/remove_file.go ---- */
 
-/* The private name that the file with inode number ino has while it is removed from path. */
+/* The private name to which a remover renames the file with inode number ino, before it removes the file from path. */
 SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t n)
 {
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
-/* Tests take renameat2 away: they define this as a number of no system call. */
+/* Tests define this as the number of no system call, to test without renameat2. */
 #ifndef SHMI_RENAMEAT2
 #define SHMI_RENAMEAT2 SYS_renameat2
 #endif
-/* Gives a file another path. EEXIST: the path is taken. ENOTSUP: the kernel, or the file system, cannot rename so. */
+/* Renames a file without replacing another file. EEXIST: the new path is taken. ENOTSUP: the kernel, or the file
+ * system, cannot do that. */
 SHMI_FN int shmi_rename_new(const char *from, const char *to)
 {
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
 /* Whether the entry at private_name was left by a process that died while it removed the file own. Such an entry is
- * either a hard link to that file, or the symbolic link that shmi_rename_to_private makes as a placeholder. No living
- * process can have left the entry, since this process has the gate of the file. */
+ * either a hard link to own, or the symbolic link that shmi_rename_to_private makes as a placeholder. This process has
+ * the gate of own, so no living process is removing it. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -419,8 +425,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     int err = shmi_rename_new(path, private_name);
     if (err != ENOTSUP)
         return err;
-    /* The kernel cannot rename without replacing a file that has the new name. So this remover first takes the private
-     * name by a symbolic link, and then replaces only that link. */
+    /* Without renameat2, a rename may replace a file that has the new name. So this remover first takes the private
+     * name by a symbolic link. The rename then replaces only that link. */
     if (symlink(placeholder, private_name) != 0)
         return errno;
     SHMSYNC_CRASHPOINT("arena.remove.placed");
@@ -430,8 +436,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     unlink(private_name);
     return err;
 }
-/* Renames the file at path to its private name. EEXIST if there is a file of that name, unless a remover that died has
- * left it. */
+/* Renames the file at path to its private name. EEXIST: there is another file of that name. An entry that a dead
+ * remover has left is replaced. */
 SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, const char *private_name)
 {
     char placeholder[64];
@@ -444,8 +450,9 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which is
- * still there. The kernel has no call that removes a name only if it leads to a certain file. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
+ * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
+ * first, and then checks which file it has. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char private_name[PATH_MAX + 300];
@@ -478,8 +485,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
     return 0;
 }
-/* Removes files that were at path, and whose remover died after it had renamed them and before it had removed the
- * private name. */
+/* Removes files that were at path, and whose removers died after they had renamed them to private names. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
     char private_name[PATH_MAX + 300], dir[PATH_MAX];
@@ -506,8 +512,8 @@ SHMI_FN void shmi_sweep_removed(const char *path)
         closedir(d);
 }
 
-/* Removes the file of an arena in which this process is alone. *moved says that the file was not removed, because
- * the path leads to another file by now, or this process is not alone any more. */
+/* Removes the file of an arena that this process has claimed. *moved says that the file was not removed, because the
+ * path leads to another file by now, or because the claim has ended. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
     char path[PATH_MAX];
@@ -520,13 +526,14 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* Joiners that have the file open start over. If the file was moved, it is at no path that they know. */
+    /* Joiners that have the file open look the name up again. If the file was moved, no path that they know leads to
+     * it. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
 }
 
-/* Notes which process a joiner waits for, and returns err. */
+/* Fails with err, and names the process for which this joiner waits. */
 SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
@@ -539,13 +546,13 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
     }
     return shmi_fail(err, op, a->label, "another process has the gate of the arena");
 }
-/* Whether this process begins the epoch: its on_first runs. */
+/* Whether this process is beginning the epoch: it runs on_first. */
 SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
 {
     uint64_t w = shmi_epoch(a);
     return shmi_epoch_phase(w) == SHMI_epochClaimed && shmi_epoch_claimant(w) == a->self;
 }
-/* Names the participant in slot i, which is the n'th of a list. The list names two. */
+/* Appends the participant in slot i to words, as number n of a list. Only the first two are named. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
     char label[SHMI_labelBytes + 1];
@@ -555,7 +562,7 @@ SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi
     shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
              shmi_slot_gen(shmi_slot_state(a, i)));
 }
-/* Says which other participants are in, and counts them. It names two at most. */
+/* Says in words which other participants are in, two at most, and returns how many there are. */
 SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
 {
     uint32_t i, n = 0;
@@ -585,9 +592,9 @@ SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
     return shmi_fail(EBUSY, op, a->label, "%s", who);
 }
 
-/* Writes the missing death records of slot i: of the participants that are dead in it, or, if a joiner is taking
- * the slot over, of those before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0
- * if the slot changed. */
+/* Writes the missing death records of slot i: those of its dead participants or, if a joiner is taking the slot over,
+ * of the participants before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0 if the
+ * slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), of;
@@ -595,7 +602,7 @@ SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
         return shmi_record_deaths(a, i, w, last);
     if (shmi_slot_phase(w) != SHMI_phaseJoining)
         return 1;
-    /* A joiner that takes the slot over describes itself only when it has recorded the death of its predecessor. */
+    /* A joiner that takes a slot over describes itself only after it has recorded the death of its predecessor. */
     of = shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed));
     return of == 0 || of >= last || shmi_record_deaths(a, i, w, last - 1);
 }
@@ -609,9 +616,9 @@ SHMI_FN void shmi_record_missing(shmsync_arena *a)
     }
 }
 
-/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees
- * *dead. *torn says that pages of the file may be of different times. *deaths is the number of death records that e
- * covers. */
+/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees *dead.
+ * *torn says that a reboot may have left pages of different times in the file. *deaths is the number of death records
+ * that e takes into account. */
 SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
@@ -640,16 +647,16 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The record is not whole. If it is the first one at its place in the ring, its writer was stopped or died
-             * while it wrote, and the participant has another record. Otherwise a writer that was stopped for a whole
-             * round of the ring may have overwritten a whole record. Then the epoch is not clean, unless the record is
-             * of an earlier epoch. */
+            /* The record is not whole: its writer was stopped or died while it wrote. If it is the first record at its
+             * place in the ring, nothing is lost, because the participant has another record. Otherwise the writer may
+             * have been stopped for a whole round of the ring, and have overwritten a whole record. Then the epoch is
+             * not clean, unless the record is of an earlier epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found) /* two processes have recorded one death; no participant gets an ID that a record has */
+        if (k < found) /* two processes have recorded one death; no later participant gets an ID that a record has */
             continue;
         v[found++] = p;
         if (n < since)
@@ -657,7 +664,7 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         else
             e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
     }
-    memmove(v, v + before, (found - before) * sizeof *v); /* the others were told before */
+    memmove(v, v + before, (found - before) * sizeof *v); /* the earlier deaths were reported in earlier epochs */
     found -= before;
     e->dead = v;
     e->n_dead = found;
@@ -670,9 +677,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
     return 0;
 }
 
-/* Whether no participant that began an epoch has died or left, as far as the death records tell. If two claimants
- * die one after the other, the epoch word does not say what the first of them did. A record that is not whole
- * proves nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
+/* Whether, as far as the records of deaths and leaves tell, no participant has begun an epoch. If two claimants die
+ * one after the other, the epoch word does not say what the first of them did. A record that is not whole proves
+ * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
 SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
     int left;
@@ -682,7 +689,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
             return 0;
         for (n = 0; n < total; n++) {
             shmi_off o = shmi_death_record(a, left, n);
-            /* The number comes first: a writer stores it last. */
+            /* The sequence number is read first, because a writer stores it last. */
             if (shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1 && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
                 return 0;
         }
@@ -690,11 +697,11 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes that the calling thread runs on_first, or that it has ended: meanwhile the thread may not open the arena. */
+/* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
-/* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if none is in.
- * Returns SHMI_TRY_AGAIN if a participant is in, or may be; SHMI_MOVED if the path leads to another file. */
+/* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
+ * is in. Returns SHMI_TRY_AGAIN if a participant is in or may be, and SHMI_MOVED if the path leads to another file. */
 SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_arena_options *o, int named)
 {
     static const unsigned char no_boot[16] = {0};
@@ -737,9 +744,9 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last known one stays */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* otherwise the last boot that is known stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
-    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* counts from the step on that opens the epoch */
+    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* valid from the CAS on that opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
     if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
@@ -756,7 +763,7 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* As shmi_admit, which frees *p after this call. */
+/* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
@@ -770,16 +777,16 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* The epoch is read after the store to the admission word: otherwise this joiner could overlook a refusal. */
+        /* The epoch is read after the store to the admission word: otherwise this joiner could miss a refusal. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
             return SHMI_MOVED;
-        if (a->lock_fd < 0) { /* it begins no epoch */
+        if (a->lock_fd < 0) { /* without a byte lock this joiner cannot take the gate, so it begins no epoch */
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {
                 shmi_cas_epoch(a, w, shmi_epoch_end(w));
-            } else if (phase == SHMI_epochClaimed && n == 0) { /* a removal; whether its process lives, nobody can tell */
+            } else if (phase == SHMI_epochClaimed && n == 0) { /* a remover has claimed the epoch; nothing tells whether it lives */
                 if (shmi_now() > removal)
                     shmi_cas_epoch(a, w, shmi_epoch_end(w));
             } else if (!(phase == SHMI_epochClaimed && shmi_current(a, n) && !shmi_dead(a, n))) {
@@ -800,7 +807,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                     return err;
             }
         } else if (shmi_gate_busy(a)) {
-            /* Many joiners may wait for one on_first, so they do not examine the slots. */
+            /* Another process runs on_first. Many joiners may wait for it, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
         } else if (shmi_prepare(a, *p)) {
@@ -808,8 +815,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             if (err == 0) {
                 SHMSYNC_CRASHPOINT("arena.gate.taken");
                 err = shmi_first(a, *p, o, named);
-                /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
-                 * participant is alone. */
+                /* After a failure this joiner keeps the gate until shmi_leave gives it back together with the byte
+                 * lock. So the next first participant does not find this one in. */
                 if (err != 0 && err != SHMI_TRY_AGAIN)
                     return err;
                 shmi_unlock_gate(a);
@@ -828,8 +835,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
-/* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go.
- * Returns SHMI_MOVED if the path leads to another file, or ETIMEDOUT. */
+/* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns
+ * 0, SHMI_MOVED if the path leads to another file, ETIMEDOUT, or another errno. */
 SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
 {
     shmi_preparation *p = NULL;

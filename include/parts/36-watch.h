@@ -1,16 +1,18 @@
-/* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
+/* ---- The helper thread: the alive words of this process are on its robust list, and it watches other participants
+ * ---- */
 
 #define SHMI_POLL_FIRST INT64_C(300000)
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock may take, after it has taken a slot, until the kernel would mark its death. After
- * that time others treat it as dead, because nothing tells whether it is alive; if it is alive, its open fails. */
+/* How long a joiner without a byte lock may take from the moment when it takes a slot until the kernel would mark its
+ * death. In that time nothing tells whether the joiner is alive. So after this time others treat it as dead, and if it
+ * lives, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
-/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
- * shared. In private memory, the kernel's out-of-memory reaper could discard it before the list is walked; in the
- * arena, a peer could overwrite it. */
+/* struct robust_list_head of the kernel, and the nodes that it links. They lie on a page of their own, which is mapped
+ * shared. From private memory, the kernel's out-of-memory reaper could discard them before the kernel walks the list.
+ * In the arena, a peer could overwrite them. */
 typedef struct shmi_robust {
     uintptr_t next;
     intptr_t offset; /* distance from a node to its word */
@@ -20,7 +22,7 @@ typedef struct shmi_robust {
 } shmi_robust;
 SHMI_ASSERT(offsetof(shmi_robust, nodes) == 32, "shmi_robust");
 
-/* Registers a robust list without words for the calling thread, which is the helper thread. */
+/* Registers an empty robust list for the calling thread, which is the helper thread. */
 SHMI_FN int shmi_robust_register(shmsync_arena *a)
 {
     shmi_robust *r;
@@ -45,7 +47,7 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     unsigned k;
     r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, i, 0) - (uintptr_t)&r->nodes[0]);
     r->next = (uintptr_t)&r->next;
-    for (k = 0; k < SHMI_aliveWords; k++) { /* the kernel marks the last one first */
+    for (k = 0; k < SHMI_aliveWords; k++) { /* linked in front, so the kernel marks the last word first */
         r->nodes[k] = r->next;
         r->next = (uintptr_t)&r->nodes[k];
     }
@@ -57,18 +59,19 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     if (r == NULL)
         return;
     r->next = (uintptr_t)&r->next;
-    /* The C library links its robust mutexes to the list that it registered for the thread. */
+    /* Registers the list of the C library again, because it links its own robust mutexes to that list. */
     syscall(SYS_set_robust_list, a->robust_before, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
 }
 
-/* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
- * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
+/* Asks for a short scheduling slice, which Linux supports since 6.12. Then the helper thread runs soon after a death
+ * has woken it, even on the CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    shmi_thread_of_library->slack = shmi_begin_exact_sleeps(); /* it asks every 50 us, not every 100 */
+    /* with exact sleeps the helper thread asks every 50 us whether a dead process is gone; without, every 100 us */
+    shmi_thread_of_library->slack = shmi_begin_exact_sleeps();
     shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
 
@@ -80,12 +83,12 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
     for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0; k++)
         shmi_cas32(shmi_alive_word(a, i, k), a->alive, SHMI_OWNER_DIED | SHMI_WAITERS);
 }
-/* Undoes what shmi_link_alive has done, if it was called. A joiner calls it before it gives slot i back, in state
+/* Undoes shmi_link_alive, if it was called. A joiner calls this function before it gives slot i back, in state
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     shmi_robust *r;
-    if (!a->linked) /* the watcher may be registering the list just now */
+    if (!a->linked) /* the watcher may be registering the robust list at the moment */
         return;
     r = (shmi_robust *)(void *)a->robust;
     a->caps &= ~(uint32_t)SHMI_capRobust;
@@ -94,9 +97,9 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     r->next = (uintptr_t)&r->next;
     a->linked = 0;
 }
-/* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner,
- * whose slot is in state joining, has no byte lock. Returns 0 if the slot does not belong to it any more: see linkAlive in
- * internal/arenakernel/enter_live.go. */
+/* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner
+ * has no byte lock, and its slot is in state joining. Returns 0 if the slot does not belong to this joiner any more:
+ * see linkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     unsigned k;
@@ -112,18 +115,19 @@ SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
             }
         } while (!shmi_cas32(word, was, a->alive));
     }
-    /* The second check: if the slot was freed after the check in shmi_publish_caps, and nobody has taken it yet, the swap
-     * succeeds. */
+    /* The state is checked again, because the CAS in shmi_publish_caps also succeeds if the slot was freed meanwhile
+     * and no participant has taken it yet. */
     if (shmi_publish_caps(a, i, joining) && shmi_slot_state(a, i) == joining)
         return 1;
     shmi_unlink_alive(a, i, joining);
     return 0;
 }
 
-/* Another process has given up this joiner, which had no byte lock and was stopped for too long. The arena is not damaged:
- * with EPROTO, SHMSYNC_RECREATE_CORRUPT would replace it. */
+/* Fails a join because another process took the slot away: this joiner had no byte lock and was stopped for too long.
+ * The error is not EPROTO, because the arena is not damaged, and EPROTO would let SHMSYNC_RECREATE_CORRUPT replace it.
+ */
 SHMI_FN int shmi_slot_lost(shmsync_arena *a) { return shmi_fail(ETIMEDOUT, "arena.open", a->label, "a peer took the slot away; open the arena again"); }
-/* The part of joining that the helper thread does. */
+/* The part of a join that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
@@ -148,8 +152,8 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
-/* Ends this process if it has lost its slot. Others have taken its locks away by then, so it must not go on as if it
- * held them. */
+/* Ends this process if it has lost its slot. Other processes may have taken its locks by then, so this process must
+ * not go on as if it held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
@@ -174,8 +178,8 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it
- * found it. Then another joiner gets the same generation, and its time begins anew. */
+/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give the slot of a dead participant back, with
+ * the state that it found. Then the next joiner gets the same generation, but must get its full time. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -187,9 +191,10 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots, and fills in v with the words to sleep on.
- * The result is their number. *poll is how long the sleep may last, in nanoseconds; 0: each death wakes us. *turn
- * is how many nanoseconds we leave a dead participant to watchers before us; 0: there is none. */
+/* Reaps the dead among the next few participants in the ring of slots, and fills v with the words to sleep on. Returns
+ * the number of these words. *poll is how many nanoseconds the sleep may last; 0: no limit, because each death wakes
+ * this thread. *turn is the time in ns after which it is this watcher's turn to reap a dead participant; 0: there is
+ * none. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -206,7 +211,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
-            /* The participant that marked the slot may have died since, or leaves the rest to us. */
+            /* The participant that marked the slot dead may have died since, or may leave the rest of the reap to this
+             * process. */
             shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
@@ -218,8 +224,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         present++;
-        /* The alive word is read before it is judged, so that a mark which comes later
-         * changes the value that we sleep on. */
+        /* The alive word is read before the check whether it is marked. So a later mark changes the value on which
+         * this thread sleeps. */
         word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
         alive = shmi_ld32(word);
         dead = shmi_seen_dead(a, i, w);
@@ -235,14 +241,15 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
                 shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
-                SHMI_WITHIN(SHMI_POLL_MOST); /* it cannot be fenced yet */
+                SHMI_WITHIN(SHMI_POLL_MOST); /* this process cannot fence the dying process yet */
             }
             distance++;
             continue;
         }
         distance++;
         robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
-        if (shmi_slot_phase(w) != SHMI_phaseLive) /* it holds nothing yet, or is marked until shortly before it is free */
+        /* a joiner holds nothing yet; the kernel marks a leaving participant until shortly before its slot is free */
+        if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
@@ -260,7 +267,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
 }
 
 #define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
-/* Sets the function that is called when the name of the arena leads elsewhere, unless one is set. */
+/* Sets the function that is called when the name of the arena leads to another file or to none, unless one is set. */
 SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
 {
     if (o == NULL || o->on_detached == NULL || a->on_detached != NULL)
@@ -269,7 +276,7 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* Checks where the name of the arena leads, if it is time. Returns the time of the next check; 0: never. */
+/* If it is time, checks where the name of the arena leads. Returns the time of the next check; 0: never. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -286,15 +293,15 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
-/* Sleeps on the alive words of the next few participants and reaps those that die. After each sleep it examines all
- * of them again, because futex_waitv may swallow several wakes and report only one. */
+/* Sleeps on the alive words of the next few participants and reaps those that die. One return of futex_waitv may stand
+ * for several wakes, so after each sleep all of these participants are examined again. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
-        /* The doorbell is read before everything else that it may be rung for. */
+        /* The doorbell is read first, so a ring at any later time ends the next sleep. */
         uint32_t rung = shmi_ld32(doorbell);
         shmi_waitv v[1 + SHMI_watchTargets];
         unsigned n;
@@ -307,7 +314,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         crowd = shmi_look_after_crowd(a, crowd);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
-            continue; /* a participant was reaped */
+            continue; /* shmi_watch_entries has reaped a participant */
         deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
@@ -336,7 +343,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT)
-                deadline = shmi_now() + SHMI_POLL_FIRST; /* no room for that many entries just now */
+                deadline = shmi_now() + SHMI_POLL_FIRST; /* the kernel lacks memory for that many words at the moment */
             else
                 err = 0;
         }
@@ -355,7 +362,7 @@ SHMI_FN void *shmi_watcher(void *arg)
     shmi_prompt_thread();
     if (shmi_have.robust)
         shmi_robust_register(a);
-    /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
+    /* Without FUTEX_WAITERS the kernel marks the word but wakes no sleeper, so the bit is always set. */
     a->alive = ((uint32_t)syscall(SYS_gettid) & SHMI_TID_MASK) | SHMI_WAITERS;
     pthread_mutex_lock(&a->start_lock);
     a->ready = 1;
@@ -396,7 +403,7 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     a->started = 1;
     return 0;
 }
-/* Waits until the helper thread has registered its robust list. */
+/* Waits until the helper thread has registered its robust list, or could not. */
 SHMI_FN void shmi_await_watcher(shmsync_arena *a)
 {
     pthread_mutex_lock(&a->start_lock);
@@ -404,7 +411,7 @@ SHMI_FN void shmi_await_watcher(shmsync_arena *a)
         pthread_cond_wait(&a->start_cond, &a->start_lock);
     pthread_mutex_unlock(&a->start_lock);
 }
-/* Ends the helper thread, if it was started, before it has become a participant's. */
+/* Ends the helper thread, if it was started and is not the watcher of a participant yet. */
 SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
 {
     if (!a->started)

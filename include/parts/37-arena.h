@@ -36,8 +36,8 @@ SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
 SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
-/* Checks the header of a segment before any other byte is used. h is the header as it was read from the file, once:
- * reading it through the mapping would take memory for a page that may be a hole. */
+/* Checks the header of a segment before any other byte is used. h is a copy of the header that was read from the file
+ * once. A read through the mapping would allocate memory if the page is a hole. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -64,7 +64,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         return shmi_fail(EPROTO, op, name, "it was made %llu bytes long and is %llu", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrSize), (unsigned long long)length);
     if (slots == 0 || slots > SHMI_MaxSlots)
         return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
-    /* The layout follows from size and participants. A header with any other layout is a forgery. */
+    /* The layout follows from the size and the number of participants. A header that says otherwise is forged. */
     g = shmi_plan(length, slots);
     if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrDeathRecordOff) != g.death_record_off ||
         shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
@@ -79,7 +79,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
     return 0;
 }
 
-/* Writes the header of a new arena into bytes that only this process can reach. */
+/* Writes the header of a new arena. No other process can reach the bytes yet. */
 SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 {
     memcpy(b + SHMI_hdrMagic, SHMI_magic, 8);
@@ -115,13 +115,13 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 
 /* ---- Files ---- */
 
-/* The file of an arena, as it is being opened or made. */
+/* The file of an arena that is being opened or made. */
 typedef struct shmi_segment {
     int fd;
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* the arena in it is the one that was asked for */
+    int joined; /* this process has joined the arena, which is the one that was asked for */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -200,7 +200,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
         return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
-    /* For a file over the limit the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
+    /* If the size exceeds the limit, the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
     while (ftruncate(s->fd, (off_t)size) != 0)
@@ -229,7 +229,8 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Whether name is one that shmi_create_temp gives, as .NAME.PID.RANDOM.tmp~. *base is the length of NAME. */
+/* Whether name has the form .NAME.PID.RANDOM.tmp~ of the names that shmi_create_temp makes. *base is the length of
+ * NAME. */
 SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
 {
     size_t n = strlen(name), at;
@@ -242,7 +243,7 @@ SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
     *base = at - 2;
     return 1;
 }
-/* Removes the temporary files of creators that died: see sweep in shm/temp_linux.go. */
+/* Removes the temporary files that creators left when they died: see sweep in shm/temp_linux.go. */
 SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
 {
     DIR *d = opendir(dir);
@@ -258,8 +259,8 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         if (fd < 0)
             continue;
         snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
-        /* If the file is also at the path for which it was made, its creator died between two steps of the
-         * publication. Then only the temporary name is removed. */
+        /* If the file is also at the path for which it was made, its creator died between the two steps of the
+         * publication. Then only the temporary name is removed, and the arena stays. */
         if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
             shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
@@ -270,7 +271,7 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         closedir(d);
 }
 
-/* Makes the arena under a temporary name, which is locked until the arena is renamed. */
+/* Makes the arena under a temporary name. The file stays locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
     char temp[300];
@@ -290,7 +291,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
         err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
-        unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
+        unlinkat(dirfd_, temp, 0); /* before the file was locked, another process took it for a leftover */
         close(s->fd);
         s->fd = -1;
         if (err != EAGAIN)
@@ -313,8 +314,8 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
     return err;
 }
 
-/* Makes a new arena at path. No other process can open the arena before it is whole and has its name. EEXIST: path
- * is taken. */
+/* Makes a new arena at path. No other process can open the arena before it is complete and has its name. EEXIST: the
+ * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     char dir[PATH_MAX], self[64];
@@ -393,24 +394,24 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 
 /* ---- Joining ---- */
 
-/* Guards the list of the arenas of this process. An arena is on the list from before it has a byte lock until it
- * has none. No thread waits for another process, or for a call, while it holds this mutex, because forks take it. */
+/* Guards the list of the arenas of this process. An arena is on this list all the time that it has a byte lock. Forks
+ * take this mutex, so a thread that holds it waits neither for another process nor for a call. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
+static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* signaled when an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
-static struct shmi_closer *shmi_closers; /* the closes that wait for threads; guarded by: shmi_attached_lock */
+static struct shmi_closer *shmi_closers; /* closes that wait for threads; guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
-static int shmi_registering; /* a thread is about to make this process a target of fences; guarded by: shmi_attached_lock */
+static int shmi_registering; /* a thread is about to register this process for membarrier; guarded by: shmi_attached_lock */
 
 enum {
-    SHMI_opening,  /* one thread joins; others that open the same file wait for it */
+    SHMI_opening,  /* one thread joins the arena; other threads that open the same file wait for it */
     SHMI_attached,
-    SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
+    SHMI_closing   /* one thread leaves the arena; a thread that opens the file now joins anew */
 };
 
-/* A child of fork is no participant. The kernel wipes the page with its ID. These handlers of forks close the
- * descriptor that the child inherits: its byte lock would say that the parent is alive even after the parent's
- * death. */
+/* A child of fork is no participant. The kernel wipes the page with its ID. These fork handlers close the descriptor
+ * with the byte lock in the child: otherwise the lock would say that the parent is alive even after the death of the
+ * parent. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -436,7 +437,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
     shmi_forget_threads();
-    pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
+    pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that wait on it do not exist in the child */
     shmi_after_fork();
     shmi_restore_child();
 }
@@ -452,12 +453,13 @@ SHMI_FN void shmi_ring_watchers(void)
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 /* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
- * prepare handlers that were registered last first, and the other handlers in the order of their registration. So the
- * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
+ * prepare handlers in the reverse order of their registration, and the other handlers in the order of their
+ * registration. So handlers that the program registers later run while no lock of the library is held, in the parent
+ * and in the child. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 /* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
- * it, the errno stays in a->lock_errno. */
+ * it, the errno is stored in a->lock_errno. */
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
     int err;
@@ -469,8 +471,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
             a->lock_errno = err;
         return 0;
     }
-    /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
-     * foundGone in Go. */
+    /* A peer may have found the byte unlocked before this change. The change keeps that peer from recording that this
+     * joiner is gone: see foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
@@ -482,7 +484,7 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 }
 
 /* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, does not belong to this joiner any
- * more. The swap fails only if another joiner that has or had the slot has stored its time. */
+ * more. The CAS fails only if another joiner that has, or had, the slot has stored its time. */
 SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
@@ -493,54 +495,55 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Takes slot i for this joiner. The slot must be free or dead, its state word must be w, and its slotWindow must be
- * raw. The state becomes joining, with the generation next. Returns 0 if another process has changed the slot
- * meanwhile. */
+/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation next.
+ * Returns 0 if the state is not w any more, or slotWindow is not raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* All participants before the first one of a window are reaped, and their generations say nothing about the
-     * generations of this window. The swap fails if other participants have entered the window since w was read. */
+    /* All participants before the first one of a window are reaped. Their generations must not be compared with those
+     * of this window, so slotReclaimed gets the generation before the first one. The CAS fails if another participant
+     * has entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock, this process may have been stopped while the slot was used up, was renewed, and came
-         * back to the same state. */
+        /* Without a byte lock this process may have been stopped for long. Meanwhile the slot may have been used up
+         * and renewed, and may have come to the same state again. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    /* Watchers use this time to tell two joiners with the same generation apart. It is written before the
-     * capabilities: see shmi_given_up. */
+    /* By this time, watchers tell two joiners with the same generation apart. It is stored before the capabilities:
+     * see shmi_given_up. */
     if (!shmi_publish_joined(a, i, joining) || !shmi_publish_caps(a, i, joining))
         return 0;
     SHMSYNC_CRASHPOINT("arena.enter.taken");
     if (a->lock_fd < 0 && !shmi_link_alive(a, i, joining))
         return 0;
-    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
+    if (shmi_slot_phase(w) == SHMI_phaseFree) /* otherwise the words describe the dead participant until its death is recorded */
         shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
 
-/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner
- * may take its slot. Participants reap such a joiner themselves, but there may be no participant. */
+/* Whether the joiner in slot i, in state w, has no byte lock and has been joining for so long that another joiner may
+ * take the slot. Participants reap such a joiner, but there may be no participant. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
     if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w) || shmi_linked(a, i, w))
-        return 0; /* before it has written its capabilities, slotJoined may be that of an earlier participant */
+        return 0; /* before the joiner has written its capabilities, slotJoined may be the time of an earlier participant */
     age = shmi_unix_now() - (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
     return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. If both have byte locks, this joiner has that of the slot, which was free. */
+ * internal/arenakernel/window.go. If this joiner and that participant use byte locks, this joiner has the byte lock of
+ * the slot, so the participant has ended. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
@@ -549,8 +552,8 @@ SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_record_deaths(a, i, w, shmi_slot_gen(w));
     shmi_free_slot(a, i, w, 0);
 }
-/* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
- * 0 if it did not take the slot. We hold the slot's byte lock. */
+/* Takes slot i over from a dead participant that no living process is reaping. Returns the new generation of this
+ * joiner, or 0 if the joiner did not take the slot. The joiner holds the byte lock of the slot. */
 SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
@@ -564,12 +567,12 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     }
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
-            return 0; /* nothing shows that it is dead */
+            return 0; /* nothing shows that the participant is dead */
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* System calls of the dead participant may still write, and only its ID shows that. A participant without either
-     * capability never became live, so it has made no such call. */
+    /* System calls of the dead participant may still write, and only its ID in the slot tells other processes so. A
+     * participant without either capability never became live, so it has made no such system call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -579,10 +582,10 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our ID is current. A process that became the reaper before that finishes first. */
+    /* From now on the ID of this joiner is current. A process that became the reaper earlier finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
-        if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
+        if (shmi_now() > end) { /* give the slot back as it was: the old reaper may still record the death, and a second record must not arise */
             shmi_unlink_alive(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next));
             shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
@@ -596,14 +599,14 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     return next;
 }
 
-/* Whether the participant in slot i, in state w, is dead and there is no generation left for a joiner that would
- * clean up after it. */
+/* Whether the participant in slot i, in state w, is dead and no generation is left for a joiner that would clean up
+ * after it. */
 SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t raw;
     return shmi_next_generation(a, i, w, 1, &raw) == 0 && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w));
 }
-/* Says why nobody can take a slot. */
+/* Fails because no joiner can take a slot, and says why. */
 SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 {
     uint32_t i, used_up = 0, unclean = 0;
@@ -637,7 +640,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
+        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for more than a second still gets one more try */
         uint32_t i, next;
         uint64_t raw;
         a->lock_errno = 0;
@@ -679,9 +682,9 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
- * 0. Returns an errno if /proc cannot be read because of a shortage: otherwise this participant would have no identity
- * as long as it is in. */
+/* Reads the identity of this process, by which peers find its threads when it is dead. Fields that /proc does not tell
+ * stay 0. Returns an errno if a shortage keeps this process from reading /proc: otherwise it would have no identity as
+ * long as it is in. */
 SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
     uint32_t k, nibbles = 0;
@@ -691,7 +694,7 @@ SHMI_FN int shmi_read_identity(shmsync_arena *a)
     a->start = a->pid_ns = a->proc_dev = 0;
     memset(a->boot, 0, sizeof a->boot);
     if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0) {
-        /* The name, in parentheses, may contain any characters; field 22 is the start time. */
+        /* the name of the program, in parentheses, may contain any characters; field 22 is the start time */
         for (p = strrchr(b, ')'), k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
@@ -723,12 +726,12 @@ SHMI_FN int shmi_read_identity(shmsync_arena *a)
     return ok < 0 ? errno : 0;
 }
 
-/* Fills in the slot. */
+/* Fills in the slot of this joiner. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, reaper;
     shmi_off s = shmi_slot(a, i);
-    /* If the slot was marked dead meanwhile, the word says who reaps it, and must stay. */
+    /* If the slot was marked dead meanwhile, slotReaper names the reaper of this process, and must stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
@@ -752,16 +755,15 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     if (a->pin != NULL)
         munmap(a->pin, a->pin_size);
     a->pin = NULL;
-    pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
+    pthread_mutex_lock(&shmi_attached_lock); /* a fork handler closes the lock_fd that it finds here */
     shmi_close_file(a->lock_fd, a->dev, a->ino);
     a->lock_fd = -1;
     pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
-/* Gives back this joiner's slot after it has cleaned up after the dead participant there, if the slot is at the end
- * of its window and no other participant is in the arena. After that the slot can be renewed, which is not possible
- * while it needs a cleanup. */
+/* Gives this joiner's slot back after the cleanup, if the slot is at the end of its window and no other participant is
+ * in the arena. A slot that needs a cleanup cannot be renewed; now it can. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self), joining;
@@ -785,25 +787,25 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     a->self = 0;
     return 1;
 }
-/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it
- * gave the slot back instead; then another joiner may take it. */
+/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it gave
+ * the slot back instead, so that it can be renewed. */
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If any participant may miss a wake because the dead participant died, this one declares the same of itself
-         * until it has sent the wakes. If it dies meanwhile, its reaper then checks every object. */
+        /* If the death may have lost a wake of any participant, this joiner declares the same of itself until it has
+         * sent the wakes. So if this joiner dies meanwhile, its reaper checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Otherwise this participant would seem to be ending a wait, although only the dead one was. */
+        /* Otherwise this joiner would seem to be ending a wait, although only the dead participant was. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        if (!concern.unfinished) /* else the reaper of this participant does it */
+        if (!concern.unfinished) /* otherwise the reaper of this participant reclaims the memory */
             shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
         shmi_rest_guard(a, 0);
@@ -826,7 +828,7 @@ SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
     }
     return 0;
 }
-/* Widens what this participant has declared, so that it holds for an opening with these options, too. */
+/* Changes the declaration of this participant so that it also covers an opening with these options. */
 SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options *o)
 {
     uint32_t *caps = shmi_slot32(a, a->my_slot, SHMI_slotCaps), old, wide, more = shmi_kernel_io_caps(o);
@@ -838,22 +840,22 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
-/* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
- * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1.
- * Peers then have less proof of what becomes of this process, so an error that may be temporary makes the open of the
- * arena fail. */
+/* Opens the file of the arena once more, for the byte lock: if the process shared the file description with a child,
+ * the lock would live on in the child after a death. Without a second description, or without byte locks, a->lock_fd
+ * is -1. Peers then have less proof of what becomes of this process. So if the error may be temporary, the open of the
+ * arena fails instead. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
     int err = 0, pinned = 0;
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
-    pthread_mutex_lock(&shmi_attached_lock); /* a forked child must not get the description */
+    pthread_mutex_lock(&shmi_attached_lock); /* no thread may fork before the descriptor is in a->lock_fd, where the fork handler closes it */
     do
         a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
     while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
     if (a->lock_fd < 0 && shmi_have.ofd)
         err = errno;
-    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* the number of a->fd means another file here */
+    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* in this /proc, the number a->fd belongs to another file */
         close(a->lock_fd);
         a->lock_fd = -1;
     }
@@ -863,7 +865,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     if (a->lock_fd < 0) {
         switch (err) {
         case 0:
-        case ENOENT: /* no /proc, or another one */
+        case ENOENT: /* /proc is not mounted, or is that of another namespace */
         case ENOTDIR:
         case EACCES: /* permissions, a mount, a security module or a filter forbid it */
         case EPERM:
@@ -905,13 +907,14 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         return shmi_fail(err, "arena.open", a->label, "could not read the identity of this process from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
-    /* The registration is quick while the process has one thread, so it comes before the helper thread is started. */
+    /* The registration for membarrier is quick while the process has one thread, so it comes before the start of the
+     * helper thread. */
     if (shmi_alone())
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
-    /* The helper thread is started before the slot is taken: otherwise each open that cannot start it would use up a
-     * generation of the slot. */
+    /* The helper thread is started before the slot is taken. Otherwise each open that cannot start the thread would
+     * use up a generation of the slot. */
     err = shmi_start_watcher(a);
     if (err != 0) {
         shmi_drop_lock(a);
@@ -934,7 +937,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* Its watcher is rung before this participant is live, so that the watcher knows of it from the first moment on. */
+    /* The watcher of this slot is rung before this participant is live, so that it watches this participant from the
+     * first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_hire_watcher(a);
     if (err != 0) {
@@ -955,7 +959,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Makes sure that everything that the arena counts as backed has memory. */
+/* Makes sure that all bytes that the arena counts as backed have memory behind them. */
 SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 {
     uint64_t believed = a->geo.blocks_off, i;
@@ -980,7 +984,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
-/* Frees the records of what this process has open, when no thread closes those objects any more. */
+/* Frees the references of this process to open objects. No thread closes these objects any more. */
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
@@ -1048,7 +1052,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a);
 }
 
-/* From now on, a call with a handle of an object of the arena fails with EBADF. */
+/* Closes all handles of objects of the arena: from now on, calls with them fail with EBADF. */
 SHMI_FN void shmi_close_handles(shmsync_arena *a)
 {
     shmi_ref *r;
@@ -1063,16 +1067,16 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* A closed arena is kept until this many further arenas have been closed. Calls that come too late, and calls under
- * way that do not wait, may still use it. In its mapping, memory of this process and its children replaces the file.
- * Opens that fail push no closed arena out. */
+/* A closed arena is freed only after this many further arenas have been closed, because late calls, and calls under
+ * way that do not wait, may still use it. In its mapping, memory that only this process and its children have replaces
+ * the file. Failed opens have a ring of their own, so they push no closed arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
     unsigned at;
 } shmi_retired_ring;
 static shmi_retired_ring shmi_closed_arenas; /* guarded by: shmi_attached_lock */
-static shmi_retired_ring shmi_failed_opens;  /* those that on_first got. guarded by: shmi_attached_lock */
+static shmi_retired_ring shmi_failed_opens;  /* arenas of failed opens whose address on_first got. guarded by: shmi_attached_lock */
 
 SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
 {
@@ -1085,10 +1089,10 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If it cannot, it returns 0, and nothing is
- * mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
- * touched or not. Under mlockall, readable memory is allocated in full when it is mapped, so this memory is made
- * accessible later. */
+/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns
+ * 0. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA, touched or
+ * not. Under mlockall, a mapping that is readable from the start is allocated in full, so this one becomes readable
+ * only later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
@@ -1117,8 +1121,8 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
 
 #define SHMI_REGISTER_AFTER INT64_C(50000000)
 
-/* Tells all participants that fences reach this process, and from then on this process takes biased holds. The
- * caller holds shmi_attached_lock, and a is attached, so its slot is its own. */
+/* Tells all participants that fences reach this process. From then on this process takes biased holds. The caller
+ * holds shmi_attached_lock, and a is SHMI_attached, so the slot still belongs to this process. */
 SHMI_FN void shmi_take_fences(shmsync_arena *a)
 {
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
@@ -1139,9 +1143,10 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Starts a thread that registers this process for fences. The registration lasts until all CPUs have rested, 15 ms
- * and more, and a process that is killed meanwhile cannot end before that. So a process that lives briefly is not
- * registered, and no call waits for the thread. The caller holds shmi_attached_lock. */
+/* Starts a thread that registers this process for membarrier. The registration lasts until all CPUs have rested, 15 ms
+ * and more, and a process that is killed meanwhile cannot end before that. So the thread first waits
+ * SHMI_REGISTER_AFTER, and a process that lives briefly is not registered. No call waits for the thread. The caller
+ * holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
@@ -1153,7 +1158,7 @@ SHMI_FN void shmi_begin_registering(void)
     }
 }
 
-/* Takes a off the list. The caller holds shmi_attached_lock. */
+/* Takes a off the list of the arenas of this process. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_detach(shmsync_arena *a)
 {
     shmsync_arena **p;
@@ -1171,7 +1176,7 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* the thread would wait for itself */
+            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
                 break;
             pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
             a = shmi_attached;
@@ -1192,8 +1197,8 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 }
 
 /* Returns a copy of path that still leads to the same file after a chdir, or NULL if there is no memory. A name
- * without a slash is no path. The copy is the path itself if the working directory cannot be found, or if the result
- * would be too long for a path. */
+ * without a slash is no path and is copied as it is. So is a path if the working directory cannot be found, or if the
+ * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
     char dir[PATH_MAX], *copy;
@@ -1255,7 +1260,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
-/* Joins the arena with a, which is new. */
+/* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     unsigned char header[SHMI_headerSize];
@@ -1274,7 +1279,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
     a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
-        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* if this fails, the handler of forks does it */
+        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* if this fails, the fork handler clears the page */
         pthread_mutex_lock(&shmi_attached_lock);
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
@@ -1286,8 +1291,8 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
-/* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
- * the call releases meanwhile. */
+/* Makes this process a participant of the arena in s. The call closes s, or keeps it in the arena. The caller holds
+ * shmi_attached_lock, which the call releases meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
     shmsync_arena *a = shmi_attached_to(s);
@@ -1363,7 +1368,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
-/* Checks the options that concern this process only. */
+/* Checks the options that concern only this process. */
 SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 {
     if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
@@ -1375,9 +1380,9 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Tries once to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * judged is not -1, it removes only the file that judged has open. *again says that another try may have another
- * result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
+/* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
+ * judged is not -1, removes only the file that the descriptor judged has open. *again says that another attempt may
+ * have another result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -1434,7 +1439,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         *again = 1;
         err = 0;
     } else if (!readable) {
-        /* The gate and the byte locks mean the same in every layout. */
+        /* The gate and the byte locks have the same places in every layout. */
         err = shmi_bytes_op(fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
         if (err == 0 && found != F_UNLCK)
             err = EBUSY;
@@ -1443,7 +1448,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         else
             err = shmi_remove_file(fd, path, again);
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
-        err = shmi_remove_file(fd, path, again); /* another name of the file */
+        err = shmi_remove_file(fd, path, again); /* the arena is removed already, and path is another name of its file */
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
@@ -1463,8 +1468,8 @@ out:
 }
 #define SHMI_MAX_MOVES 1000
 
-/* Removes the file of an arena in which no participant is. If the path leads to another file again and again, it gives up
- * after SHMI_MAX_MOVES attempts. */
+/* Removes the file of an arena in which no participant is. If the path leads to another file again and again, the
+ * function gives up after SHMI_MAX_MOVES attempts. */
 SHMI_FN int shmi_remove_unused(const char *path, int judged)
 {
     int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
@@ -1517,7 +1522,7 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file has its inode number. */
+        /* As long as judged is open, no other file gets its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         if (judged < 0 && opts != NULL && opts->recreate != 0) {
             err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
@@ -1602,16 +1607,16 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-/* For bindings; a program in C has macros of these names. */
+/* Functions for bindings of other languages; in C, macros of these names hide them. */
 int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
 int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
 /* ---- Leaving: the holds and waits that this process still has are treated as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still
- * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
- * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
- * no room for one. */
+/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still be
+ * under way. Their late stores must not become stores of the next participant of the slot. So the mapping that they
+ * use is replaced before the slot is free. The leave itself goes on in a mapping of its own, unless there is no room
+ * for one. */
 SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
@@ -1635,7 +1640,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(own, a->my_slot);
-    shmi_count_death(own, concern); /* a peer that checked when it was woken may have found us current still */
+    shmi_count_death(own, concern); /* a peer that was woken before may have found this participant still current */
     shmi_drop_lock(a);
     if (own != a) {
         munmap(base, (size_t)a->size);
@@ -1651,11 +1656,12 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
-    /* If others have declared this participant dead, the slot has a date already, or describes another participant. */
+    /* If others have declared this participant dead, slotDied has a date already, or the generation of another
+     * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to test its
+    /* The kernel does not mark the alive words of a process that leaves in good order. So its watcher has to test its
      * byte lock. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
@@ -1670,7 +1676,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     pthread_mutex_lock(&a->reaping);
-    /* From here on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
+    /* From now on shmi_close_object changes no open bit. After shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word of the bit may belong to another object. */
     pthread_mutex_lock(&a->handles);
     a->left = 1;
@@ -1680,7 +1686,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to us is lost, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to this process is lost, as in a death */
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
@@ -1694,7 +1700,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     shmi_close_home(a);
 }
 
-/* Whether a is one of the arenas that this process closed last. */
+/* Whether a is one of the last SHMI_RETIRED arenas that this process has closed. */
 SHMI_FN int shmi_was_closed(const shmsync_arena *a)
 {
     int found = 0;
@@ -1706,20 +1712,20 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     return found;
 }
 
-/* Whether a close by this thread would wait for the thread itself: it is the watcher, or runs on_first. The caller holds
- * shmi_attached_lock, and a is on the list. */
+/* Whether a close of a by this thread would wait for the thread itself, because the thread is the watcher of a, or
+ * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
     return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
 }
 
-/* A close that waits until no thread is inside its arena. A thread is inside an arena while it is in a call of it, or runs
- * as its watcher. The functions below need shmi_attached_lock. */
+/* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
+ * is in a call of the arena, or is its watcher. The functions below need shmi_attached_lock. */
 typedef struct shmi_closer {
     struct shmi_closer *next;
     const shmsync_arena *closes;
-    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* where the thread that closes is inside; NULL: free */
-    int seen; /* shmi_closers_wait_for has been here */
+    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* the arenas that the closing thread is inside; NULL: a free place */
+    int seen; /* shmi_closers_wait_for has visited this close */
 } shmi_closer;
 
 /* Fills *me for a close of a by this thread. */
@@ -1744,7 +1750,7 @@ SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
             return 1;
     return 0;
 }
-/* Whether a close of a waits for the thread of me, by way of closes that other threads have begun. */
+/* Whether a close of a would wait for the thread of me, through closes that other threads have begun. */
 SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
 {
     shmi_closer *k;
@@ -1757,7 +1763,7 @@ SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
     }
     return 0;
 }
-/* Begins the close of me, unless it would wait for itself. */
+/* Adds me to the closes that wait. Returns 0 if me would wait for itself. */
 SHMI_FN int shmi_closer_begin(shmi_closer *me)
 {
     shmi_closer *k;
@@ -1774,11 +1780,11 @@ SHMI_FN void shmi_closer_end(const shmi_closer *me)
     shmi_closer **at = &shmi_closers;
     while (*at != NULL && *at != me)
         at = &(*at)->next;
-    if (*at != NULL) /* otherwise this is a child of fork, whose list is empty */
+    if (*at != NULL) /* NULL in a child of fork, whose list is empty */
         *at = me->next;
 }
 
-/* A descriptor of the arena's file that the caller has to close, or -1. */
+/* Returns a descriptor of the arena's file that the caller has to close, or -1. */
 SHMI_FN int shmi_copy_file(const shmsync_arena *a)
 {
     int fd = shmi_borrow_file(a), copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -1795,7 +1801,7 @@ int shmsync_arena_close(shmsync_arena *a)
     int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
-    if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
+    if (shmi_is_inside(a)) /* the close would wait for a call in which this thread is */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
@@ -1819,10 +1825,10 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        /* Without this memory, the file stays until the next open of the arena. */
+        /* If there is no memory for the path, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
         uint64_t dev = a->dev, ino = a->ino;
-        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for a further descriptor */
+        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
         int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         if (path != NULL)
             shmi_current_path(a, path);
@@ -1835,14 +1841,14 @@ int shmsync_arena_close(shmsync_arena *a)
         if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
             err = shmi_remove_unused(path, judged);
             if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
-                err = 0; /* another participant removes it, or this process may not: the next epoch replaces the arena */
+                err = 0; /* another participant removes the file, or this process may not: then the next epoch replaces the arena */
             shmi_close_file(judged, dev, ino);
         }
         free(path);
     }
     shmi_let_cancel();
-    /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
-     * after that the address means nothing. */
+    /* This process inherited the arena over a fork, or has closed it already. Only a recent close can be recognised,
+     * because later the address may belong to anything. */
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
@@ -1865,7 +1871,8 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
     for (i = 1; i <= slots; i++) {
         shmsync_participant p;
         uint32_t w;
-        int there, err = shmi_enter(a, "arena.participants"); /* a close does not wait for f, which may take any time */
+        /* f runs outside of shmi_enter, because f may take any time and a close would wait for it */
+        int there, err = shmi_enter(a, "arena.participants");
         if (err != 0)
             return SHMI_TELL(err);
         w = shmi_slot_state(a, i);
@@ -1932,8 +1939,8 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-/* Opens a block or a Value. With any_size, an existing one may have any size, and size is ignored. *has, which may be
- * NULL, is its size. */
+/* Opens a block or a Value. With any_size, an existing object may have any size, and size is ignored. If has is not
+ * NULL, *has is the size of the object. */
 SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, int any_size, uint64_t *has)
 {
     shmi_spec spec;

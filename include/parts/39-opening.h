@@ -1,6 +1,7 @@
 /* ---- Opening an object of a kind, and the handle of this process on it ---- */
 
-/* Fills in what the specifications of all kinds have in common. The caller sets init, and more if its kind needs it. */
+/* Fills in the parts that the specifications of all kinds have in common. The caller sets init, and more if its kind
+ * needs it. */
 SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
 {
     memset(spec, 0, sizeof *spec);
@@ -10,7 +11,7 @@ SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version,
     spec->size = size;
 }
 
-/* Opens the object of a specification, and sets *impl to this process's handle on it. */
+/* Opens the object that spec describes, and sets *impl to this process's handle on it. */
 SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
 {
     shmi_object o;

@@ -1,30 +1,30 @@
 /* ---- Crowds: docs/design/0051-crowds-in-c.md ----
  *
- * A thread that waits checks its object ten times a second. In a process in which many threads wait, that would cost
- * a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher checks
- * its object instead. The more threads sleep, the longer each of them sleeps, so all of them together wake about as
- * often as a few threads would. */
+ * A waiting thread checks its object ten times a second. If many threads of a process wait, that would cost a CPU. So
+ * a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher checks its object
+ * instead. The more threads sleep, the longer each thread sleeps. So all of them together wake about as often as a few
+ * threads would. */
 
 enum {
-    SHMI_FEW = 8, /* however many threads of a process sleep, they wake 10 * SHMI_FEW times a second in all */
+    SHMI_FEW = 8, /* all sleeping threads of a process together wake at most about 10 * SHMI_FEW times a second */
     SHMI_CROWD_CHUNK = 64
 };
-#define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
-#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* the longest time between two checks of the watcher, ns */
-#define SHMI_CROWD_SHARE 300                     /* the checks take 1/300 of a CPU at most, or are a second apart */
+#define SHMI_CROWD_MOST INT64_C(10000000000)  /* how long a thread of a crowd sleeps at most, in ns */
+#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* longest time between two rounds of checks by the watcher, in ns */
+#define SHMI_CROWD_SHARE 300                     /* the checks take at most 1/300 of a CPU, unless the pauses reach SHMI_CROWD_LOOK_MOST */
 
 enum {
     SHMI_sleeperNone,
     SHMI_sleeperFilling,
     SHMI_sleeperThere,
-    SHMI_sleeperSeen, /* the watcher checks its object */
-    SHMI_sleeperLeft  /* and the thread has left meanwhile */
+    SHMI_sleeperSeen, /* the watcher is checking the object of the thread */
+    SHMI_sleeperLeft  /* as SHMI_sleeperSeen, and the thread has left meanwhile */
 };
 
 /* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* of this thread alone, which sleeps on it, too */
+    uint32_t wake_word; /* a futex word for this thread alone, on which it also sleeps */
     uint32_t *word; /* the word that the thread sleeps on, while its value is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
@@ -37,7 +37,8 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether this process has to check an object now: ten times a second. */
+/* Whether this process has to check an object now. At most ten times a second, one thread gets the answer yes, and
+ * then makes the check. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -67,10 +68,10 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     shmi_st32(&s->state, SHMI_sleeperThere);
     if (shmi_add32(&a->in_crowd, 1) == 0)
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks from now on */
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks the objects of the crowd from now on */
 }
-/* Takes the calling thread out of the crowd. It does not wait for the watcher: the end of the opening does, by
- * shmi_await_look. */
+/* Takes the calling thread out of the crowd. This function does not wait for a check of the watcher: the end of the
+ * opening waits, by shmi_await_look. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
@@ -90,8 +91,9 @@ SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
                 shmi_ring_sleeper(&c->s[i]);
 }
 
-/* Checks the object of a thread that sleeps. If the word has changed since the thread fell asleep, its wake may have
- * gone to a process that is stopped, or never came. So one thread of this process is woken to check for itself. */
+/* Checks the object of a sleeping thread. If its word has changed since the thread fell asleep, the wake may have gone
+ * to a process that is stopped, or may be lost. So this function wakes one thread of this process, which then checks
+ * the object itself. */
 SHMI_FN void shmi_look_for(shmi_sleeper *s)
 {
     int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
@@ -106,7 +108,7 @@ SHMI_FN int64_t shmi_thread_time(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
-/* Checks the objects of the crowd if it is time, and returns the time of the next check. 0: only when the watcher's
+/* Checks the objects of the crowd if it is time. Returns the time of the next check; 0: not before the watcher's
  * doorbell rings. The death watcher calls this. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
 {
@@ -140,8 +142,8 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher no longer checks an object whose opening the caller ends. No thread waits for that object any
- * more, so the watcher does not begin another check. */
+/* Waits until the watcher has ended a check of an object whose opening the caller ends. No thread waits for that
+ * object any more, so the watcher begins no further check. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
     uint32_t looks = shmi_ld32(&a->looks);

@@ -1,14 +1,15 @@
 /* ---- Waiting ----
  *
- * A thread that waits sleeps in the kernel on the word that the object's protocol names, with an announce record in
- * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
- * without one, and periodic checks find them.
+ * A waiting thread sleeps in the kernel on the word that the object's protocol names. An announce record in its slot
+ * lets a reaper find the thread after a death. If more threads sleep than there are records, the others sleep without
+ * a record, and periodic checks find them.
  *
- * No wait depends on every wake arriving. A thread sleeps for at most 100 ms at a time, and then reads the object's own
- * words. The exception is a thread of a crowd: it sleeps for up to 10 s (SHMI_CROWD_MOST), and the death watcher makes
- * the periodic check in its place. */
+ * No wait depends on every wake arriving. A thread sleeps for at most 100 ms at a time, and then reads the object's
+ * own words. The exception is a thread of a crowd: it sleeps for up to 10 s (SHMI_CROWD_MOST), and the death watcher
+ * makes the periodic check in its place. */
 
-/* Takes an announce record for a wait that has lasted since the time since; -1 if there is none. */
+/* Takes an announce record for a wait that began at the time since. Returns the number of the record, or -1 if all are
+ * in use. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
 {
     for (;;) {
@@ -36,8 +37,7 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
     shmi_and32(&a->announce_map, ~(1u << k));
 }
 
-/* The futex word that the kernel marks when n dies, and its value. The result is NULL if the kernel does not mark
- * one for n. */
+/* The alive word of n that the kernel marks when n dies; *alive is its value. NULL: the kernel marks no word of n. */
 SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
     uint32_t i = shmi_id_slot(n), *w;
@@ -49,33 +49,33 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_
 }
 
 enum {
-    SHMI_AGAIN,  /* something happened, or may have: read the state again */
+    SHMI_AGAIN,  /* the state may have changed: read it again */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* a periodic check is due (every 100 ms, or 10 ms without futex_waitv): check the object */
+    SHMI_LOOK,   /* a periodic check of the object is due: every 100 ms, or every 10 ms without futex_waitv */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, then fill in those
- * that are needed. */
+/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, and then those that
+ * you need. */
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* sleep while it has the value val */
     uint32_t val;
     shmi_off object; /* object in the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
-    int64_t *since;    /* begin of the wait, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
+    int64_t *since;    /* begin of the wait, CLOCK_MONOTONIC ns; the first sleep of the wait sets it if it is 0 */
     shmi_participant_id owner;   /* wake up when this participant dies, if not 0 */
-    uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
+    uint32_t *other;   /* another word whose wake ends the sleep, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
-    int64_t *looked;   /* when this process checked the object last; shmi_check_due sets it */
-    void (*check)(void *); /* makes the check if it is due, on any thread of this process; NULL: no crowd */
+    int64_t *looked;   /* when this process last checked the object; shmi_check_due sets it */
+    void (*check)(void *); /* checks the object, on any thread of this process; NULL: the thread joins no crowd */
     void *check_arg;
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted. It then
- * sets *until to a later time. Otherwise it returns NULL. */
+/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted for a while.
+ * Then sets *until to a later time. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -83,7 +83,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
     if (pthread_equal(pthread_self(), a->watcher))
-        return NULL; /* a function of on_death waits: the watcher checks nothing meanwhile */
+        return NULL; /* on_death runs on the watcher, and waits: meanwhile the watcher checks nothing */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -111,8 +111,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* If the check is due, it is made before the sleep: a thread that is woken often, or waits briefly each time,
-     * never sleeps long enough for a check. */
+    /* If the check is due, the thread makes it before it sleeps. A thread that is woken often, or waits briefly each
+     * time, never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -122,7 +122,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
         until = now + sleep_spec->bounded;
         look = 0;
-        exact = sleep_spec->bounded < 1000000; /* a check whether a dead holder is gone */
+        exact = sleep_spec->bounded < 1000000; /* a bound below 1 ms is the pause between two checks whether a dead holder is gone */
     }
     if ((a->caps & SHMI_capWaitV) != 0) {
         if (sleep_spec->owner != 0) {
@@ -130,7 +130,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + shmi_next_look(a, sleep_spec->owner); /* the owner's threads cannot be fenced yet */
+                until = now + shmi_next_look(a, sleep_spec->owner); /* this process cannot fence the threads of the owner yet */
                 exact = 1;
                 look = 0;
             }
@@ -138,8 +138,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         if (sleep_spec->other != NULL)
             v[n++] = shmi_waitv_of(sleep_spec->other, sleep_spec->other_is);
     } else if (sleep_spec->owner != 0 || sleep_spec->other != NULL) {
-        /* Without futex_waitv the thread sleeps on one word only. It finds changes of the other words by a check
-         * every 10 ms. */
+        /* Without futex_waitv the thread sleeps on one word only. It finds changes of the other words by a check every
+         * 10 ms. */
         if (until > now + 10000000) {
             until = now + 10000000;
             look = 1;
@@ -161,7 +161,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+            /* ENOMEM: the kernel has no room for several words at the moment */
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
                 look = 0;
@@ -186,15 +187,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     return SHMI_AGAIN;
 }
 
-/* ---- Wait lists: where the waiters of an object are found ---- */
+/* ---- Wait lists, in which a releaser finds the waiters of an object ---- */
 
 typedef struct shmi_wait_list {
     uint32_t *word; /* the word that waiters sleep on */
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter: by turns one that sleeps in the kernel on the word, and one of a poller. The caller has changed
- * the word. */
+/* Wakes one waiter: by turns a thread that sleeps in the kernel on the word, and a waiter of a poller. The caller has
+ * changed the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -212,10 +213,10 @@ SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_wait_list *l)
         shmi_ready_all(a, l->poller);
 }
 
-/* A wait list whose word is a wake word: bit 0 says announced, bits 1..31 are a sequence. */
+/* A wait list whose word is a wake word: bit 0 says that a waiter has announced itself, bits 1..31 are a sequence. */
 
 SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
-/* Makes sure that the next release wakes, and returns the value of the word to sleep on. */
+/* Announces a waiter, so that the next release wakes. Returns the value of the word, for the sleep. */
 SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
 {
     for (;;) {
@@ -227,7 +228,7 @@ SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
     }
 }
 SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
-/* Wakes one waiter if one has announced itself. The caller has released the object before. */
+/* Wakes one waiter if a waiter has announced itself. The caller has already released the object. */
 SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
@@ -250,9 +251,9 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
             return w;
     }
 }
-/* Changes the word, so that a waiter that is about to sleep checks again. */
+/* Changes the word, so that a waiter that is about to sleep on it checks the object again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
-/* Changes the word and wakes one waiter, or all, announced or not: for wakes that may have been lost. */
+/* Changes the word and wakes one waiter, or all, even without an announcement: earlier wakes may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
 SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {

@@ -17,8 +17,8 @@ enum {
 /* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* how successful spins were lately: see shmi_make_pay */
-    uint32_t *last_cpu; /* a note of the CPUs of the last releasers */
+    uint32_t *pays;     /* how successful spins were recently: see shmi_make_pay */
+    uint32_t *last_cpu; /* the CPUs of the last releasers: see shmi_note_cpu */
     uint32_t slot;      /* the slot of this participant */
 } shmi_tuning;
 
@@ -70,13 +70,13 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The number + 1 of the CPU of the last releaser that is not the participant in slot. */
+/* The number + 1 of the CPU of the last releaser in a slot other than slot. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
 }
 
-/* Notes the number of this CPU for the waiters. */
+/* Notes the number of this CPU for waiters: a waiter on the same CPU does not spin, but yields. */
 SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 {
     int cpu = sched_getcpu();
@@ -89,13 +89,13 @@ SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
         __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
 }
 
-/* Packs what is known about spinning into a word. Bits 0..9: how long successful spins took, a mean in units of 64
- * ns. Bits 10..19: the share of spins that failed, a mean in 1/1024. Bits 20..31: failures in a row. */
+/* Packs the results of recent spins into a word. Bits 0..9: how long successful spins took, a mean in units of 64 ns.
+ * Bits 10..19: the share of spins that failed, a mean in 1/1024. Bits 20..31: failures in a row. */
 SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 {
     return took | share << 10 | (failures & 4095) << 20;
 }
-/* How long the next spin lasts at most, ns. */
+/* The longest time that the next spin may take, in ns. */
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
@@ -111,14 +111,13 @@ SHMI_FN int64_t shmi_pay_budget(uint32_t p)
     need = need * (SHMI_payField + 1 - (int64_t)share) / (SHMI_payField + 1) >> (failures / 4 < 32 ? failures / 4 : 32);
     return need > SHMI_spinLeast ? need : (int64_t)SHMI_spinLeast;
 }
-/* The word after a spin of that many nanoseconds. */
+/* The word p after a spin of spent nanoseconds. */
 SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
 {
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* The steps of a mean are whole numbers. They are rounded up, because otherwise the mean would stop short of its
-     * goal. */
+    /* The means are whole numbers, so their steps are rounded up. Otherwise a mean would stop short of its goal. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -126,7 +125,7 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
         took -= (took - now + 7) / 8;
     return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
 }
-/* The word after a yield. A yield says nothing about the length of spins, only whether the other party came. */
+/* The word p after a yield. A yield says nothing about the length of spins, only whether the release came. */
 SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
 {
     return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
@@ -137,8 +136,8 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep.
- * Returns whether done returned such a value. */
+/* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep. Returns
+ * whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
 {
     uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
@@ -149,7 +148,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
-        /* The other party is on the same CPU: let it run, once. */
+        /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
         int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {

@@ -1,17 +1,17 @@
-/* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
+/* ---- Wait nodes, by which one thread waits in a queue of nodes for its own grant ---- */
 
-/* The first tag in the words of a node that this process gets. It is random, because a process that was stopped while
- * an earlier owner had the node must not find a tag that it knows. */
+/* The first tag in the words of a node that this process has just claimed. It is random: a process that was stopped
+ * while an earlier owner had the node must not find a tag that it knows. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
-    uint32_t tag = 0; /* a sanitizer does not see that the kernel writes it */
+    uint32_t tag = 0; /* 0, because a sanitizer does not see that the kernel writes it */
     if (syscall(SYS_getrandom, &tag, sizeof tag, 0) == (long)sizeof tag)
         return tag;
     return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* Gets a wait node for one wait, with its node idle. */
+/* Gets a wait node for one wait. Its node in the arena is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -36,7 +36,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* Gives back a wait node that was taken and not queued, or whose node is idle again. */
+/* Gives back a wait node that was never queued, or whose node is idle again. */
 SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
     pthread_mutex_lock(&a->wait_nodes_lock);
@@ -48,8 +48,8 @@ SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
-/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
- * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may take
+/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller is
+ * within shmi_enter, and calls again while the node is not resolved. On SHMI_LATE and SHMI_CLOSED the caller may take
  * the wait off the queue. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
@@ -74,12 +74,12 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses it again
- * before this process has left the arena. */
+/* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses the node
+ * again before this process has left the arena. */
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 {
     uint32_t w;
-    do /* this loop ends: only a granter changes the word, once, or a peer that overwrites it */
+    do /* this loop ends: otherwise only a granter changes the word, once, or a peer that overwrites it */
         w = shmi_node_load(s->node);
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);

@@ -1,16 +1,16 @@
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread are a prefix of its instructions, so a living holder needs no fence of the CPU. The
- * compiler must store the state neither earlier nor later than the program says, and must not leave a store out: each
- * store of the state stands between two barriers of the compiler. */
+ * The stores of a killed thread take effect in program order up to the kill. So a living holder needs no fence of the
+ * CPU. But the compiler must neither leave out a store of the state, nor move other stores across it. So each store of
+ * the state stands between two barriers of the compiler. */
 
-/* The state of a log whose lock needs a repair: nothing in it is undone any more. */
+/* The state lost: the lock needs a repair, and no process undoes the transaction in the log any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
 #define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
 #define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
 #define SHMI_LOG_ID(s) ((shmi_participant_id)((s) >> 32 & SHMI_NAME_MASK))
 
-/* The footer, with which each record ends. */
+/* The footer at the end of each record. */
 typedef struct shmi_log_footer {
     uint64_t off;
     uint32_t length, kind;
@@ -22,11 +22,11 @@ typedef struct shmi_log {
     shmi_log_head *head;    /* NULL: the lock has no log */
     unsigned char *records;
     uint64_t room;          /* bytes of records */
-    shmi_off begin, end;    /* the lock itself, of which no record may save a byte */
+    shmi_off begin, end;    /* the lock itself: no record may save a byte of it */
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
-/* The policy of a lock in its body. */
+/* The value that the body of a lock has for its policy. */
 SHMI_FN uint32_t shmi_policy_field(int policy)
 {
     return policy == SHMSYNC_POLICY_ROLLBACK ? SHMI_POLICY_ROLLBACK : policy == SHMSYNC_POLICY_RELEASE ? SHMI_POLICY_RELEASE : SHMI_POLICY_REPORT;
@@ -36,7 +36,7 @@ SHMI_FN const char *shmi_policy_text(uint32_t field)
     static const char *const text[] = {"report", "release", "rollback"};
     return field < 3 ? text[field] : "unknown";
 }
-/* An error if this kind of lock cannot have the policy, or 0. */
+/* Returns an error if policy needs an undo log, which this kind of lock does not have; otherwise 0. */
 SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
 {
     if (policy == SHMSYNC_POLICY_ROLLBACK)
@@ -45,7 +45,7 @@ SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const
         return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
     return 0;
 }
-/* Checks whether a lock with an undo log can have these options. */
+/* Checks whether a lock of a kind that can have an undo log can have these options. */
 SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint64_t log_bytes)
 {
     if (policy < 0 || policy > SHMSYNC_POLICY_ROLLBACK)
@@ -56,16 +56,16 @@ SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint
         return shmi_fail(EINVAL, op, name, "an undo log of %llu bytes; 1 MiB is the most", (unsigned long long)log_bytes);
     return 0;
 }
-/* Stores the state of a log. A store of 0, or of committed, is the commit of the transaction. */
+/* Stores the state of a log. A store of 0, or of SHMI_logCommitted, is the commit of the transaction. */
 SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
-/* As shmi_log_store, after a rollback: a release. A process that does not have the lock may see in shmi_log_names that
- * no process will undo a transaction any more. Then it also sees the restored bytes. Without the release, it could
- * free their memory, and the bytes could be stored after the memory has another use. */
+/* As shmi_log_store, but with a release, after a rollback. A process without the lock may see in shmi_log_names that
+ * no process will undo a transaction any more. The release makes it see the restored bytes, too. Otherwise it could
+ * free their memory, and the bytes could be stored after that memory has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -75,8 +75,8 @@ SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
-/* Finds the log of the lock o, whose own words have that many bytes. Its head is NULL if the body is not that of a
- * lock with a log. */
+/* Finds the log of the lock o, whose own words take that many bytes. l->head is NULL if the body is not that of a lock
+ * with a log. */
 SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
 {
     shmi_log_head *head;
@@ -94,7 +94,7 @@ SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words,
     l->end = o->body + o->size;
 }
 
-/* Whether state s is one that a correct program stores. */
+/* Whether a correct program can store the state s. */
 SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s);
@@ -112,13 +112,13 @@ SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant
     return s != 0 && shmi_log_valid(l, s) && shmi_reaps(a, dead, SHMI_LOG_ID(s));
 }
 
-/* Whether a transaction may change the n bytes at off: data of the arena, and not the lock itself. */
+/* Whether a transaction may change the n bytes at off: they must be data of the arena, and not the lock itself. */
 SHMI_FN int shmi_log_covers(const shmsync_arena *a, const shmi_log *l, shmi_off off, uint64_t n)
 {
     uint64_t end = a->geo.heap_off + a->geo.chunk_count * SHMI_chunkSize;
     return off >= a->geo.heap_off && off <= end && n <= end - off && (off + n <= l->begin || off >= l->end);
 }
-/* Whether those bytes also have memory behind them. A peer may have written the offset and the size. */
+/* Whether the n bytes at off have memory behind them. A peer may have written off and n. */
 SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
 {
     uint64_t i = (off - a->geo.heap_off) / SHMI_chunkSize, last = (off - a->geo.heap_off + n - 1) / SHMI_chunkSize;
@@ -137,7 +137,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
         return EPROTO;
     rest -= sizeof *f;
     memcpy(f, l->records + rest, sizeof *f);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the copy that was checked is used: the compiler must not read the record again */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler must use the copy that is checked, and not read the record again */
     if (f->kind != SHMI_recordBytes) {
         *tail = rest;
         return f->kind <= SHMI_recordGiven && f->length == 0 ? 0 : EPROTO;
@@ -149,7 +149,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
     return 0;
 }
 
-/* Checks all records. Returns 0, and in *blocks how many are about blocks, or EPROTO. */
+/* Checks all records. Returns 0 or EPROTO. *blocks is the number of records about blocks. */
 SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, uint64_t *blocks)
 {
     shmi_log_footer f;
@@ -162,7 +162,7 @@ SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, u
     return 0;
 }
 
-/* Copies back what was saved, the last record first. EPROTO if a peer writes into the log meanwhile. */
+/* Copies the saved bytes back, the last record first. EPROTO: a peer is writing into the log. */
 SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 {
     shmi_log_footer f;
@@ -177,12 +177,13 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those that
- * it freed are freed. Otherwise the blocks that it allocated are freed, and the others stay. A block that it allocated
- * and freed again is freed in both cases. To free a block, this process first marks the block as freeing by itself,
- * and then its record as given. shmi_log_give makes the block free when the log is idle. If the block became free
- * earlier, n could use it again and log it in another log. If a block is not logged by n, an earlier process has
- * already dealt with it. */
+/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay,
+ * and those that it freed are freed. Otherwise the allocated blocks are freed, and the others stay. A block that was
+ * allocated and freed in the transaction is freed in both cases.
+ *
+ * To free a block, this process first changes the block word to freeing by itself, and then the kind of the record to
+ * SHMI_recordGiven. When the log is idle, shmi_log_give frees the block. If the block were free earlier, n could use
+ * it again and log it in another log. If n has not logged a block, an earlier process has dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -194,9 +195,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has marked the record as given. That process or its reaper frees the block. If the
-             * record stayed given, it would mean from now on that this process frees the block, which may be in use
-             * again and freed by another thread. So the record gets the kind whose blocks stay. */
+            /* An earlier process has marked the record as given, so that process or its reaper frees the block. If the
+             * record stayed given, shmi_log_give of this process could free the block while it is in use again and
+             * another thread frees it. So the record gets the kind whose blocks stay. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -214,7 +215,7 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
     }
     return 0;
 }
-/* Makes the blocks free that shmi_log_settle marked. The log is idle, and the lock is still held. */
+/* Frees the blocks that shmi_log_settle has marked. The log is idle, and this process still holds the lock. */
 SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -229,7 +230,7 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
- * repaired. So a death during the repair is not followed by a rollback, which would overwrite what was repaired. */
+ * repaired. If the caller dies during the repair, no rollback follows, which would overwrite repaired data. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -246,12 +247,12 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
 /* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
  * value o: dead held the lock, and was not doing a rollback. If the log has a transaction of another participant, a
  * program has unlocked in a transaction, and others have had the lock since then. The state must be set before the
- * lock is taken from dead: if this process died right after it took the lock, nobody could tell any more that dead had
- * held it.
+ * lock is taken from dead: if this process died right after it took the lock, nothing would tell any more that dead
+ * had held it.
  *
  * The caller does not hold the lock, and may have been stopped for long since it read o. So this function first reads
- * the state. Then it publishes dead in an act word, and reads the owner word again. If the owner word is still o, only
- * dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
+ * the state. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
+ * only dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -264,8 +265,8 @@ SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owne
     shmi_end_act(a, &act);
 }
 
-/* Ends the transaction in the log, which is in state s. The caller holds the lock of the log. EPROTO: the bytes of the
- * log are impossible. The whole log is checked before anything is changed. */
+/* Ends the transaction in the log, whose state is s. The caller holds the lock of the log. EPROTO: the log contains
+ * impossible bytes. The whole log is checked before anything is changed. */
 SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;
@@ -308,8 +309,8 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have that
- * many bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
+/* Checks that the body of the lock o has the right size, and that o has the options that were asked for. The own words
+ * of the lock take words bytes, and the policy is at the offset policy_at in them. Returns 0, EPROTO or EINVAL. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;

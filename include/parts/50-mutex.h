@@ -6,10 +6,10 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
-#define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far ahead is of another boot, or wrong */
+#define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far in the future is wrong, or of another boot */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
-#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: the handoff was inside a process */
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* bit of the word handed: the last handoff was inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -32,34 +32,34 @@ SHMI_FN int shmi_owner_valid(uint32_t o)
     return 0;
 }
 
-/* This process's handle on a mutex, or on the mutex that is a part of another object. */
+/* This process's handle on a mutex, which may be a part of another object. */
 typedef struct shmi_mutex {
     uint32_t *own, *wake; /* the owner word, the wake word */
     shmi_me *me;
-    uint32_t bias;        /* the bits that Lock adds to our ID: SHMI_OWNER_BIASED or 0. Atomic. */
-    uint32_t bias_most;   /* the greatest value of bias: 0 where holds are never biased */
+    uint32_t bias;        /* the bits that a lock adds to this process's ID: SHMI_OWNER_BIASED or 0. Atomic. */
+    uint32_t bias_most;   /* 0 if holds are never biased; otherwise SHMI_OWNER_BIASED */
     shmsync_arena *a;
     shmi_mutex_words *w;
     shmi_wait_list line;
-    shmi_off object;      /* offset of the header of the object that the mutex is, or is a part of */
-    const char *called;   /* name for messages; lives as long as the arena has the object open */
-    int release;          /* policy PolicyRelease */
-    int rollback;         /* policy PolicyRollback */
-    shmi_log log;         /* undo log, for PolicyRollback */
-    /* not 0: the mutex is a part of another object and guards only words, so it passes on as soon as its holder is dead,
-     * even if the holder is not gone yet */
+    shmi_off object;      /* offset of the header of the object to which the mutex belongs */
+    const char *called;   /* name for messages; valid as long as this process has the object open */
+    int release;          /* the policy is SHMI_POLICY_RELEASE */
+    int rollback;         /* the policy is SHMI_POLICY_ROLLBACK */
+    shmi_log log;         /* undo log; only with rollback */
+    /* not 0: the mutex is a part of another object and guards only words. So it passes on as soon as its holder is
+     * dead, even before the holder is gone */
     int internal;
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
+    uint32_t quiet;       /* unlocks in a row that found no waiter; the holder of the mutex writes it. Atomic. */
     uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
-    uint32_t reserved;    /* owner word of the reservation that the last check found. Atomic. */
+    uint32_t reserved;    /* the owner word, if the last periodic check found a reservation; else 0. Atomic. */
     int64_t looked;
-    struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
+    struct shmi_rwmutex *rw; /* the RWMutex, if this is its writers' mutex; transactions need it */
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
-/* The handle on the object that the mutex is, or is a part of. */
+/* The handle on the object to which the mutex belongs. */
 SHMI_FN void *shmi_mutex_thing(shmi_mutex *m) { return m->rw != NULL ? (void *)m->rw : (void *)m; }
 
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
@@ -82,7 +82,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     if (shmi_have.membarrier)
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
-        m->bias = m->bias_most; /* otherwise the bias is set later, when this process becomes a target of fences */
+        m->bias = m->bias_most; /* otherwise shmi_mutex_unlock_slow sets the bias, after this process has registered for membarrier */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -90,35 +90,35 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if
- * the word changed. Otherwise it sets *err to an errno. */
+/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if the
+ * owner word has changed. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
-/* An object that has a mutex as a part calls these after a death, to repair the mutex and to send wakes. */
+/* An object that has a mutex as a part calls these functions after a death: they repair the mutex and send wakes. */
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for the participant whose ID is in name, if one instruction is enough for that. */
+/* Takes the mutex for the participant with the ID name, if a single compare-and-swap can take it. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. If the handle has a repair function, the result
- * is rarely EOWNERDEAD, because the call repairs. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. With a repair function in the handle,
+ * EOWNERDEAD is rare, because the call repairs. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex if its owner word o is biased and says that the participant whose ID is in name holds the mutex. */
+/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* The store is only a release, so the CPU may load the wake word before it stores. This process needs no fence
-         * for that: the waiter makes one, with shmi_fence, after its announcement. */
+        /* The store is only a release, so the CPU may load the wake word before it stores. The waiter makes up for
+         * that: after its announcement it calls shmi_fence, so this process needs no fence. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
@@ -129,7 +129,7 @@ SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o
 }
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {
-    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
+    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* no other process writes the word while this one holds the mutex */
     return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, shmi_mutex_name(m), o)) ? 0 : shmi_mutex_unlock_slow(m, o);
 }
 

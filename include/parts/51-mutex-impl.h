@@ -4,8 +4,8 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 }
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* The owner word after the participant that it names was found dead. With PolicyRelease the word keeps that ID until
- * the participant is gone. */
+/* The owner word that replaces o after the participant that o names was found dead. With SHMI_POLICY_RELEASE the word
+ * keeps that ID until the participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -25,8 +25,8 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
-/* Ends the unfinished transaction of the dead holder in owner word o, and makes the mutex free. Returns 0 if the
- * holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
+/* Ends the unfinished transaction of the dead holder that the owner word o names, and makes the mutex free. Returns 0
+ * if that holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
  * recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
@@ -34,7 +34,7 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, a->self);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (!shmi_gone(a, dead))
-        return 0; /* a system call of the holder may still write what the log would restore */
+        return 0; /* a system call of the holder may still write the bytes that the log would restore */
     if (shmi_owner_kind(o) != SHMI_kindRecovering)
         shmi_log_disown(a, log, &w->owner, o, dead);
     if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
@@ -53,8 +53,8 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-/* Deals with owner word o, whose participant was found dead. Returns 0 if the word stays as it is until that
- * participant is gone; that never happens for an internal mutex. */
+/* Replaces the owner word o, whose participant was found dead. Returns 0 if the word must stay until that participant
+ * is gone, which never happens for an internal mutex. */
 SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
     uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
@@ -80,7 +80,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_reaps(a, dead, s & SHMI_NAME_MASK))
         shmi_cas32(&w->starving, s, 0);
-    for (tries = 0; tries < 64; tries++) { /* a peer may write it again and again */
+    for (tries = 0; tries < 64; tries++) { /* bounded, because a peer may write the word again and again */
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_reaps(a, dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
@@ -94,8 +94,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead process may have made the reservation for a waiter that had given up. A reservation is not a
-         * hold, so it can always be taken back. */
+        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold, so
+         * any process can take it back at any time. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -114,7 +114,7 @@ SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi
         return;
     shmi_log_of(a, o, sizeof *w, &log);
     if (o->kind == SHMI_MUTEX_KIND && (shmi_ld32(&w->policy) & 0xff) == SHMI_POLICY_ROLLBACK && log.head == NULL)
-        return; /* no participant can open it */
+        return; /* no process can open such an object */
     shmi_mutex_repair_words(a, w, dead, 0, o->kind == SHMI_MUTEX_KIND ? &log : NULL);
 }
 SHMI_FN int shmi_mutex_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -143,22 +143,23 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
     shmi_note_cpu(&t);
 }
 
-/* The state of one call that waits. */
+/* The state of a call that waits for the mutex. */
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
-    int64_t since; /* time of the first sleep */
+    int64_t since; /* begin of the first sleep */
     int64_t ask;   /* see shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* Does what shmi_mark_owner_dead does, for a call through a handle and for the death watcher. A close of the arena
- * rolls back, too, and the two must not do so at the same time. So this function counts itself as a call while it rolls
- * back. If the count is refused, the close rolls back, and the result is 0. The function does not count itself in the
- * head of the handle: otherwise the death watcher could be the one that ends the opening, and shmi_await_look would
- * then wait for the watcher's own check. */
+/* As shmi_mark_owner_dead, for a call through a handle and for the death watcher. A close of the arena rolls back,
+ * too, and the two rollbacks must not run at the same time. So this function counts itself as a call of the arena
+ * while it rolls back. If the count is refused, the close rolls back, and the result is 0.
+ *
+ * The function does not count itself in the head of the handle. Otherwise the death watcher might be the thread that
+ * ends the opening, and shmi_await_look would wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -171,8 +172,8 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     return changed;
 }
 
-/* Whether the last reservation is so old that any waiter may take the lock: the process with the reservation may be
- * stopped. */
+/* Whether the last reservation is so old that any waiter may take the lock, because the process with the reservation
+ * may be stopped. */
 SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
 {
     const int64_t most = 100000000; /* ns */
@@ -180,8 +181,8 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Does what can be done about owner word o without waiting. A waiter that has not slept does not take a reservation
- * for this process. *err is set if the lock will not become free by itself. */
+/* Makes one attempt with the owner word o, without waiting. Only a waiter that has slept takes a reservation for this
+ * process. *err is set if the lock will not become free without a recover. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
@@ -228,14 +229,14 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
         int step;
         if (!counted && n != 0 && n != m->a->self) {
             if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
-                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
-                 * close the handle while this call still uses it. So the call counts itself until it returns. If the
-                 * word is reserved, shmi_mutex_step may find the death. */
+                /* This call may be the first to find the death, and may free the lock. Then the next holder may close
+                 * the handle while this call still uses it. So this call counts itself until it returns. If the word
+                 * is reserved, shmi_mutex_step may find a death, too. */
                 counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_owner_valid(o) && shmi_owner_held(o)) {
-                return EBUSY; /* as shmi_mutex_step would find */
+                return EBUSY; /* shmi_mutex_step would find the same */
             }
         }
         step = shmi_mutex_step(m, o, 0, &err);
@@ -252,7 +253,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return result;
 }
 
-/* Whether o is a hold of a process that is dead but not gone. */
+/* Whether o is a hold of a process that is dead but not gone, and that keeps the hold until it is gone. */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
     if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
@@ -260,8 +261,8 @@ SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
     return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
-/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
- * has the hold until it is gone. */
+/* Whether a waiter may sleep while the owner word is o: either the next change of the word wakes the waiter, or a dead
+ * process keeps the hold until it is gone. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
@@ -273,18 +274,18 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Records, for tools, when the caller has seen the hold, after it announced itself. The hold is identified by o, the
- * word that names the holder, and by v, the announced wake word. *met_since only grows, so the time of an earlier
- * hold is never taken for that of this one. */
+/* Records, for tools, when the caller has seen a hold, after the caller announced itself. o and v identify the hold: o
+ * is the word that names the holder, and v is the announced wake word. *met_since only grows, so no reader takes the
+ * time of an earlier hold for that of this hold. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
     uint64_t now, old;
     int i;
     if (shmi_ld64(met_hold) == hold)
-        return; /* another waiter has recorded the time */
-    now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
-    for (i = 0; i < 4; i++) { /* other waiters write it, too; without a time the age of the hold stays unknown */
+        return; /* another waiter has recorded a time for this hold */
+    now = (uint64_t)shmi_now(); /* read after the hold was seen, so the hold is older */
+    for (i = 0; i < 4; i++) { /* other waiters write the time, too; if all tries fail, the age of the hold stays unknown */
         old = shmi_ld64(met_since);
         if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
             shmi_st64(met_hold, hold);
@@ -297,15 +298,15 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
-/* Records the time of the present hold as a waiter does. The caller does not wait for m, but for something else that
- * the holder of m has. The next unlock finds the announcement, and may wake nobody. */
+/* Records the time of the present hold, as a waiter does. The caller does not wait for m, but for something else that
+ * the holder of m has. The next unlock finds the announcement, and may have nobody to wake. */
 SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 {
     uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
     if (shmi_ld64(&m->w->metHold) == ((uint64_t)o << 32 | v))
         return;
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
-        /* Without the fence, the holder may release without seeing the announcement. */
+        /* Without this fence, the holder may release the mutex without seeing the announcement. */
         if (shmi_fence() != 0)
             return;
         o = shmi_ld32(m->own);
@@ -313,8 +314,8 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
     shmi_mutex_meet(m, o, v);
 }
 
-/* Ends a wait that got the lock. Other waiters may be asleep, and the wake that this waiter got has cleared the
- * announcement, so it may have to be set again. */
+/* Ends a wait that has got the lock. The wake of this waiter has cleared the announcement, and other waiters may be
+ * asleep, so this function announces them again. */
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
@@ -323,8 +324,8 @@ SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
 
-/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so the call makes sure that
- * another wake reaches the remaining waiters. */
+/* Ends a wait that has not got the lock. This waiter may have used up a wake, so the call makes sure that another wake
+ * reaches the remaining waiters. */
 SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -375,7 +376,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 
 SHMI_FN void shmi_mutex_check_arg(void *m) { shmi_mutex_check((shmi_mutex *)m); }
 
-/* Announces the waiter, reads the state again, and sleeps. */
+/* Announces the waiter, reads the owner word again, and sleeps. */
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -390,10 +391,11 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not wait */
+        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not be delayed */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* Only one process at a time can ask for the handoff: if another one does, this waiter stays an ordinary one.
-         * It asks again before each sleep, because another thread may have used the handoff. */
+        /* Only one process at a time can ask for the handoff. If another process asks, this waiter stays an ordinary
+         * waiter. This waiter asks before each sleep, because another thread of this process may have used the
+         * handoff. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -407,7 +409,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
         /* The holder may release without seeing the announcement. After the fence, either the holder sees the
-         * announcement or we see the release. */
+         * announcement or this thread sees the release. */
         if (shmi_fence() != 0)
             sleep_spec.bounded = SHMI_UNFENCED_SLEEP;
         o = shmi_ld32(m->own);
@@ -421,7 +423,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -435,7 +437,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     return r;
 }
 
-/* The periodic check, ten times a second: it finds wakes that a stopped or dead process kept from the waiters. */
+/* The periodic check, ten times a second. It makes up for wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_mutex_check(shmi_mutex *m)
 {
     uint32_t o;
@@ -450,20 +452,20 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         shmi_mutex_meet_dead(m, o);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
-            /* The last check has seen the same reservation, so the process that it is for may be stopped. A reservation
-             * is not a hold, so it was taken back. */
+            /* The last check found the same reservation, so the process that has it may be stopped. A reservation is
+             * no hold, so this check takes it back. */
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. So this process
-         * announces them. */
+        /* The waiter that was woken last may have been stopped before it could announce the remaining waiters. So this
+         * process announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
         shmi_st32(&m->reserved, 0);
 }
 
-/* Runs a repair while this process is recovering m. If the repair fails, m is not recoverable. */
+/* Runs a repair while this process is recovering m. If the repair fails, m becomes not recoverable. */
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
     shmi_participant_id who = shmi_mutex_died(m);
@@ -476,8 +478,8 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
-/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process recovers
- * m, so another process may have repaired m, too, or may be using it. */
+/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process
+ * is recovering m, so another process may also have repaired m, or may be using it. */
 SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
@@ -492,9 +494,9 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
     return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
 }
 
-/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process
- * that died, the call stores its ID in the word died. Only a process that has the mutex stores there: see the function
- * taken in prims/mutex_repair.go. */
+/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names a dead
+ * process, the call stores the ID of that process in the word died. Only a process that has the mutex stores there:
+ * see the function taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -559,7 +561,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LATE:
-            /* A free lock takes precedence over the deadline: a wake that was sent to this waiter must not be lost. */
+            /* A free lock takes precedence over the deadline: otherwise the wake that was sent to this waiter would be
+             * lost. */
             for (tries = 0; tries < 1000; tries++) {
                 step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
                 if (step == SHMI_STEP_TOOK) {
@@ -595,9 +598,10 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Hands the lock to a waiter that has lost for long and asks for it. The parameter from is the present owner word: 0,
- * or a word that says that this process holds the lock. Returns 1 if it handed the lock over, and 0 if no waiter asks
- * for it or another process took the free lock first. Returns -1 if from is not 0 and no longer the owner word. */
+/* Hands the lock to a waiter that has lost for long and asks for a handoff. The parameter from is the present owner
+ * word: either 0, or a word that says that this process holds the lock. Returns 1 if it has handed the lock over.
+ * Returns 0 if no waiter asks, or if the lock was free and another process took it first. Returns -1 if from is not 0
+ * and no longer the owner word. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -609,14 +613,14 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the reservation: otherwise the reservation would have the time of an earlier one, and
-     * seem old. */
+    /* The time is stored before the reservation. Otherwise the reservation would have an earlier time, and seem old. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
     if (!shmi_cas32(&m->w->starving, s, 0)) {
-        /* The waiter has given up, perhaps before it could see the reservation. So the reservation is taken back. */
+        /* The waiter has given up, perhaps before it could see the reservation. So this process takes the reservation
+         * back. */
         shmi_cas32(m->own, reserved, 0);
         shmi_wake_word_release(m->a, &m->line);
         return 1;
@@ -624,14 +628,14 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be about to sleep, or be a goroutine that is parked while its poller sleeps. So the changed wake
-     * word and the poller tell it of the reservation, too. */
+    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. So it also
+     * learns of the reservation by a change of the wake word, or by its poller. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
 }
 
-/* Wakes a waiter after a release, or hands the lock to one. */
+/* Wakes a waiter after a release, or hands the lock to a waiter. */
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
 {
     SHMSYNC_CRASHPOINT("mutex.unlock.before_wake");
@@ -643,8 +647,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     }
     shmi_exit_for(shmi_mutex_thing(m), m->a);
 }
-/* Does what shmi_mutex_reserve does, for a lock that this process holds with the owner word o. After the handoff has
- * taken effect, the next holder may close the handle, but this call still uses it. So the call counts itself. */
+/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. After the handoff has taken effect,
+ * the next holder may close the handle, but this call still uses it. So this call counts itself. */
 SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 {
     int result;
@@ -654,15 +658,15 @@ SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
     shmi_exit_for(shmi_mutex_thing(m), m->a);
     return result;
 }
-/* Makes the wakes that calls have left to the end of their opening; see shmi_enter_late. */
+/* Sends the wakes that calls have left to the end of their opening; see shmi_enter_late. */
 SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
 {
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
         shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter. Such a waiter has made a fence, which is expensive, so the next holds
- * are not biased for a while. */
+/* Ends a biased release that found a waiter. The waiter has made a fence, which is expensive. So the next holds are
+ * not biased for a while. */
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -688,7 +692,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
-    if (m->bias_most != 0) { /* decides, while the lock is held, when holds are biased again */
+    if (m->bias_most != 0) { /* decide, while the lock is still held, when holds are biased again */
         int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
@@ -734,7 +738,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
     if (m->rollback) {
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
-        m->rollback = m->log.head != NULL; /* without a log, a peer has changed the words just now */
+        m->rollback = m->log.head != NULL; /* without a log, a peer has just changed the words */
     }
     if (opt != NULL) {
         m->repair = opt->repair;
@@ -761,7 +765,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     spec.version = SHMI_mutexVersion;
     spec.name = name;
     spec.size = sizeof(shmi_mutex_words);
-    spec.any_size = 1; /* the body of the lock says how long the log is */
+    spec.any_size = 1; /* the size of the body says how long the log is */
     if (opts != NULL && opts->policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;
@@ -835,8 +839,8 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
-/* A call that succeeds at once writes nothing for shmsync_error, because that costs as much as the lock. The
- * functions whose names end in _called do the rest of such a call. */
+/* A call that succeeds at once writes nothing for shmsync_error, because that would cost as much as the lock. For
+ * calls that do not succeed at once, the functions whose names end in _called do the rest. */
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
@@ -905,7 +909,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         uint32_t o = shmi_ld32(m->own);
         int err;
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
-            /* A healthy lock is taken and given back, and the repair of the handle is not called. */
+            /* A healthy lock is taken and given back, without calling the repair of the handle. */
             shmi_mutex_wait w;
             memset(&w, 0, sizeof w);
             w.m = m;
@@ -919,8 +923,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* The call waits before it takes the lock. So if this process dies while it waits, the word still names the
-             * dead process that may still write. */
+            /* The call waits before it takes the lock. So if this process dies during the wait, the owner word still
+             * names the first dead process, which may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;

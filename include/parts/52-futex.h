@@ -10,7 +10,7 @@ struct shmi_futex {
     shmsync_arena *a;
     shmi_futex_words *w;
     shmi_wait_list line;
-    uint64_t seen; /* the counter at the last check */
+    uint64_t seen; /* value of the counter at the last check */
     int64_t looked;
     shmi_object o;
 };
@@ -34,8 +34,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Sends the wakes that a death may have lost. The word need not change: a post has changed it already, and without a
- * post no waiter has missed a wake. */
+/* Sends the wakes that a death may have lost. The word need not change: a post has already changed it. Without a post,
+ * no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -138,7 +138,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the CPU is noted before the post, because a waiter that sees the post may read the note */
+    if (!stop) { /* the CPU is noted first, because a waiter that sees the post may read the note */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -185,9 +185,9 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. If the counter has changed since the
- * last check, the announcement may be newer than the post. Then it does not prove that the poster has woken the earlier
- * waiters. */
+/* Ten times a second, sends the wakes that a stopped or dead poster has not sent. Usually an announcement proves that
+ * earlier waiters have been woken. If the counter has changed since the last check, it proves nothing, because it may
+ * be newer than the post. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -217,8 +217,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             x.token = token;
             if (shmi_spin(&t, shmi_futex_spun, &x))
                 continue;
-            /* The waiter announces itself again for each value of the counter, because a post clears the
-             * announcement also for waiters that wait for a later value. */
+            /* The waiter announces itself again for each value of the counter, because a post clears the announcement
+             * of all waiters, even of those that wait for a later value. */
             s = shmi_ld64(&f->w->state);
             if (shmi_futex_counter(s) >= token || (s & SHMI_FUTEX_STOPPED) != 0 || !shmi_cas64(&f->w->state, s, s | SHMI_FUTEX_ANNOUNCED))
                 continue;

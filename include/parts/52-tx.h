@@ -2,7 +2,7 @@
 
 enum { SHMI_txSaved = sizeof((shmsync_tx *)0)->saved / sizeof((shmsync_tx *)0)->saved[0] };
 
-/* Begins a transaction of a lock that this process has just got. EPROTO: the log of the lock is not idle. */
+/* Begins a transaction with a lock that this process has just got. EPROTO: the log of the lock is not idle. */
 SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
 {
     if (SHMI_UNLIKELY(__atomic_load_n(&log->head->state, __ATOMIC_RELAXED) != 0))
@@ -29,12 +29,12 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
     return 0;
 }
 
-/* The functions that a transaction calls for an RWMutex. tx->mutex is then the writers' mutex of that RWMutex. */
+/* The functions that a transaction with an RWMutex calls. tx->mutex is then the writers' mutex of that RWMutex. */
 SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
 SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
 
-/* Notes that the lock has a log that no correct program leaves: only a recover makes the lock usable. */
+/* Called when the log of a lock is one that no correct program leaves: only a recover makes the lock usable. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
     if (m->rw != NULL)
@@ -60,8 +60,8 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
-/* Begins a transaction when the lock has to be waited for. If the handle was closed during the wait, it unlocks,
- * because a transaction needs the open handle. */
+/* Begins a transaction with a lock for which this call has to wait. If the handle is closed during the wait, the call
+ * unlocks, because a transaction needs an open handle. */
 SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -111,8 +111,8 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
 SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
 
-/* Whether the transaction can go on. Returns 0, EPERM if the transaction has ended, or the error of shmi_nameless if this
- * process is no participant, for example a child of fork. */
+/* Whether the transaction can go on. Returns 0, EPERM if the transaction has ended, or the error of shmi_nameless if
+ * this process is no participant, for example as a child of fork. */
 SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
 {
     if (SHMI_UNLIKELY(tx->mutex == NULL))
@@ -122,13 +122,14 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     return 0;
 }
 
-/* Appends a record and makes it valid: the footer is written before the state covers it. The caller has made sure
- * that there is room. */
+/* Appends a record, and makes it valid: the footer is written before the new state includes the record. The caller has
+ * made sure that there is room. */
 SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    /* The footer is one whole word. If it were stored in parts, the load of the whole word would have to wait. */
+    /* The footer is stored as one word. If it were stored in parts, a later load of the whole word would have to wait.
+     */
     uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
@@ -184,7 +185,7 @@ int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
 
 /* ---- Blocks ---- */
 
-/* Makes the last record, of no bytes, invalid again. */
+/* Makes the last record, which saves no bytes, invalid again. */
 SHMI_FN void shmi_tx_take_back(shmsync_tx *tx)
 {
     tx->tail -= SHMI_recordFooter;
@@ -221,7 +222,8 @@ int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offs
     return 0;
 }
 
-/* Frees a block that this transaction has allocated; EINVAL if it has not, or has freed it. */
+/* Frees a block that this transaction has allocated. EINVAL: it has not allocated the block, or has freed it already.
+ */
 SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
 {
     uint64_t tail = tx->tail;
@@ -265,7 +267,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that has it now */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that uses it now */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -275,9 +277,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or an error of
- * shmi_tx_going. If the mutex was unlocked, other processes may have changed the data since. So the call makes the log
- * lost: otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
+/* Whether the transaction can end. Returns EPERM if this process has unlocked the mutex meanwhile, or an error of
+ * shmi_tx_going. After an unlock, other processes may have changed the data. So the call then sets the log to lost:
+ * otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -299,19 +301,19 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     return err;
 }
 
-/* Records for tools how much of the log transactions have used at most. */
+/* Records, for tools, the greatest part of the log that a transaction has used. */
 SHMI_FN void shmi_tx_highest(const shmsync_tx *tx)
 {
     if (tx->tail > __atomic_load_n(&tx->log->head->highest, __ATOMIC_RELAXED))
         __atomic_store_n(&tx->log->head->highest, tx->tail, __ATOMIC_RELAXED);
 }
 
-/* Undoes the transaction, and unlocks: 0, or EPROTO. */
+/* Undoes the transaction, and unlocks. Returns 0 or EPROTO. */
 SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 {
     shmi_mutex *m = tx->mutex;
     tx->mutex = NULL;
-    /* The undo uses the records that this process has made, whatever a peer has written. */
+    /* The undo uses the tail that this process remembers, whatever a peer has written to the state. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
     return shmi_tx_unlock(m, op);

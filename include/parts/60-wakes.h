@@ -1,21 +1,21 @@
-/* ---- Waits in queues, and the wakes of their owners ---- */
+/* ---- Waits in queues, and the wakes that end them ---- */
 
-/* A node on a queue. n is NULL if there is none. */
+/* A node on a queue, or none if n is NULL. */
 struct shmi_wait {
     uint64_t off;
     shmi_node *n;
 };
 
-/* Waits that have ended. Their owners must be woken after the private lock of this process was given back. */
+/* Waits that have ended. This process wakes their owners after it has given back its private lock. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
-    uint32_t owner; /* its owner at that time: the node of a dead participant may get a new owner before the wake */
+    uint32_t owner; /* the owner at that time: if it has died, the node may get a new owner before the wake */
 };
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* once few is full, more has a copy of few, and all later ones */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and all later waits */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
@@ -39,7 +39,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
-        return; /* its owner is awake */
+        return; /* the owner is awake */
     u.w = w;
     u.state = state;
     u.owner = owner;
@@ -47,7 +47,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
-            shmi_wake_one(a, &u); /* no room to remember it: wake it at once */
+            shmi_wake_one(a, &u); /* no memory for the list: wake the owner at once */
             return;
         }
         if (b->more == NULL)

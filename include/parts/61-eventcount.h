@@ -1,10 +1,10 @@
 
 /* ---- Eventcounts: prims/eventcount*.go in C ---- */
 
-/* The word; see prims/eventcount_word.go. */
+/* The bit of the word that announces a waiter; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
 
-/* The handle of one process on an object whose waiters sleep until a sequence changes. The waiters have no order. */
+/* The handle of this process on an object whose waiters sleep until a sequence changes. The waiters have no order. */
 struct shmi_eventcount {
     shmsync_arena *a;
     shmi_eventcount_words *w;
@@ -13,14 +13,15 @@ struct shmi_eventcount {
     uint64_t seen; /* the sequence at the last periodic check, plus 1 */
     shmi_object o;
     const char *op;
-    /* Does what a stopped or dead process left undone, and finds deaths. NULL: the object has nothing like that. */
+    /* Finishes what a stopped or dead process has left, and finds deaths. NULL: the object does not need that. */
     void (*look)(struct shmi_eventcount *e);
-    /* Finds deaths that no process has counted, at each periodic check and after a wake without a change; or NULL. */
+    /* Finds deaths that no process has counted yet. It runs at each periodic check, and after a wake without a change.
+     * May be NULL. */
     void (*scan)(struct shmi_eventcount *e);
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
-/* The word after a change that ends waits. The bits that belong to the object stay. */
+/* The word after a change that ends waits. The bits that belong to the object keep their values. */
 SHMI_FN uint64_t shmi_eventcount_next(uint64_t s) { return (s & ~(SHMI_EVENTCOUNT_ANNOUNCED | UINT32_MAX)) | (uint32_t)(s + 1); }
 
 SHMI_FN void shmi_eventcount_init(struct shmi_eventcount *e, shmsync_arena *a, const shmi_object *o, const char *op, void (*look)(struct shmi_eventcount *))
@@ -48,8 +49,8 @@ SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
     t.slot = e->a->my_slot;
     return t;
 }
-/* Called before a change: it notes the CPU of the process that makes the change, for the waiters that see the change
- * soon. */
+/* Called before a change: notes the CPU of the process that makes the change. Waiters that see the change soon use the
+ * note. */
 SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 {
     shmi_tuning t = shmi_eventcount_tuning(e);
@@ -58,8 +59,8 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Sends the wakes that a stopped or dead process has not sent. If the sequence is the same as at the last check and the
- * word is announced, no waiter needs a wake: each waiter that slept before the last check sleeps on this sequence, or
+/* Sends the wakes that a stopped or dead process has not sent. No wake is needed if the sequence is the same as at the
+ * last check and the word is announced. Then each waiter that slept before the last check sleeps on this sequence, or
  * was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
@@ -72,7 +73,7 @@ SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
     if (shmi_xchg64(&e->seen, now) != now || (s & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_eventcount_wake_all(e);
 }
-/* Calls shmi_eventcount_make_up ten times a second at most. */
+/* Calls shmi_eventcount_make_up, ten times a second at most. */
 SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
 {
     if (shmi_check_due(&e->looked))
@@ -86,7 +87,7 @@ SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
         shmi_eventcount_wake_all(e);
 }
 
-/* Makes sure that the process that changes the sequence wakes this waiter. Returns whether the sequence is still
+/* Announces this waiter, so that the process that changes the sequence wakes it. Returns whether the sequence is still
  * seq. */
 SHMI_FN int shmi_eventcount_announce(struct shmi_eventcount *e, uint32_t seq)
 {
@@ -153,7 +154,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
             shmi_eventcount_check(e);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a change that has come takes precedence over the close */
+        case SHMI_CLOSED: /* a change that has been made takes precedence over the close */
             shmi_eventcount_do_look(e);
             if ((uint32_t)shmi_eventcount_load(e) != seq)
                 return 0;

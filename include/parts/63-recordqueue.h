@@ -2,35 +2,35 @@
 /* ---- Recorded queues: prims/record_queue.go and record_wait.go in C, docs/design/0056 ----
  *
  * The waits of an object are in a queue without a lock. A change of the object's words and of the queue is a record in
- * the slot record of its author, which any process carries out:
+ * the slot record of its author. Any process can carry out the record:
  *
- *     its author                            the next process
+ *     the author                            the next process
  *     completes the latest record           finds the record of the author
- *     reads words                           CAS of each of its words: what it was, what it becomes
- *     writes a record of its own            tells the waits that the record has granted
+ *     reads words                           CAS of each word in the record, from its old to its new value
+ *     writes a record of its own            resolves the waits that the record has granted
  *     CAS: the commit word names it         CAS of the commit word
- *     completes it
+ *     completes its record
  *
  * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
  * proves that the words that the author has read belong together.
  *
  * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63.
  *
- * An object may have several parts, each with a commit word and several queues, as a MultiLock has buckets. Its
- * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
+ * An object may have several parts, as a MultiLock has buckets. Each part has a commit word and several queues. A
+ * participant makes its records for all parts in the same memory. So the head of a record names the part, too. */
 
-#define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the others are the version */
-#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record of an object with several parts */
+#define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the version has the other bits */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the bits of the version in the head of a record, if the object has several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
-enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
+enum { SHMI_rqMost = 8 };                                                      /* the greatest number of words that a record changes */
 /* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
 enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds };
 
 SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
 SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
 
-/* A record: its version, which words it names, and for each of these an entry, with the word before and the value after
- * the record. */
+/* A record. head is its version, and kinds says which words it names. For each word there is an entry: the word before
+ * the record, and its value after the record. */
 typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
@@ -40,68 +40,71 @@ struct shmi_rq_change;
 
 /* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
-    uint64_t record_bytes; /* size of a slot record, which has head at offset 32 and kinds at offset 40 */
-    uint32_t entries_at;   /* the offset of its entries */
+    uint64_t record_bytes; /* size of a slot record; head is at offset 32 in it, and kinds at offset 40 */
+    uint32_t entries_at;   /* offset of the entries */
     int refuses;           /* waits may be refused */
     void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
-    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds a word other than the ends of the queue; NULL: there is none */
     int (*corrupt)(struct shmi_rq *q, const char *how);
-    void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome); /* adds to x that a wait is off the queue, and was not granted */
-    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                  /* ends the waits that can end, in order */
-    int (*reap)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                   /* takes back what the dead have */
-    int (*dead)(struct shmi_rq *q); /* whether a participant that has something of the object is dead */
+    /* adds to x that a wait leaves the queue without a grant */
+    void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome);
+    /* ends the waits that can end now, in order */
+    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);
+    /* takes back what dead participants have */
+    int (*reap)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);
+    int (*dead)(struct shmi_rq *q); /* whether a dead participant has something of the object */
 } shmi_rq_kind;
 
-/* The functions of an object that has several parts, with several queues each. The private lock is held, except by the
- * caller of catch_up. */
+/* The functions of an object with several parts, each with several queues. The callers of all functions except
+ * catch_up have the private lock. */
 typedef struct shmi_rq_parts {
-    uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* an end of a queue, as shmi_rq_kind.word */
+    uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds an end of a queue, as shmi_rq_kind.word does */
     void (*turn_to)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w); /* chooses the queue of a wait */
-    void (*catch_up)(struct shmi_rq *q);                                /* learns what others have added to the object */
+    void (*catch_up)(struct shmi_rq *q);                                /* learns which blocks others have added to the object */
     int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* as shmi_rq_kind.serve, for the chosen queue only */
-    void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* is called before this participant writes a record */
+    void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* called before this participant writes a record */
 } shmi_rq_parts;
 
-/* One handle's side of an object with a recorded queue, or of a part of it. */
+/* A handle's side of an object with a recorded queue, or of a part of such an object. */
 struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number in queue, and the word wanted of each of its nodes has the value in chosen. In such an
-     * object the private lock guards first, last, queue and chosen. */
+     * that queue by the number in queue. The word wanted of each node in it has the value in chosen. In such an object
+     * the private lock guards first, last, queue and chosen. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
-    uint64_t part;              /* what the heads of records have besides the version; 0 in an object with one part */
+    uint64_t part;              /* the bits that name this part in the heads of records; 0 if the object has one part */
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
-    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It
-     * moves when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary.
-     * In an object with a boundary, a wait that was woken owes something to the other waits until its owner has settled
-     * this debt: see shmi_cond_settle. */
+    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if no wait is behind it.
+     * When that wait leaves the queue, the word names the next wait. In a record the kind of the word is
+     * SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken owes
+     * something to the other waits until its owner has settled this debt: see shmi_cond_settle. */
     uint64_t *boundary;
     void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
-    unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
-    unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
+    unsigned char *own;    /* the slot record of this process; NULL for a reaper that has no handle */
+    unsigned char **known; /* the slot records, from slot 1 on. NULL for a reaper that has no handle and walks the list instead. Atomic. */
     uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
-    uint32_t lock;             /* the number of private_ among the record locks */
+    pthread_mutex_t *private_; /* this process's private lock for the object: a thread that makes a change holds it */
+    uint32_t lock;             /* index of private_ among the record locks */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
-    uint32_t waiting;  /* threads of this process that wait. Atomic. */
-    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* a dead participant was not gone at the last reap, or may have a wait in the queue. Atomic. */
+    uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
+    uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
+    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
     int64_t looked;
-    shmi_participant_id without; /* this participant while it leaves, or 0 */
+    shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
 
-/* A change that will go into a record. */
+/* A change that will become a record. */
 struct shmi_rq_change {
-    uint64_t c; /* the commit word that it replaces */
+    uint64_t c; /* the commit word that the change replaces */
     uint32_t n;
-    int too_many; /* the change does not fit into a record */
+    int too_many; /* the change has more words than a record */
     int made;     /* the change has taken effect */
-    int torn;     /* the words that were read do not belong together, or a peer has overwritten one */
+    int torn;     /* the words that were read do not belong together, or a peer has overwritten a word */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
     uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
@@ -118,9 +121,10 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
 }
 
 /* Takes the private lock. A signal handler may take it, too, for example to release permits. So signals are blocked
- * from before the lock is taken until after it was given back. Meanwhile the thread calls no function, such as malloc,
- * whose own lock may be held when a handler interrupts it. An object with several parts has a lock of another kind,
- * because no handler calls the object, and blocking costs two system calls. */
+ * while a thread has the lock. In that time the thread calls no function with a lock of its own, such as malloc: the
+ * thread may be a handler, and the code that it has interrupted may hold that lock. No handler calls an object with
+ * several parts. So such an object has another lock, and signals are not blocked, because that costs two system calls.
+ */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -134,7 +138,7 @@ SHMI_FN void shmi_rq_unlock(struct shmi_rq *q)
         shmi_let_signals();
 }
 
-/* The value that a word will have after the change. */
+/* The value that the word w has after the change x. */
 SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -143,7 +147,7 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
-/* Adds to x that the word *w changes from was to the value v. kind and where name the word in the record. */
+/* Adds to x that the word *w, whose content is was, gets the value v. kind and where name the word in the record. */
 SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
 {
     uint32_t i = x->n;
@@ -158,7 +162,7 @@ SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where
     x->word[i] = w;
     x->n++;
 }
-/* Adds to the change that the word w, which kind and where name, becomes v. */
+/* Adds to x that the word *w gets the value v. kind and where name the word in the record. */
 SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
 {
     uint64_t was;
@@ -173,16 +177,17 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
         shmi_rq_add(x, kind, where, w, was, v);
 }
 
-/* Whether a participant is alive, from the point of view of this call. */
+/* Whether the participant n is alive. A participant that is leaving counts itself as not alive. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
-/* Whether the participant n is dead, or has left. */
+/* Whether n names a participant that is dead, or has left. */
 SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
 
 /* ---- The slot records of an object with a recorded queue ----
  *
- * A slot record stays until the object is deleted. So a handle remembers where the records are, in an array that it has
- * from the start, because a signal handler cannot allocate one. A participant has its record on the list before its
- * first change. So a call that has loaded the commit word finds the record that the word names. */
+ * A slot record stays until the object is deleted. So a handle remembers the addresses of the slot records, in an
+ * array that the handle has from the start, because a signal handler cannot allocate one. A participant puts its slot
+ * record on the list before its first change. So a call that has loaded the commit word finds the record that the word
+ * names. */
 
 SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
 {
@@ -204,7 +209,8 @@ SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
             continue;
         if (!shmi_listed_fits(&v))
             break;
-        if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+        /* a known record stays known, even if a peer has overwritten the list */
+        if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL)
             __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
     }
     shmi_st64(&q->known_head, shmi_known_list(head, &v));
@@ -236,7 +242,7 @@ SHMI_FN void *shmi_rq_next_slot(struct shmi_rq *q, shmi_rq_walk *i)
             return r;
     return NULL;
 }
-/* The slot record of a slot, or NULL. */
+/* The slot record of a slot, or NULL if there is none. */
 SHMI_FN void *shmi_rq_slot(struct shmi_rq *q, uint32_t slot)
 {
     void *r;
@@ -254,7 +260,7 @@ SHMI_FN void *shmi_rq_slot(struct shmi_rq *q, uint32_t slot)
             return r;
     return NULL;
 }
-/* The record of a slot; 0: the slot has none. */
+/* Sets *out to the record of a slot. Returns 0 if the slot has none. */
 SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
 {
     uint64_t *r = (uint64_t *)shmi_rq_slot(q, slot);
@@ -266,16 +272,17 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Chooses the private lock for the object among those of this process, and makes the first check reap. */
+/* Chooses the private lock for the object among those of this process. Also makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
     q->private_ = q->parts == NULL ? &q->a->record_locks[q->lock] : &q->a->key_locks[q->lock];
     q->deaths = shmi_deaths(q->a) - 1;
 }
-/* Memory for the places of all slot records of an object. */
+/* Memory for the addresses of all slot records of an object. */
 SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a) { return (unsigned char **)shmi_new_thing(shmi_slot_places(a) * sizeof(unsigned char *)); }
-/* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
+/* Fills in the parts of q that a handle and a reaper without a handle both need. Returns 0 if the list of slot records
+ * is corrupt. */
 SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
 {
     shmi_record_walk v;
@@ -290,10 +297,10 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
 }
 SHMI_FN void shmi_rq_free(void *handle)
 {
-    shmi_free_thing(((struct shmi_rq *)handle)->known); /* keeps the memory: a call that is under way may still read it */
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read the memory, which stays readable */
     shmi_free_thing(handle);
 }
-/* Makes a handle of that many bytes, which begins with q. */
+/* Makes a handle of bytes bytes, which begins with a struct shmi_rq. */
 SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_arena *a, const shmi_object *o, const char *op)
 {
     struct shmi_rq *q;
@@ -338,7 +345,7 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     return q->kind->word(q, kind, where);
 }
 
-/* Whether v, the value of the word next of a node, says that the wait has ended and that its owner must be told. */
+/* Whether v, the value of a node's word next, says that the wait has ended and its owner must be told. */
 SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
 {
     if (q->boundary != NULL)
@@ -346,16 +353,17 @@ SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
     return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses);
 }
 
-/* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
- * process that completes the record does this, and the word of the node decides which of them resolves the wait:
+/* Resolves the wait of the node at off, which a record took off the queue. next is the word next that the record gave
+ * the node. Every process that completes the record calls this function, and the word of the node decides which of
+ * them resolves the wait:
  *
- *     a process that tells                   the owner of the node
+ *     a process that resolves                the owner of the node
  *     word of the node: w                    next: another tag, before the next wait
  *     next: is it still that of the record?  word of the node: queued, of the next generation
  *     CAS of w: resolved
  *
- * So if a process finds that next is still that of the record, the word w that it read belongs to this wait. Once the
- * owner has begun its next wait, the word of the node has another generation, and the CAS of w fails. */
+ * If a process finds that next is still that of the record, the word w that it read before belongs to this wait. After
+ * the owner has begun its next wait, the word of the node has another generation, so the CAS of w fails. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
     int ended = shmi_rq_ended(q, next >> 32), telling = 0;
@@ -373,18 +381,18 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         return;
     }
     for (;;) {
-        /* The loop ends: the owner moves the word three times at most. */
+        /* The loop ends: the owner changes the word at most three times. */
         uint32_t w = shmi_node_load(of.n), state = shmi_node_state(w);
         shmi_participant_id owner = shmi_node_owner(of.n);
         if (!shmi_node_queued(w) || shmi_ld64(&of.n->next) != next)
             break;
         if (!telling && state == SHMI_NodeParked) {
-            shmi_begin_tell(q->a); /* shmi_wake_one ends it when it has woken the owner */
+            shmi_begin_tell(q->a); /* shmi_wake_one calls shmi_end_tell after it has woken the owner */
             telling = 1;
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
             shmi_tuning t = shmi_rq_tuning(q);
-            shmi_note_cpu(&t); /* the owner spins, so no wake records the CPU for it */
+            shmi_note_cpu(&t); /* the owner spins, so no wake will note the CPU for it */
         }
         if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("record.tell.resolved");
@@ -397,7 +405,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
     if (telling)
         shmi_end_tell(q->a);
 }
-/* Wakes the owners of waits that were resolved. The private lock is not held. */
+/* Wakes the owners of waits that were resolved. The caller does not have the private lock. */
 SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -415,8 +423,8 @@ SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c)
     return q->parts == NULL ? version : (version & SHMI_RQ_PART_MASK) | q->part;
 }
 
-/* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
- * caller wakes their owners. */
+/* Carries out the record that the commit word c names, unless another process has done so. Resolves the waits that the
+ * record has ended, and adds them to b, so that the caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
@@ -431,8 +439,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* If the head names another record, the record of c is complete: its author begins the next record only then, and
-     * changes the head before the rest. */
+    /* If the head is not that of c, the record of c is complete: its author begins its next record only after that,
+     * and changes the head first. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -441,8 +449,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
-        /* No process replaces the commit word before the record is complete. So if the commit word has changed, this
-         * process leaves w alone, even if w has the old tag again. */
+        /* No process replaces the commit word before the record is complete. So if the commit word is not c any more,
+         * this process must leave w alone, even if w has the old tag again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -455,7 +463,7 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
     return 0;
 }
 
-/* Begins a change: x is empty, and the record of the commit word is complete. */
+/* Begins a change: completes the record that the commit word names, and makes x empty. */
 SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     x->c = shmi_ld64(q->commit);
@@ -463,8 +471,8 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
-/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made says
- * whether the change has taken effect. The private lock is held. */
+/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
+ * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
 {
     uint64_t to = ((x->c >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS | q->a->my_slot, kinds = 0;
@@ -504,9 +512,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     return err;
 }
 
-/* ---- Its waits ---- */
+/* ---- The waits of a recorded queue ---- */
 
-/* The wait of the queue at v, an offset divided by 64. If there is none, the words that x has read do not belong together. */
+/* Sets *w to the wait at v, an offset divided by 64. If no node is there, the words that x has read do not belong
+ * together. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -517,7 +526,7 @@ SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_
     w->n = NULL;
     return 0;
 }
-/* The first wait. 0: the queue is empty, or x is torn. */
+/* Sets *w to the first wait. Returns 0 if the queue is empty, or if x is torn. */
 SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
     uint32_t v = shmi_rq_get(x, q->first);
@@ -526,8 +535,8 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 }
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
-/* Makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A process that was
- * stopped while it carried out a record of an earlier wait finds other tags now, so its CAS fails. */
+/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process that was
+ * stopped while it carried out a record of an earlier wait finds other tags in the node now, so its CAS fails. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -535,13 +544,13 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
     s->tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->ready_next, 0); /* the date of its sleep: it is awake */
-    /* These two are changed before the node can be queued or resolved again: see shmi_rq_tell. */
+    shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
+    /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
     shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
     shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
 }
-/* Adds to x that the wait of a prepared node is the last of the queue. */
+/* Adds to x that the wait of a prepared node joins the end of the queue. */
 SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait_node *s)
 {
     shmi_node *n = s->node;
@@ -565,7 +574,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     if (q->boundary != NULL && shmi_rq_get(x, q->boundary) == 0)
         shmi_rq_set(x, SHMI_rqOwnKinds, 0, q->boundary, me);
 }
-/* Adds to x that a wait is off the queue. outcome is the new value of its word next. */
+/* Adds to x that a wait leaves the queue. outcome is the new value of its word next. */
 SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize), next = shmi_rq_get(x, &w.n->next), prev = shmi_rq_get(x, &w.n->extra);
@@ -598,7 +607,7 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Remembers the last tag of the words of a node that is on no queue. */
+/* Stores the latest tag of the words of a node, which is on no queue, in its wait node. */
 SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
 {
     uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
@@ -610,21 +619,22 @@ SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
 /* How a wait ended. */
 typedef struct shmi_rq_outcome {
     uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
-    uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
+    uint32_t why; /* the value of the node's word extra: a record that refuses a wait may give a reason there */
 } shmi_rq_outcome;
-/* Gives a wait node back that is on no queue: no process resolves its wait any more. The private lock is not held. */
+/* Gives a wait node back that is on no queue and whose wait no process will resolve. The caller does not have the
+ * private lock. */
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
     uint32_t w;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
-    do /* the loop ends: only a peer that overwrites the node changes the word */
+    do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
 }
-/* Gives back the wait node of a wait that was resolved and owes nothing, and stores the outcome in *out. 0: the wait was
- * neither granted nor refused, so a peer has written to the node. */
+/* Gives back the node of a wait that was resolved and owes nothing, and stores the outcome in *out. Returns 0 if the
+ * wait was neither granted nor refused, so that a peer must have overwritten the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -635,12 +645,11 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-enum { SHMI_rqAgain = 64 }; /* how often shmi_rq_remove_dead begins again at most */
+enum { SHMI_rqAgain = 64 }; /* how many times shmi_rq_remove_dead begins again */
 
-/* Whether the node n is on this queue. *next gets the value of its word next. The commit word may change meanwhile, and
- * the owner of the node may use it for a wait in another queue or object at any time. The owner stores the object and the
- * word wanted before it changes the word next. So if next has the same tag before and after, all that was read belongs to
- * one wait. */
+/* Whether the node n is on this queue. *next is its word next. Meanwhile the commit word may change, and the owner may
+ * use the node for a wait in another queue or object. The owner stores the object and the word wanted before it
+ * changes the word next. So if next has the same tag before and after the loads, they all belong to one wait. */
 SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 {
     int ok;
@@ -653,17 +662,19 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
     return ok && shmi_ld64(&n->next) == *next;
 }
 
-/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at
- * any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the
- * node before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again
- * at the first wait, a few times at most. The next reap takes off the waits of dead participants that this walk misses.
- * A wait whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
+/* Takes the waits of dead participants off the queue. The walk goes from each node to the next node. Meanwhile waits
+ * may leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it
+ * checks that the node before it still has the same link. If the link has changed, or the node is not on this queue,
+ * the walk begins again at the first wait, at most SHMI_rqAgain times.
+ *
+ * The next reap takes off the waits of dead participants that this walk misses. A wait whose links a peer has
+ * overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
-    shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
-    uint64_t link = 0;        /* its word next */
-    /* The begin completes the last change, which may be a join of a dead participant. */
+    shmi_node *before = NULL; /* the node in front of v; NULL if v is the first */
+    uint64_t link = 0;        /* the word next of before */
+    /* shmi_rq_begin completes the last change, by which a dead participant may have joined the queue. */
     int damaged = 0, begun = shmi_rq_begin(q, x, b);
     if (begun != 0)
         return begun;
@@ -672,13 +683,13 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         struct shmi_wait w;
         uint64_t next = 0;
         int ok = 0, queued, err;
-        if (steps == lap) { /* if a peer has made the queue a circle, the walk comes back to an anchor */
+        if (steps == lap) { /* if a peer has made the queue a circle, the walk comes back to anchor */
             anchor = v;
             lap *= 2;
         }
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
-        /* The owner of a node may have queued it again at another place, and then the node before has another link. */
+        /* The owner may have queued the node again at another place. Then the node before it has another link. */
         queued = shmi_rq_queued_at(q, w.n, &next);
         if (!queued && damaged != 0)
             return damaged;
@@ -698,10 +709,10 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
-        /* Until the commit word changes, a node that is on this queue now stays on it. */
+        /* A node that is on this queue now stays on it until the commit word changes. */
         if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             if (q->parts != NULL)
-                q->parts->turn_to(q, x, w); /* the key of these waits may have got another entry during the walk */
+                q->parts->turn_to(q, x, w); /* during the walk, the key of these waits may have got another entry */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0) {
@@ -717,8 +728,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             anchor = 0;
         } else if (ok) {
             v = (uint32_t)(next >> 32);
-            link = shmi_recorded_with(link, v); /* as the removal has changed it */
-        } else { /* others change the queue */
+            link = shmi_recorded_with(link, v); /* the word next of before, after the removal */
+        } else { /* other processes have changed the queue */
             again++;
             anchor = 0;
         }
@@ -728,8 +739,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     return damaged;
 }
 
-/* Wakes the owners of the first waits, so that they check the object. The waits themselves go on. One owner is enough,
- * unless it is stopped. */
+/* Wakes the owners of the first waits, so that they check the object. Their waits go on. Several owners are woken,
+ * because one of them may be stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint64_t first;
@@ -747,12 +758,12 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
             v = shmi_recorded_value(&n->next);
         }
         if (shmi_ld64(q->first) == first)
-            return; /* otherwise the wait may have left just now */
+            return; /* if it is not, the wait may have just left the queue, so try again */
     }
 }
 
-/* Stores, for tools, since when the first wait of the queue has been first. This date is the low half of the stamp of the
- * wait. It stays right, because the wait is first until it ends. */
+/* Stores, for tools, the time since which the first wait of the queue has been first, in the low half of the stamp of
+ * that wait. The time stays right, because the wait is first until it ends. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -760,8 +771,8 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     uint64_t stamp;
     if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
         return;
-    /* If the stamp is now that of another wait, its number differs, and the compare-and-swap fails. If the numbers
-     * repeat, a tool is told a date that is too early. */
+    /* If the stamp belongs to another wait by now, it has another number, and the CAS fails. If the numbers repeat,
+     * tools see a time that is too early. */
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));

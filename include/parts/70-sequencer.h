@@ -1,10 +1,10 @@
-/* Sequencers: a counter, and cells, on whose words the waiters for its tokens sleep. This is prims/sequencer*.go in
- * C. */
+/* Sequencers: a counter, and cells. The waiters for tokens sleep on the words of the cells. This is
+ * prims/sequencer*.go in C. */
 
 enum { SHMI_sequencerCells = 16 };
 #define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
 #define SHMI_TOKEN_MASK (UINT32_MAX >> 1)
-/* The word turns. */
+/* The word turns, which counts the calls that end all waits: see prims/sequencer_word.go. */
 #define SHMI_TURNS_STOPPED UINT64_C(1)
 #define SHMI_TURNS_ONE UINT64_C(2)
 
@@ -14,7 +14,7 @@ typedef struct shmi_token_cell {
     uint64_t *state;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, and the two words */
+    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, the counter, and the word turns */
 } shmi_token_cell;
 struct shmi_sequencer {
     shmsync_arena *a;
@@ -22,36 +22,37 @@ struct shmi_sequencer {
     shmi_object o;
     shmi_token_cell cells[SHMI_sequencerCells];
 };
-/* A wait for a token. turns is the value of the word turns when the wait began. */
+/* A wait for a token. turns is the value that the word turns had when the wait began. */
 typedef struct shmi_token_wait {
     shmi_token_cell *cell;
     uint64_t token, turns;
 } shmi_token_wait;
 
-/* How far the announced token of a cell is ahead of the counter at v. If the result is not 1 to SHMI_TOKEN_FAR, the
- * counter has reached the token. */
+/* How far the announced token of a cell is ahead of the counter, whose value is v. The counter has reached the token
+ * unless the result is from 1 to SHMI_TOKEN_FAR. */
 SHMI_FN uint32_t shmi_token_ahead(uint64_t state, uint64_t v)
 {
     return ((uint32_t)(state >> SHMI_TOKEN_CELL_NEXT_SHIFT) - (uint32_t)v) & SHMI_TOKEN_MASK;
 }
-/* Whether the waiters of a cell have to be woken, to read the counter again. */
+/* Whether the waiters of a cell must be woken, so that they read the counter again. */
 SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell after token was announced. The caller has found that the counter, which was v, has not reached
- * token, and that no wake is due for the word. */
+/* The word of the cell with token announced in it. The caller has found that the counter, whose value was v, has not
+ * reached token, and that no wake is due for the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* a nearer token of the same cell */
+        /* too far ahead for the word: announce a nearer token of the same cell instead */
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells;
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
-/* The size of the body. In an arena whose objects have counters, these follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)
@@ -81,7 +82,7 @@ SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
     return t;
 }
 
-/* Changes the word of a cell and wakes all its waiters. Returns 0, and does nothing, if the word is no longer state. */
+/* Changes the word of a cell and wakes all its waiters. If the word is no longer state, does nothing and returns 0. */
 SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -96,14 +97,14 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Called after the counter has become v, by a jump whose length is in jump. */
+/* Wakes the waiters of a cell, if that is due, after the counter has advanced by jump to v. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        if (shmi_token_hit(c, state)) /* enough: a later waiter first announces itself, then reads the counter */
+        if (shmi_token_hit(c, state)) /* enough, because a waiter that comes later announces itself before it reads the counter */
             return;
     }
 }
@@ -115,8 +116,9 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. It never
-     * shows a change of the word turns. In both cases a waiter may be about to sleep, so the word of the cell changes. */
+    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. A change
+     * of the word turns it never shows. In both cases a waiter may be about to sleep, so the word of the cell must
+     * change. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -125,7 +127,7 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     if (shmi_xchg64(&c->seen, now) != now || (state & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_deliver_all(s->a, &c->line);
 }
-/* Calls shmi_token_make_up ten times a second at most. */
+/* Calls shmi_token_make_up, ten times a second at most. */
 SHMI_FN void shmi_token_check(void *cell)
 {
     shmi_token_cell *c = (shmi_token_cell *)cell;
@@ -133,8 +135,8 @@ SHMI_FN void shmi_token_check(void *cell)
         shmi_token_make_up(c);
 }
 
-/* Makes sure that a wake comes when the counter reaches the token. Returns 0 if the wait is over. *word is the value
- * on which the waiter may sleep. */
+/* Announces the token, so that a wake comes when the counter reaches it. Returns 0 if the wait is over. Otherwise the
+ * waiter may sleep while the word of the cell is *word. */
 SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
     shmi_token_cell *c = w->cell;
@@ -151,17 +153,18 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        /* The counter may have reached the token, or the nearer token that stands for it, before the announcement. */
+        /* Before the announcement, the counter may already have reached the token, or the nearer token that was
+         * announced instead. */
         if (shmi_token_over(w))
             return 0;
         if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
             return 1;
-        shmi_token_hit(c, *word); /* the counter may also have been set back */
+        shmi_token_hit(c, *word); /* the nearer token is reached, or the counter was set back */
     }
 }
 
 SHMI_FN int shmi_token_spun(void *wait) { return shmi_token_over((const shmi_token_wait *)wait); }
-/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, EBADF, or what shmi_enter returns. */
+/* Waits until the counter has reached token. Returns 0, ECANCELED, ETIMEDOUT, EBADF, or the error of shmi_enter. */
 SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64_t deadline)
 {
     shmi_token_wait w;
@@ -211,7 +214,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that have to read the counter again after it has become v, by a jump whose length is in jump. */
+/* Wakes the waiters that must read the counter again, after the counter has advanced by jump to v. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -219,7 +222,7 @@ SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64
     for (back = 0; back < jump && back < SHMI_sequencerCells; back++)
         shmi_token_hit_if_due(&s->cells[(v - back) % SHMI_sequencerCells], v, jump);
 }
-/* Wakes the waiters of all cells, also those that are about to announce themselves. */
+/* Wakes the waiters of all cells, even those that are only about to announce themselves. */
 SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
 {
     int i;
@@ -228,7 +231,7 @@ SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
         }
 }
 
-/* The functions of a handle. */
+/* ---- The functions of a handle ---- */
 
 SHMI_FN void shmi_sequencer_init(struct shmi_sequencer *s, shmsync_arena *a, const shmi_object *o, shmi_sequencer_words *w)
 {
@@ -347,7 +350,8 @@ int shmsync_sequencer_stopped(const shmsync_sequencer *s)
     return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
-/* Once a call has let others go on, another thread may close the handle, so the call reads the handle only at its begin. */
+/* Once this call lets other threads go on, one of them may close the handle. So the call reads the handle only at its
+ * begin. */
 int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
 {
     SHMI_OPENED(sequencer);
@@ -441,9 +445,9 @@ int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
     return 0;
 }
 
-/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended
- * all waits, but not changed the word of a cell. So this function changes the words, because a waiter may be about
- * to sleep. */
+/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter or ended all
+ * waits, and may not have changed the word of a cell. A waiter may be about to sleep on that word, so this function
+ * changes it. */
 SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);

@@ -1,66 +1,67 @@
-/* Events: a manual-reset Event is an eventcount, whose sequence is odd while the Event is set; an auto-reset Event
- * has tokens, and counts the waits of each participant in a share. This is prims/event*.go in C. */
+/* Events. A manual-reset Event is an eventcount whose sequence is odd while the Event is set. An auto-reset Event has
+ * tokens, and counts the waits of each participant in a share. This is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 
 struct shmi_event {
-    struct shmi_eventcount count; /* with automatic reset its state has another form, see below */
-    shmi_event_record *own;       /* with automatic reset: this process's share */
-    shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
+    struct shmi_eventcount count; /* the state of an auto-reset Event has another form, see below */
+    shmi_event_record *own;       /* the share of this process; only for an auto-reset Event */
+    shmi_event_record **known;    /* the shares, from that of slot 1; NULL: none. Atomic. */
     uint64_t known_head;          /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most;                /* the greatest slot in known. Atomic. */
-    uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
+    uint32_t most;                /* the highest slot with a share in known. Atomic. */
+    uint32_t turns;               /* number of wakes: they go by turns to a thread and to a poller. Atomic. */
     uint32_t mode;
-    int64_t tried;                /* when a trywait has last looked for waiters that died; see shmi_check_due */
+    int64_t tried;                /* when a trywait last looked for dead waiters; see shmi_check_due */
     shmsync_arena *a;
     shmi_object o;
 };
 
 /* ---- Automatic reset ----
  *
- * The word has tokens, each of which ends a wait, and a version, which counts its changes. The share of a participant
- * counts the waits of all of its threads.
+ * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word.
+ * The share of a participant counts the waits of all of its threads.
  *
  *     a wait                                   a set
  *     share: waits + 1                         word: tokens, version
  *     word: announced, version + 1             shares: are there as many waits?
  *     word: no token?                          word: tokens + 1, version + 1
- *     sleep while the version is the same      if announced, wake one
+ *     sleep while the version is the same      if announced, wake one wait
  *
  * No lock is involved, so a signal handler may set the Event. */
 
-/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time is
- * bounded, because the process of such a wait may be stopped. */
+/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time has a bound,
+ * because the processes of those waits may be stopped. */
 #define SHMI_EVENT_YIELD INT64_C(1000000)
-/* The greatest number of tokens. A set that would make more does nothing. */
+/* The greatest number of tokens. A set that would exceed it does nothing. */
 #define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
 
 SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
 SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
-/* The word after a change that ends no wait, with that many tokens. */
+/* The word after a change that ends no wait. It then has that many tokens. */
 SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
     return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
 }
 SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_load(&e->count); }
-/* Changes the word. The caller has called shmi_event_count_off for it. */
+/* Changes the word. The caller has called shmi_event_count_off with the old value. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share: the number of waits that have begun and are not counted off, and the version of the word at the end of the
- * last wait that was counted off. */
+/* A share has two numbers. waits: how many waits have begun and are not counted off. ended: the version of the word at
+ * the end of the last wait that was counted off. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* What the share h becomes when a wait is counted off. The word had the given version when that wait ended. */
+/* The share h after a wait was counted off that ended when the word got the version version. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
     return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. So a handle
- * remembers their places, in an array that it has from the start, because a signal handler may call this. A
- * participant puts its record on the list when it opens the Event, before its first wait, and a wait that begins
- * changes the word. So a change of the word that succeeds has seen the shares of all waits. */
+/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. A signal handler may
+ * call this function. So a handle remembers the addresses of the shares in an array that it has from the start.
+ *
+ * When a participant opens the Event, it puts its slot record on the list. Its first wait changes the word only after
+ * that. So a call whose change of the word succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -70,7 +71,8 @@ SHMI_FN void shmi_event_learn(struct shmi_event *e)
     shmi_walk_records(e->a, &v, e->o.off, sizeof(shmi_event_record));
     v.next = (shmi_off)head * SHMI_blockMin;
     while (shmi_next_record(e->a, &v)) {
-        if (__atomic_load_n(&e->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
+        /* a known share stays known, even if a peer has overwritten the list */
+        if (__atomic_load_n(&e->known[v.slot - 1], __ATOMIC_RELAXED) == NULL)
             __atomic_store_n(&e->known[v.slot - 1], (shmi_event_record *)shmi_ptr(e->a, v.b.off, sizeof(shmi_event_record), 8), __ATOMIC_RELEASE);
         for (most = shmi_ld32(&e->most); most < v.slot && !shmi_cas32(&e->most, most, v.slot); most = shmi_ld32(&e->most)) {
         }
@@ -85,14 +87,14 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
     shmi_event_learn(e);
     return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
 }
-/* Returns 0, or EPROTO if the list of records is corrupt. */
+/* Returns 0, or EPROTO if the list of slot records is corrupt. */
 SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
     shmi_event_learn(e);
     return !shmi_known_bad(shmi_ld64(&e->known_head)) ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
 }
 
-/* How many waits are counted, for the word s. It stops counting as soon as the number exceeds most. */
+/* How many waits the shares count, for the word s. The function stops as soon as the number exceeds most. */
 SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
 {
     uint64_t n = 0;
@@ -105,15 +107,15 @@ SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t mos
         shmi_event_record *h = __atomic_load_n(&e->known[i], __ATOMIC_ACQUIRE);
         if (h == NULL || shmi_event_share_waits(shmi_ld64(&h->waits)) == 0)
             continue;
-        /* The name is read before the number: a participant that inherits a share sets the name last. */
+        /* The ID is read before the number, because a participant that inherits a share stores its ID last. */
         if (shmi_current(e->a, (shmi_participant_id)(shmi_ld64(&h->name) & SHMI_NAME_MASK)))
             n += shmi_event_share_waits(shmi_ld64(&h->waits));
     }
     return n;
 }
 
-/* Counts off the wait that ended by the change to s, unless that was done already. Each call that changes s does
- * this first. So a change that succeeds has seen all ends of waits in the shares. */
+/* Counts off the wait that ended by the change of the word to s, unless another call has done so. Each call does this
+ * before it changes s. So a change that succeeds has seen, in the shares, the ends of all earlier waits. */
 SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
     uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
@@ -122,25 +124,26 @@ SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
         return;
     h = shmi_event_share_of(e, slot);
     if (h == NULL)
-        return; /* a peer overwrote the word or the list of records */
+        return; /* a peer has overwritten the word or the list of slot records */
     for (;;) {
-        /* While the word is s, the share either has not been changed for s, or has the version of s. */
+        /* While the word is s, there are two cases: the wait is not counted off yet, or the share has the version of
+         * s. */
         uint64_t was = shmi_ld64(&h->waits);
         if (shmi_event_share_ended(was) == (uint32_t)s || shmi_event_load(e) != s || shmi_cas64(&h->waits, was, shmi_event_share_less(was, (uint32_t)s)))
             return;
     }
 }
 
-/* Gives the share of this slot to this participant. The waits of the participant before it do not count any more.
- * The caller holds handles_of, because all handles of this process on the Event have one share. */
+/* Gives the share of this slot to this participant, without the waits of its predecessor. All handles of this process
+ * on the Event have one share, so the caller holds handles_of. */
 SHMI_FN void shmi_event_inherit(struct shmi_event *e)
 {
     shmi_event_record *h = e->own;
     uint64_t was;
     if (shmi_ld64(&h->name) == e->a->self)
         return;
-    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the previous participant */
-    do /* another process may count that wait off */
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the predecessor */
+    do /* another process may count that wait off at the same time */
         was = shmi_ld64(&h->waits);
     while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
     shmi_st64(&h->name, e->a->self);
@@ -153,8 +156,8 @@ SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
     shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* Returns the word, and in *waits the number of waits that the shares counted while the word had that value. It stops
- * counting when it has found more waits than tokens. If there are no tokens, it counts nothing: *waits is 0. */
+/* Returns the word. *waits is the number of waits that the shares counted while the word had this value. The function
+ * stops counting at more waits than tokens. If there are no tokens, it does not count, and *waits is 0. */
 SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
     for (;;) {
@@ -169,7 +172,7 @@ SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
     }
 }
 
-/* Sets the Event, and wakes a wait, as long as there may be waits. */
+/* As shmi_event_set_auto, if there may be waits: sets the Event, and wakes a wait. */
 SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
     for (;;) {
@@ -177,7 +180,7 @@ SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
         if (tokens > waits || tokens == SHMI_EVENT_TOKENS_MOST) {
             shmi_full_fence(); /* see prims/fence.go */
             if (shmi_event_load(e) == s)
-                return 0; /* it is set */
+                return 0; /* the Event is set already */
             continue;
         }
         shmi_eventcount_note_cpu(&e->count, s);
@@ -190,7 +193,7 @@ SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
         return 0;
     }
 }
-/* A signal handler may call it. */
+/* Sets an auto-reset Event. A signal handler may call this function. */
 SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
 {
     for (;;) {
@@ -200,7 +203,7 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
         if (shmi_event_tokens(s) > 0) {
             shmi_full_fence();
             if (shmi_event_load(e) == s)
-                return 0; /* there is no wait, and the Event is set */
+                return 0; /* the Event is set already, and there is no wait */
             continue;
         }
         shmi_event_count_off(e, s);
@@ -215,9 +218,9 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take. A reset does so, and so does a wait that need not sleep. Returns 0 if there
- * is no such token. Usually there is one at most. There are more if waiting participants have died, or if waits were
- * given up. */
+/* Takes all tokens that no wait will take: for a reset, or for a wait that need not sleep. Returns 0 if there is no
+ * such token. Usually there is at most one. There are more if waiting participants have died, or if waits were given
+ * up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -225,7 +228,7 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
         if (shmi_event_tokens(s) <= waits)
             return 0;
         if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
-            /* A set that still finds the token changes nothing. So the loads after this claim must see what the caller of
+            /* A set that still finds the token changes nothing. The loads after this claim must see what the caller of
              * that set stored before it. */
             shmi_order_loads();
             return 1;
@@ -233,8 +236,8 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* Does what shmi_event_claim does, and also finds deaths. A token that a wait of a dead participant would have taken is
- * free. So if there are tokens, but none is free, this looks for dead participants with waits, and then tries again. */
+/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. So if there are
+ * tokens, but none is free, this function looks for dead participants with waits, and then tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -251,14 +254,14 @@ SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
     return shmi_event_claim(e);
 }
 
-/* A wait that is counted. It is over when this process has ended it by a change of the word. */
+/* A wait that its share counts. It is over when this process has ended it by a change of the word. */
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* a value of the word of the Event: the wait may sleep while the version is the same */
+    uint64_t word; /* the wait may sleep while the word of the Event has the version of this value */
 } shmi_event_wait;
 
-/* Counts a wait. The caller has called shmi_enter. */
+/* Counts a wait in the share of this process. The caller has called shmi_enter. */
 SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
 {
     shmi_add64(&e->own->waits, 1);
@@ -266,8 +269,8 @@ SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
     memset(w, 0, sizeof *w);
     w->e = e;
 }
-/* Ends the wait, and leaves that many tokens, or one if there is no other wait. Returns 0 if the word is no longer
- * s. */
+/* Ends the wait, and leaves that many tokens, or at most one if there is no other wait. Returns 0 if the word is no
+ * longer s. */
 SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
 {
     struct shmi_event *e = w->e;
@@ -279,8 +282,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended 2^32 changes ago, so the end of this wait would seem to be counted
-         * off already. */
+        /* The last wait of this participant ended exactly 2^32 changes ago. So the end of this wait would seem to be
+         * counted off already. Another change of the word avoids that. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -295,8 +298,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     return 1;
 }
-/* Takes a token if there is one for this wait. Returns 0 if there is none; w->word is then the word to sleep on. A
- * wait that has not slept leaves the tokens to the waits that announced themselves before it. */
+/* Takes a token if there is one for this wait. If there is none, returns 0, and the wait may sleep on w->word. A wait
+ * that has not slept leaves the tokens to the waits that announced themselves before it. */
 SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
     struct shmi_event *e = w->e;
@@ -320,8 +323,8 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait without a token and returns 0. But if the parameter unless is not 0 and there is a token, it takes the
- * token and returns 1. */
+/* Ends the wait without a token and returns 0. If unless is not 0 and there is a token, takes the token instead and
+ * returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -332,12 +335,13 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
             return took;
     }
 }
-/* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
+/* The longest time that a wait may sleep on its word, in ns; 0: until a wake. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a token,
- * it wakes one wait: the wake for the token may have gone to a stopped process, or may never have been sent. If the
- * word is also the same as at the last check, the wait that was woken did not take the token, so it wakes all waits. */
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a
+ * token, the check wakes one wait, because the wake for the token may have gone to a stopped process, or was not sent.
+ * If the word has not changed since the last check, the wait that was woken then has not taken the token, so the check
+ * wakes all waits. */
 SHMI_FN void shmi_event_check(void *event)
 {
     struct shmi_event *e = (struct shmi_event *)event;
@@ -394,10 +398,10 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             break;
         case SHMI_LOOK:
             shmi_event_check(e);
-            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept */
+            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept yet */
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a token that is there takes precedence over the close */
+        case SHMI_CLOSED: /* a token takes precedence over the close */
             if (shmi_event_give_up(&w, 1))
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "event.wait", shmi_called(&e->o))
@@ -419,13 +423,12 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     return err;
 }
 
-/* ---- Reset by hand ---- */
+/* ---- Manual reset ---- */
 
-/* Whether an Event that is reset by hand is set. */
+/* Whether a manual-reset Event is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Sets an Event that is reset by hand if the parameter set is 1, and resets it if set is 0. A signal handler may call
- * this. */
+/* Sets a manual-reset Event if set is 1, and resets it if set is 0. A signal handler may call this function. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -439,7 +442,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* Another call that still finds the old state changes nothing. So the loads after this change must see what the
+        /* Another call that still finds the old state changes nothing. The loads after this change must see what the
          * caller of that other call stored before it. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -450,7 +453,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until the Event is set if the parameter set is 1, and until it is not set if set is 0. */
+/* Waits until the Event is set, if set is 1, or until it is not set, if set is 0. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -465,10 +468,10 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     return err;
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
-/* The mode of an Event, or -1 if the object is not an Event. The word mode tells an auto-reset Event from the
- * others, which have zeros there. */
+/* The mode of an Event, or -1 if the object is not an Event. The word mode identifies an auto-reset Event. A
+ * manual-reset Event has zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
@@ -490,7 +493,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* keeps the memory: a call that is under way may still use it */
+        shmi_free_thing(e->known); /* a call that is under way may still read the memory, which stays readable */
     shmi_free_thing(e);
 }
 
@@ -514,7 +517,7 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
     }
 }
 
-/* Finds the share of this process, and the shares of the others. Returns 0 or an errno. */
+/* Finds the share of this process, and the shares of other participants. Returns 0 or an errno. */
 SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
     shmi_off record = 0;
@@ -591,7 +594,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
     is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
-    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* the check comes before this process gets a slot record */
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* this check comes before this process gets a slot record */
         shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }

@@ -1,6 +1,6 @@
 /* Queues: bounded queues of items of one size. This is prims/queue*.go in C. Items are in slots, and a ring of cells
- * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
- * the queue may have changed, and then reads the ring again. */
+ * gives their order. Slots and cells are the whole state, and no lock guards them. A call that has to wait sleeps
+ * until the queue may have changed, and then reads the ring again. */
 
 /* Kinds of a slot; see queueState of prims/queue_word.go. */
 enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };
@@ -9,33 +9,33 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
 #define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this many more steps */
-#define SHMI_QUEUE_WALKS 16   /* if this many walks find nothing while no hint moves, a peer has overwritten the ring */
-#define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
+#define SHMI_QUEUE_WALKS 16   /* if so many walks in a row find nothing while no hint moves, a peer has overwritten the ring */
+#define SHMI_QUEUE_LOOK 64u   /* number of slots that a spinning waiter examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
 #define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */
-#define SHMI_QUEUE_USE 64u    /* the number by which used grows */
+#define SHMI_QUEUE_USE 64u    /* the word used grows by this number */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
 #define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
-#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all fields but the date */
+#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all fields of a lease word but the date */
 
 typedef struct shmi_queue_slot {
     uint64_t state;
     uint64_t lease; /* bits: times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
 } shmi_queue_slot;
 
-/* One of the two sides on which calls wait: for items, or for room. */
+/* A side of the queue, on which calls wait: for items, or for room. */
 struct shmi_queue_side {
     shmi_queue_side_words *w;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t sum; /* sum of the words that the last periodic check read. Atomic. */
+    uint64_t sum; /* sum of the hints at the last periodic check: it shows whether they have moved. Atomic. */
 };
 
-/* The first returned slots, as a search through all slots found them; see returnedSlots of prims/queue_returned.go. */
+/* The first returned slots that a search through all slots has found; see returnedSlots of prims/queue_returned.go. */
 #define SHMI_QUEUE_RETURNED 64u
 struct shmi_queue_returned {
-    uint32_t busy; /* a thread uses this; others do not wait for it. Atomic. */
+    uint32_t busy; /* a thread uses this list; other threads do not wait for it, but search themselves. Atomic. */
     uint32_t from, to;
     uint32_t all;
     uint64_t at;
@@ -49,17 +49,17 @@ struct shmi_queue {
     shmi_queue_words *w;
     struct shmi_queue_side items, room;
     uint32_t capacity, slots, shift;
-    uint64_t mask, first; /* the number of cells less 1; where the first slot is */
+    uint64_t mask, first; /* the number of cells less 1; the offset of the first slot */
     uint64_t item, stride;
-    uint64_t seen;    /* a position: no position before it has an item. Atomic. */
+    uint64_t seen;    /* no position before this one has an item. Atomic. */
     uint32_t watched; /* the slot that a periodic check visited last. Atomic. */
-    int64_t tried;    /* when a call that only tries has last looked for holders that died; see shmi_check_due */
+    int64_t tried;    /* when a try call last looked for dead holders; see shmi_check_due */
     struct shmi_queue_returned back;
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-/* The number of slots. A small queue has spare slots, so that puts and gets that are stopped, each of which keeps a
- * slot, leave room for others. */
+/* The number of slots. A stopped put or get keeps a slot. A small queue has spare slots, so that some stopped calls
+ * leave room for others. */
 SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
 SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
 {
@@ -77,12 +77,12 @@ SHMI_FN uint64_t shmi_queue_bytes(uint64_t capacity, uint64_t item)
 SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint64_t tag) { return n | (uint64_t)kind << 29 | (tag & SHMI_QUEUE_TAG) << 33; }
 SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 15); }
 SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
-/* The participant that has the slot, or 0. */
+/* The participant that has the slot, or 0 if none has. */
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-/* Whether the item of s was put before the item of t. The parameter later is a position after those of both items, by
- * fewer than 2^31 positions: see shmi_queue_later. */
+/* Whether the item of s was put before the item of t. The parameter later is a position behind both items, by fewer
+ * than 2^31 positions: see shmi_queue_later. */
 SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
 {
     return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
@@ -98,14 +98,14 @@ SHMI_FN int shmi_queue_valid(uint64_t s)
 }
 SHMI_FN uint64_t shmi_queue_cell(uint32_t lap, uint32_t slot) { return (uint64_t)lap << 32 | slot; }
 SHMI_FN uint32_t shmi_queue_lap(const struct shmi_queue *x, uint64_t p) { return (uint32_t)(p >> x->shift); }
-/* How many laps a cell is ahead of the lap of p. */
+/* How many laps the cell value cell is ahead of the lap of position p. */
 SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint64_t p)
 {
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* How far position p is after position q; 0 if it is before q. Positions that differ by 2^32 laps count as the same,
- * because shmi_queue_heal forgets how many times 2^32 laps there were. */
+/* How far position p is after position q; 0 if it is before q. Positions whose difference is a multiple of 2^32 laps
+ * count as equal, because shmi_queue_heal does not know how many times the lap number has wrapped. */
 SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
 {
     uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
@@ -114,7 +114,7 @@ SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uin
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
-    if (i - 1 >= x->slots) /* 0 wraps */
+    if (i - 1 >= x->slots) /* i = 0 wraps, and fails, too */
         return NULL;
     return (shmi_queue_slot *)(void *)((char *)x->w + x->first + (uint64_t)(i - 1) * x->stride);
 }
@@ -124,8 +124,8 @@ SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
     return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-/* The functions that follow take no lock. A participant that is stopped in one of them keeps a slot, and nothing
- * else. */
+/* The functions that follow take no lock. If a participant is stopped in one of them, it keeps a slot from others, and
+ * nothing else. */
 
 SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
 SHMI_FN int shmi_queue_regular(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueIrregularFlag) == 0; }
@@ -140,14 +140,14 @@ SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
     uint64_t n = shmi_ld64(&x->w->used);
     return n < x->slots ? (uint32_t)n : x->slots;
 }
-/* Whether position p was filled. The positions of lap 0 are those of all-zero cells. */
+/* Whether position p was filled. A cell that is all zero counts as filled in lap 0. */
 SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
 
-/* Computes the hints anew. They may be too low afterwards. */
+/* Computes the hints anew. The new hints may be too low. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* The numbers of laps repeat after 2^32. So 2^32 laps are added, which makes the position later than that of a cell
-     * that is all zero. */
+    /* The numbers of laps repeat after 2^32 laps. So 2^32 laps are added: then the position is later than the lap of
+     * an all-zero cell. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
@@ -158,9 +158,9 @@ SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
-    uint64_t was; /* word of the cell at the first position that is not filled */
+    uint64_t was; /* value of the cell at the first position that is not filled */
     uint32_t i;
-    shmi_queue_slot *s; /* NULL: there is no item, and p is not filled */
+    shmi_queue_slot *s; /* NULL: there is no item, and position p is not filled */
     uint64_t st;
 };
 /* A step of the search for the first position that is not filled. */
@@ -197,12 +197,12 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell has a later position. So the item at the position one lap before that one was taken, and all earlier
-     * items were taken, too. */
+    /* The cell has a later position. So the item one lap before that position was taken, and so were all earlier
+     * items. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
-/* Walks the ring from a hint on. Returns 0 if a peer overwrote the ring. */
+/* Walks the ring from a hint on. Returns 0 if a peer has overwritten the ring. */
 SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_found *), struct shmi_queue_found *f)
 {
     int walks;
@@ -219,14 +219,14 @@ SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*st
                 break;
         }
         if (tail != shmi_ld64(&x->w->tail) || head != shmi_ld64(&x->w->head))
-            walks = 0; /* the other calls made progress, and overtook this walk */
+            walks = 0; /* other calls have made progress, and have overtaken this walk */
         shmi_queue_heal(x);
     }
     return 0;
 }
 SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f)
 {
-    /* Usually the hint is the position of the last item. */
+    /* Try the hint first: usually it is the position of the last item. */
     f->p = shmi_ld64(&x->w->tail);
     if (f->p > x->mask && shmi_queue_filled(x, f->p)) {
         f->p++;
@@ -238,7 +238,7 @@ SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f)
 }
 SHMI_FN int shmi_queue_front(struct shmi_queue *x, struct shmi_queue_found *f) { return shmi_queue_walk(x, &x->w->head, shmi_queue_step_front, f); }
 
-/* Whether the slot i in state st has been put in the ring. */
+/* Whether slot i, in state st, has been put in the ring. */
 SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
 {
     uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
@@ -255,11 +255,11 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
     }
     return n;
 }
-/* Whether there is no room for an item at position p, the first that is not filled. Returns -1 if a peer overwrote
- * the ring. */
+/* Whether there is no room for an item at position p, the first position that is not filled. Returns -1 if a peer has
+ * overwritten the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true also if p is before seen */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if p is before seen */
         struct shmi_queue_found f;
         uint64_t d;
         if (!shmi_queue_front(x, &f))
@@ -275,14 +275,14 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot that a put has claimed, and a position that was not filled at that time. */
+/* A slot that a put has claimed, and a position that was not filled then. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
     shmi_queue_slot *s;
 };
 SHMI_FN uint32_t shmi_queue_begin(struct shmi_queue *x, uint64_t p) { return (uint32_t)(p - (x->mask + 1)) % x->slots + 1; }
-/* Notes that slot i is about to be claimed. */
+/* Raises the word used, because slot i is about to be claimed. */
 SHMI_FN void shmi_queue_use(struct shmi_queue *x, uint32_t i)
 {
     uint64_t to = ((uint64_t)i + SHMI_QUEUE_USE - 1) & ~(uint64_t)(SHMI_QUEUE_USE - 1), n;
@@ -312,7 +312,7 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer overwrote the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -330,8 +330,8 @@ SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
         c->was = f.was;
         if (!full && shmi_queue_claim_slot(x, c))
             return 1;
-        /* The position was not filled meanwhile, so no item was added, and there was no room at the beginning of
-         * this round. */
+        /* The position is still not filled, so no item was added in this round. So there was no room when this round
+         * began. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
             return 0;
     }
@@ -346,7 +346,7 @@ SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_si
     t.slot = x->a->my_slot;
     return t;
 }
-/* Wakes a waiter of a side, if one has announced itself, because n items or places have come. */
+/* Wakes a waiter of a side, if a waiter has announced itself, because n items or places have come. */
 SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
 {
     if (n > 0 && shmi_wake_word_announced(&side->line)) {
@@ -356,35 +356,36 @@ SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side,
     }
 }
 
-/* Frees a slot that this call has claimed, unless this process has left and its slots were taken back. */
+/* Frees a slot that this call has claimed, unless this process has left the arena and its slots were taken back. */
 SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
 {
     uint64_t st = shmi_ld64(&s->state);
     if (shmi_queue_name(st) == x->a->self && shmi_cas64(&s->state, st, 0))
         shmi_queue_tell(x, &x->room, 1); /* another put may have found no free slot */
 }
-/* Puts the item of a claimed slot into the queue. Returns 0, EBUSY if there is no room, ECANCELED or EPROTO. If it
- * fails, the slot is free again. */
+/* Puts the item of a claimed slot into the queue. Returns 0, EBUSY if there is no room, ECANCELED or EPROTO. After a
+ * failure, the slot is free again. */
 SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled, even with this slot, before this call claimed the slot. Then a state with
-         * the tag of the position would make the slot an item of the queue. */
+        /* The position may have been filled, even with this slot, before this call claimed the slot. If it was, a
+         * state with the tag of the position would make the slot an item of the queue at once. So the cell is checked
+         * first. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
             SHMSYNC_CRASHPOINT("queue.add.written");
-            /* The hint is stored first. After the item is in the queue, another thread may delete the object, so this
-             * call stores nothing then unless a waiter is announced. */
+            /* The hint is stored before the CAS. As soon as the item is in the queue, another thread may delete the
+             * object. So after the CAS this call stores something only if a waiter is announced. */
             __atomic_store_n(&x->w->tail, c->p, __ATOMIC_RELEASE);
             if (shmi_cas64(shmi_queue_cell_of(x, c->p), c->was, shmi_queue_cell(shmi_queue_lap(x, c->p), c->i))) {
                 SHMSYNC_CRASHPOINT("queue.add.committed");
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);
-                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* if not, a get has the item */
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* 0: a get already has the item */
             }
         }
         full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
@@ -404,8 +405,8 @@ SHMI_FN void shmi_queue_tell_returned(struct shmi_queue *x)
         w = shmi_ld64(&x->w->returned);
     while (!shmi_cas64(&x->w->returned, w, (w & ~UINT64_C(1)) + 3));
 }
-/* Notes that this process is about to put the item of slot i back; see queueReturning of prims/queue_word.go. Returns the
- * word of the note, or NULL if there is none. */
+/* Notes that this process is about to put the item of slot i back; see queueReturning of prims/queue_word.go. Returns
+ * the word with the note, or NULL if no note was made. */
 SHMI_FN uint64_t *shmi_queue_note(struct shmi_queue *x, uint32_t i)
 {
     int k;
@@ -417,14 +418,14 @@ SHMI_FN uint64_t *shmi_queue_note(struct shmi_queue *x, uint32_t i)
         }
     return NULL;
 }
-/* Removes the note for slot i in a word, which may be NULL. */
+/* Removes the note for slot i from word, which may be NULL. */
 SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
 {
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* If a note names a returned slot that the get calls may not have been told of, this makes them search for returned
- * slots. It also frees the notes of dead participants. */
+/* Makes the get calls search for returned slots, if a note names a returned slot of which they may not have been told.
+ * Also removes the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -440,21 +441,21 @@ SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
             shmi_cas64(w, note, 0);
     }
 }
-/* The state of a slot that is returned; see queueReturns. */
+/* The state of a slot after its item was returned; see queueReturns. */
 SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-/* A position for shmi_queue_before. It comes after those of all items that a search finds, although other calls put items
- * meanwhile. The tags of items that were put less than two billion positions ago tell their order. */
+/* A position for shmi_queue_before, behind all items that a search finds, even if other calls put items meanwhile. The
+ * tags of items give their order if fewer than two billion items were put after them. */
 SHMI_FN uint64_t shmi_queue_later(struct shmi_queue *x)
 {
     struct shmi_queue_found f;
-    if (!shmi_queue_next(x, &f)) /* the hint may be less than the position of an item */
+    if (!shmi_queue_next(x, &f)) /* the search is needed because the hint may be before the position of an item */
         f.p = shmi_ld64(&x->w->tail); /* a peer has overwritten the ring, so the items have no order */
-    return f.p + (1u << 24); /* more than the number of puts while a call searches the slots */
+    return f.p + (1u << 24); /* more than other calls can put while this call searches the slots */
 }
-/* Searches all slots for the first returned ones. */
+/* Searches all slots for the first returned slots, and fills the list x->back. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -481,8 +482,8 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, or 0 if there is none. The parameter back is a value of the word returned. If slots were
- * returned since the word had this value, the result may be another slot than the first. */
+/* The first returned slot, or 0 if there is none. back is a value that the word returned had. If slots were returned
+ * since then, the result may be a slot that is not the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -491,7 +492,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
-        while (first == 0) { /* in each round, other participants took all the slots that the search had found */
+        while (first == 0) { /* each further round means that others have taken all slots of the list */
             while (first == 0 && r->from < r->to)
                 if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
                     first = r->slot[r->from];
@@ -531,7 +532,8 @@ SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t
     }
     return NULL;
 }
-/* Takes the first item for this process, in f. Returns 1, 0 if there is none, or -1 if a peer overwrote the ring. */
+/* Takes the first item for this process, and describes it in f. Returns 1, 0 if there is no item, or -1 if a peer has
+ * overwritten the ring. */
 SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_found *f)
 {
     for (;;) {
@@ -560,7 +562,7 @@ SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_que
         }
     }
 }
-/* Frees a slot whose item was copied or acknowledged. Returns 0 if this process has left meanwhile. */
+/* Frees a slot after its item was copied or acknowledged. Returns 0 if this process has left the arena meanwhile. */
 SHMI_FN int shmi_queue_drop(shmi_queue_slot *s, uint64_t st)
 {
     if (!shmi_cas64(&s->state, st, 0))
@@ -581,7 +583,7 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 
 /* ---- Waiting ---- */
 
-/* Whether a waiter of a side can go on now. It examines at most that many slots. */
+/* Whether a waiter of a side can go on now. Examines at most most slots. */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
     struct shmi_queue_found f;
@@ -591,7 +593,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
         return (shmi_ld64(&x->w->returned) & 1) != 0 || !shmi_queue_front(x, &f) || f.s != NULL;
     full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
     if (full != 0)
-        return full < 0; /* the put finds the error */
+        return full < 0; /* -1: the put will find the error */
     i = shmi_queue_begin(x, f.p);
     for (most = most < x->slots ? most : x->slots; most > 0; most--) {
         if (shmi_ld64(&shmi_queue_at(x, i)->state) == 0)
@@ -602,7 +604,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     return 0;
 }
 /* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
- * sleep, so this call announces them again. */
+ * sleep, so this function announces them again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -611,8 +613,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. During the call the word
- * changes at most once, because it gets a date, unless a peer breaks the rules. */
+/* Ends lease w by its bit. Returns 0 if the slot does not have lease w any more. If all peers keep the rules, the word
+ * changes at most once during the call, because it gets a date. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -626,17 +628,17 @@ SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
     }
     return 0;
 }
-/* Stores the date of the lease of a slot, for tools, if the lease lasts and has no date: milliseconds modulo 2^32,
- * rounded up. */
+/* Stores, for tools, the date of the lease of a slot, if the lease lasts and has no date yet. The date is the time in
+ * milliseconds modulo 2^32, rounded up. */
 SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
 {
     uint64_t w = shmi_ld64(&s->lease);
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes the get calls find items that a process put back before it died or was stopped, so that it did not tell of
- * them. It does so even if the bit of the word returned is set already: a get that searched before such an item came
- * back would otherwise clear the bit. */
+/* Makes the get calls find items that a process put back without telling of them, because it died or was stopped. The
+ * word returned changes even if its bit is set already: otherwise a get that searched before such an item came back
+ * would clear the bit. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -644,8 +646,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants that are dead and gone have. If this process leaves the arena, the parameter leaving is
- * its ID, and its slots are taken back, too. */
+/* Takes back what participants that are dead and gone have. leaving is the participant for which the caller reaps: if
+ * it is this process, which is leaving, its slots are taken back, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -665,7 +667,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* so that the date of this lease does not become that of the next one */
+                shmi_queue_end_word(s, w); /* otherwise a late date of this lease could become that of the next lease */
             note = shmi_queue_note(x, i);
             SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
@@ -688,7 +690,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
     shmi_queue_tell(x, &x->items, back);
     shmi_queue_tell(x, &x->room, freed);
 }
-/* Finds participants that died, and items that came back without a wake. */
+/* Finds participants that have died, and items that were put back without a wake. */
 SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
 {
     uint32_t used = shmi_queue_used(x), n = used < SHMI_QUEUE_CHECK ? used : SHMI_QUEUE_CHECK;
@@ -705,7 +707,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
         else if (shmi_queue_kind(st) == SHMI_queueLeased)
             shmi_queue_date(s);
         else if (!shmi_queue_valid(st))
-            shmi_cas64(&s->state, st, 0); /* a peer wrote it */
+            shmi_cas64(&s->state, st, 0); /* only a peer can have written that */
         if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
             last = name;
             dead = shmi_dead(x->a, name) || dead;
@@ -716,7 +718,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
     if (dead)
         shmi_queue_reap(x, 0);
 }
-/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
+/* The periodic check: ten times a second, sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     uint64_t sum;
@@ -727,14 +729,14 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
     sum = shmi_ld64(&x->w->head) * 3 + shmi_ld64(&x->w->tail) * 5 + shmi_ld64(&x->w->returned) * 7 + 1;
     moved = shmi_xchg64(&side->sum, sum) != sum;
     if (!moved)
-        shmi_queue_heal(x); /* a peer may have written the hints */
+        shmi_queue_heal(x); /* a peer may have overwritten the hints */
     if (shmi_queue_stopped(x))
         shmi_wake_word_wake_all(x->a, &side->line);
     else if (!shmi_queue_there(x, side, x->slots))
         return;
     else if (moved)
         shmi_wake_word_wake_one(x->a, &side->line);
-    else /* nothing has moved since the last check: the waiters that were woken are stopped */
+    else /* nothing has moved since the last check, so the waiter that was woken then is stopped */
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
@@ -743,7 +745,7 @@ SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queu
 
 /* ---- Calls ---- */
 
-/* A call: a put of an item, or a get or a lease, which copies an item out. */
+/* A call: a put, which copies an item in, or a get or a lease, which copies an item out. */
 struct shmi_queue_call {
     struct shmi_queue *x;
     struct shmi_queue_side *side;
@@ -751,7 +753,7 @@ struct shmi_queue_call {
     void *to;
     shmsync_lease *lease;
 };
-/* Fills in the lease of the slot in f, which this process has. */
+/* Fills in the lease of the slot in f. This process has the slot. */
 SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f, shmsync_lease *lease)
 {
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
@@ -768,11 +770,11 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     lease->seq = w;
     lease->attempts = (uint32_t)times - 1;
 }
-/* Tries a call. Returns 0, EBUSY if it has to wait, ECANCELED, EPROTO or EBADF. */
+/* Makes one attempt of a call. Returns 0, EBUSY if the call has to wait, ECANCELED, EPROTO or EBADF. */
 SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
-    int stopped = shmi_queue_stopped(x), got; /* the flag is read before the ring: a later put sees the flag */
+    int stopped = shmi_queue_stopped(x), got; /* the flag is read before the ring: a put that this search of the ring misses will see the flag */
     struct shmi_queue_found f;
     if (c->side == &x->room) {
         struct shmi_queue_claimed claim;
@@ -802,7 +804,8 @@ SHMI_FN int shmi_queue_spun(void *arg)
     struct shmi_queue_call *c = (struct shmi_queue_call *)arg;
     return shmi_queue_there(c->x, c->side, SHMI_QUEUE_LOOK) || shmi_queue_stopped(c->x);
 }
-/* Tries a call until it is done or fails, and sleeps in between; see await in prims/queue_wait.go. */
+/* Repeats the attempts of a call until it succeeds or fails, and sleeps in between; see await in prims/queue_wait.go.
+ */
 SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
 {
     struct shmi_queue *x = c->x;
@@ -824,7 +827,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         if (!announced) {
             announced = 1;
             word = shmi_wake_word_announce(&c->side->line);
-            continue; /* something may have come since the last search */
+            continue; /* an item or room may have come since the last attempt */
         }
         SHMSYNC_CRASHPOINT("queue.wait.announced");
         announced = 0;
@@ -847,7 +850,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             shmi_queue_check(x, c->side);
             break;
         case SHMI_LATE:
-            shmi_queue_pass(x, c->side); /* a wake may have been sent to this waiter */
+            shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
             return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
         case SHMI_CLOSED:
             shmi_queue_pass(x, c->side);
@@ -858,7 +861,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         shmi_queue_pass(x, c->side);
     return err;
 }
-/* Wakes waiters of the other side after a call. */
+/* After a call, wakes waiters of the other side. */
 SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
 {
     struct shmi_queue *x = c->x;
@@ -879,7 +882,7 @@ SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
     return err;
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
-/* Makes a call. If try_ is not set, it waits until abs; 0: no limit. */
+/* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
     shmsync_arena *a = c->x->a;
@@ -887,7 +890,8 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err != 0)
         return err;
     err = shmi_queue_try(c);
-    /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+    /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be stopped,
+     * would find the deaths of holders. */
     if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
         shmi_queue_check_slots(c->x);
         err = shmi_queue_try(c);
@@ -904,7 +908,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         if (err == 0)
             shmi_queue_done(c, 1);
         if (err == 0 && c->lease != NULL) {
-            c->lease->serial = shmi_serial_of(c->x); /* the handle may have been closed, and opened again, during the wait */
+            c->lease->serial = shmi_serial_of(c->x); /* during the wait the handle may have been closed and opened again */
             if (c->lease->serial == UINT64_MAX) {
                 err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
                 shmi_queue_end_lease(c->lease, 1);
@@ -945,7 +949,7 @@ SHMI_FN int shmi_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out, i
     return err;
 }
 
-/* Ends a lease. If several calls want to end it, the one that sets the bit does so. */
+/* Ends a lease. If several calls want to end it, the call that sets the bit of the lease word ends it. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
@@ -992,8 +996,8 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.word = &w->wake;
     side->line.poller = &w->poller;
 }
-/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. Each of these words
- * is read only once, because a peer may overwrite it. */
+/* Fills in x from the body of a queue. Returns 0 if the body is too small for its immutable words, such as the
+ * capacity. Each of these words is read only once, because a peer may overwrite it. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -1033,7 +1037,8 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
     w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
-/* The sizes are those that shmi_queue_handle has checked, even if a peer overwrites them meanwhile. */
+/* Makes the handle with the sizes that shmi_queue_handle has checked, even if a peer has overwritten the words since.
+ */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
@@ -1175,7 +1180,7 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
-/* Converts a deadline. NULL means no deadline, and *abs is 0 then. */
+/* Converts a deadline. For NULL, which means no deadline, *abs is 0. */
 SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 {
     *abs = 0;
@@ -1188,7 +1193,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue_call c;
     int64_t abs;
     shmsync_arena *a = x->a;
-    int entered = 0; /* from the first wait on, the call counts itself: the handle may be closed meanwhile */
+    int entered = 0; /* from its first wait on, the call counts itself, because the handle may be closed */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
@@ -1245,7 +1250,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
             shmi_exit_for(x, a);
             return SHMI_TELL(err);
         }
-        before = 1; /* the call counts itself, and waiters were woken for the item already */
+        before = 1; /* the call has counted itself, and waiters were already woken for the item */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -1283,7 +1288,7 @@ SHMI_FN int shmi_lease_over(const char *op)
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl == NULL) /* the item was given back */
+    if (l->impl == NULL) /* the item was already given back */
         return shmi_lease_over("lease.ack");
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
@@ -1328,7 +1333,7 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* The functions of a reaper. */
+/* ---- The functions of a reaper ---- */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;

@@ -14,19 +14,19 @@ struct shmi_counter {
     struct shmi_records r; /* first, because the functions of records get a pointer to it */
     shmsync_arena *a;
     shmi_counter_words *w;
-    shmi_counter_slot *own; /* the slot record of this participant; NULL for a reaper */
-    shmi_counter_slot **of; /* the slot records that this process knows, by slot, from slot 1; NULL: the slot has none */
-    uint64_t head;          /* head of the list when it was read: see shmi_known_list. Atomic. */
-    uint32_t deaths;        /* the number of deaths when a waiter last looked for dead participants. Atomic. */
-    uint64_t sought;        /* the word events at that time. Atomic. */
+    shmi_counter_slot *own; /* the slot record of this participant; NULL in a reaper without a handle */
+    shmi_counter_slot **of; /* the known slot records, from that of slot 1; NULL: the slot has none */
+    uint64_t head;          /* head of the list when the list was read: see shmi_known_list. Atomic. */
+    uint32_t deaths;        /* value of shmi_deaths when a waiter last looked for dead participants. Atomic. */
+    uint64_t sought;        /* value of the word events at that time. Atomic. */
     shmi_wait_list line;
-    const char *op;      /* the operation, for errors of waits */
-    uint64_t seen;       /* the word events at the last check */
+    const char *op;      /* name of the operation, for the errors of waits */
+    uint64_t seen;       /* value of the word events at the last check */
     int64_t looked;
     shmi_object o;
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
@@ -53,9 +53,9 @@ SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_
 
 SHMI_FN int shmi_counter_corrupt_shares(struct shmi_counter *t) { return shmi_counter_corrupt(t, "its list of slot records"); }
 
-/* Reads the list of slot records if it has changed. A record that is known stays known, whatever a peer does to the
- * list. A participant puts its record on the list before its first change, so a call that has loaded the commit word
- * finds each record that the state can name. 0: a reaper has no memory for it. */
+/* Reads the list of slot records if it has changed. A known record stays known, even if a peer has overwritten the
+ * list. A participant puts its record on the list before its first change. So a call that has loaded the commit word
+ * finds each record that the state can name. Returns 0 if a reaper has no memory for the array. */
 SHMI_FN int shmi_counter_learn(struct shmi_counter *t)
 {
     shmi_record_walk v;
@@ -79,8 +79,8 @@ SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t
         return t->own;
     return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
 }
-/* Returns the slot record of the first slot behind *slot that is known to have one, and sets *slot to that slot. NULL:
- * there is none. A walk begins with *slot 0, after a call of shmi_counter_learn that has not failed. */
+/* Returns the next slot record behind *slot that this process knows, and sets *slot to its slot. NULL: there is none.
+ * A walk begins with *slot 0, after a call of shmi_counter_learn that has succeeded. */
 SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
 {
     while (*slot < t->a->geo.slots) {
@@ -129,12 +129,12 @@ SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, 
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
-/* Makes a change of the counter by a record, if the commit word is still c. The caller holds the private lock, and
- * the record of c is complete. */
+/* Makes a change of the counter by a record, if the commit word is still c. The caller has the private lock, and the
+ * record of c is complete. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A period that no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. From then on the call
- * compares the period with those of the shares. */
+/* A new period, which no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. So the
+ * function compares the period with those of all shares. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, slot, period = 0;
@@ -152,7 +152,7 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
     return period;
 }
 
-/* Changes c, which is of the sole form and not 0, to the logged form, unless the commit word has changed. */
+/* Changes the commit word from c, which has the sole form and is not 0, to the logged form, unless it has changed. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
     shmi_record_change ch;
@@ -177,7 +177,7 @@ SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
     return err;
 }
 
-/* Wakes the waiters because of a death, so that they check the counter again. */
+/* Wakes the waiters because of a death. They check the counter again. */
 SHMI_FN void shmi_counter_recheck(struct shmi_counter *t)
 {
     uint64_t e;
@@ -192,7 +192,7 @@ SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
     SHMSYNC_CRASHPOINT("counter.reap.lost");
     shmi_counter_recheck(t);
 }
-/* Wakes the waiters for the zero c, if no process has done that yet. */
+/* Wakes the waiters of the commit word c, which says that the counter is 0, unless another process has done so. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
 {
     uint32_t ticket = (uint32_t)c >> 3;
@@ -211,9 +211,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* Values of *due: what a process has to do for the waiters after a change, when it has given the private lock back. 0:
- * nothing. SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which
- * they have not been woken. */
+/* Values of *due, which says what a process owes to the waiters after a change. It pays the debt when it has given
+ * back the private lock. 0: it owes nothing. SHMI_COUNTER_DUE_DEATH: it has to wake them because of a death. Any other
+ * value is a commit word that says that the counter is 0, and for which the waiters have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -222,8 +222,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Sets the counter to 0 if its commit word is still c, and returns whether it did. If waiters must be woken, it also sets
- * *due, which the caller has set to 0 before. The caller then passes *due to shmi_counter_pay. */
+/* Sets the counter to 0 if its commit word is still c. Returns whether it did. If waiters must be woken, it also sets
+ * *due, which was 0 before. The caller then passes *due to shmi_counter_pay. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -243,27 +243,27 @@ SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_
     return 1;
 }
 
-/* The value of the share of a slot. The commit word is of the logged form, and its record is complete. */
+/* The value of a share. The commit word has the logged form, and its record is complete. */
 SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
 {
     return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
 }
 SHMI_FN shmi_participant_id shmi_counter_holder(shmi_counter_slot *s) { return (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK); }
-/* How much of a share others may claim. */
+/* How much of a share other participants may claim. */
 SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slot *s)
 {
     uint64_t own = shmi_counter_has(t, s);
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, as a change needs it. own is at most the count, although the word may exceed the
- * count, because others also do work of this share. */
+/* The share of this participant, in the form that a change needs. own is at most the count. The word may exceed the
+ * count, because other participants also do work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
-    int void_; /* the slot has no share of this period */
+    int void_; /* the slot has no share in this period */
 } shmi_own_share;
-/* Reads the share of this participant. Returns 0 if the slot has the share of a dead participant, which has to be
- * folded. */
+/* Reads the share of this participant. Returns 0 if the slot still has the share of a dead predecessor, which must be
+ * folded first. */
 SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
 {
     shmi_counter_slot *s = t->own;
@@ -289,8 +289,8 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
     if (h->void_ || claimed != h->claimed || own > h->own)
         shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
-/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller holds the
- * private lock. If *due is not 0 after the call, the share is folded. */
+/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller has the private
+ * lock. If *due is not 0 after the call, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = shmi_counter_slot_at(t, slot);
@@ -311,7 +311,7 @@ SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot,
 /* The result of an attempt in the logged form. */
 enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
 
-/* Makes one attempt to add n, or to take n off, in the logged form. */
+/* Makes one attempt, in the logged form, to add n to the counter or, if add is 0, to take n from it. */
 SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
 {
     shmi_record_change ch;
@@ -334,7 +334,7 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
     ch.n = 0;
     if (add) {
         shmi_record_set(&ch, SHMI_counterCount, count + n);
-        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other processes may claim what is added now */
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other participants may claim the units that are added now */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
         shmi_record_set(&ch, SHMI_counterCount, count - n);
@@ -428,8 +428,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* Sets *died to the dead participant that leaves work undone, or to 0. This was right at some moment after c was read,
- * unless *current is 0: then *died may belong to a later commit word. */
+/* Sets *died to the dead participant that leaves work undone, or to 0 if there is none. If *current is not 0, the
+ * answer was right at some moment after c was read. Otherwise *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -444,17 +444,17 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
         return err;
     if (shmi_value_of(&t->w->owed) == 0) {
         if (shmi_counter_learn(t) && shmi_known_bad(shmi_ld64(&t->head)))
-            return shmi_counter_corrupt_shares(t); /* a share that cannot be found may be that of a dead participant */
-        return 0; /* a process that folds a share wakes the waiters after it has changed owed */
+            return shmi_counter_corrupt_shares(t); /* a dead participant may have a share that cannot be found */
+        return 0; /* if a process folds a share after this load of owed, it wakes the waiters afterwards */
     }
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
-    /* If the word has changed, owed may belong to a later record, which is only half carried out. */
+    /* If the commit word has changed, owed may belong to a later record that is only half carried out. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether n, which has a share, leaves its work undone, because n is dead or is leaving. without is the participant
- * that is leaving, or 0. */
+/* Whether n, which has a share, leaves its work undone, because n is dead, or is the participant without, which is
+ * leaving. If none is leaving, without is 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
 /* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
 SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
@@ -468,8 +468,8 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
 /* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of the participant
- * without, which is leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this
- * participant has no slot record, which it needs for a change. */
+ * without, which is leaving. Sets *next to SHMI_counterDone if the slot has no such share now. Sets it to
+ * SHMI_counterNot if this participant has no slot record, which a change needs. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -492,9 +492,9 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of the leaving one (without), slot by slot. The commit word was of the
- * logged form after those deaths. One check of each slot is enough; see prims/counter_repair.go. If a reaper gets no
- * slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
+/* Folds the shares of dead participants, and of the participant without, which is leaving, slot by slot. The commit
+ * word has had the logged form since those deaths. One check of each slot is enough; see prims/counter_repair.go. If a
+ * reaper cannot make a slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot = 0;
@@ -508,7 +508,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         while (next != SHMI_counterDone) {
             uint64_t c = shmi_counter_load(t);
             if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, s, slot, without, &next) != 0)
-                return; /* a zero has made all shares void */
+                return; /* if the counter has become 0, all shares are void */
             if (next == SHMI_counterNot && (made++ != 0 || !shmi_record_of_reaper(t->a, &t->o, sizeof(shmi_counter_slot)))) {
                 shmi_counter_recheck(t);
                 return;
@@ -516,10 +516,11 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants, and of the leaving participant without, to what the dead leave undone. */
+/* Adds the shares of dead participants, and of the participant without, which is leaving, to what the dead leave
+ * undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
-    int tries; /* only a peer that breaks the rules changes the word more often */
+    int tries; /* bounded, because only a peer that breaks the rules changes the word more often */
     for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t c = shmi_counter_load(t);
         if (shmi_counter_is_logged(c)) {
@@ -528,14 +529,15 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
         if (!shmi_counter_left(t, c, without))
             return;
-        /* The same value may come back with a living participant that has got the ID of the owner. */
+        /* The act is needed, because the word may come back to c when a living participant has got the ID of the
+         * owner. */
         if (shmi_take_from64(t->a, shmi_counter_owner(c), &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
     }
 }
-/* Whether a reap would change what the dead leave undone. It notices the deaths of participants with shares. */
+/* Whether a reap would change what the dead leave undone. Also finds unmarked deaths of participants with shares. */
 SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
 {
     uint32_t slot = 0;
@@ -556,16 +558,16 @@ SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
     }
     return dead;
 }
-/* Adds the shares of the participants that have died to what the dead leave undone. */
+/* Adds the shares of dead participants to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
     if (shmi_counter_any_dead(t, shmi_counter_load(t)))
         shmi_counter_reap(t, 0);
 }
-/* Calls shmi_counter_reap_dead if participants have died since a waiter of this process last called it, or if the word
- * events, whose value is e, has changed since then. A reaper that cannot fold the share of a dead participant changes
- * events, and counts the death only after that. The caller has read e before this call. So either this call finds the
- * share, or events changes before the caller sleeps on it. */
+/* Calls shmi_counter_reap_dead if participants have died, or the word events has changed, since a waiter of this
+ * process last did so. e is the value of events that the caller has read. A reaper that cannot fold the share of a
+ * dead participant changes events, and counts the death only after that. So either this call finds the share, or
+ * events changes before the caller sleeps on it. */
 SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
 {
     uint32_t deaths = shmi_deaths(t->a);
@@ -586,7 +588,7 @@ SHMI_FN int shmi_counter_spun(void *arg)
     uint64_t c = shmi_counter_load(x->t);
     return shmi_counter_is_zero(c) || shmi_counter_is_lost(c) || (uint32_t)(shmi_ld64(&x->t->w->events) >> 32) != x->began;
 }
-/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
+/* The periodic check: ten times a second, sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_counter_check(struct shmi_counter *t)
 {
     uint64_t e, c;
@@ -609,14 +611,14 @@ SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
-/* How often a waiter reads a counter that changes all the time, to find out who died. Then it sleeps until the next
- * periodic check. */
+/* How many times a waiter reads a counter that changes all the time, to find out which participant died. Then it
+ * sleeps until the next periodic check. */
 enum { SHMI_counterLooks = 16 };
 SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
 {
     uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
     int64_t since = 0;
-    int looks; /* since the last sleep; a call that reads again without a sleep checks its deadline */
+    int looks; /* reads since the last sleep; after the first of them, the call checks its deadline */
     for (looks = 0;; looks++) {
         uint64_t e = shmi_ld64(&t->w->events), c;
         shmi_sleep_spec spec;
@@ -669,7 +671,7 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
             shmi_counter_check(t);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a zero that has come takes precedence over the close */
+        case SHMI_CLOSED: /* a counter that is 0, or was 0 since the wait began, takes precedence over the close */
             if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
                 return 0;
             return shmi_counter_gives_up(t, ended);
@@ -696,7 +698,7 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     t->a = a;
     t->o = *o;
     t->w = (shmi_counter_words *)shmi_ptr(a, o->body, sizeof(shmi_counter_words), 8);
-    t->deaths = shmi_deaths(a) - 1; /* the first wait looks for dead participants */
+    t->deaths = shmi_deaths(a) - 1; /* so that the first wait looks for dead participants */
     t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
     t->line.poller = &t->w->poller;
     t->r.commit = &t->w->commit;
@@ -727,19 +729,19 @@ typedef struct shmi_claiming {
     uint64_t n, rest, period;
     int from_others, reaped;
 } shmi_claiming;
-/* Makes one attempt to claim: from the dead, from what belongs to no participant, and from one other participant. */
+/* Makes one attempt to claim units: of the dead, of no participant, and of one other participant. */
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t slot = 0, me = t->a->my_slot, most = 0;
-    shmi_counter_slot *s, *victim = NULL; /* victim is the slot record of the slot most */
+    shmi_counter_slot *s, *victim = NULL; /* the slot record of the slot most */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
     period = shmi_value_of(&t->w->period);
-    if (period != k->period) { /* the counter was 0, so earlier claims are void */
+    if (period != k->period) { /* the counter was 0 meanwhile, so earlier claims are void */
         k->rest = k->n;
         k->period = period;
     }
@@ -769,7 +771,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         free = most = 0;
     free += others + owed;
     if (k->from_others)
-        free = shmi_min(free, count - h.own); /* at most what belongs to no participant */
+        free = shmi_min(free, count - h.own); /* at most what is not in the share of this participant */
     if (shmi_counter_load(t) != c)
         return 0;
     if (k->rest > free) {
@@ -792,7 +794,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     n = of_dead + of_nobody + of_most;
     if (n == 0) {
         if (shmi_counter_load(t) == c)
-            *next = SHMI_counterNot; /* a peer overwrote the shares */
+            *next = SHMI_counterNot; /* a peer has overwritten the shares */
         return 0;
     }
     shmi_counter_put(t, &ch, &h, h.own + n, h.claimed + n);
@@ -829,24 +831,24 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
             shmi_counter_reap_dead(t);
             k->reaped = 1;
             *next = SHMI_counterAgain;
-        } else if (err == 0 && *next == SHMI_counterAwait) { /* it can be taken only from participants that are gone */
+        /* units of dead participants can be claimed only when these participants are gone */
+        } else if (err == 0 && *next == SHMI_counterAwait) {
             err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
     }
     return err;
 }
-/* Claims n of the expected units for this participant: first of what the dead left undone, then of what belongs to
- * no participant, and then, if from_others is set, of what other participants have. */
+/* Claims n of the expected units for this participant: first units that the dead left undone, then units of no
+ * participant, and then, if from_others is set, units of other participants. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
-    shmi_counter_reap_dead(t); /* the participant that had the share may be dead, and its reaper may have had no slot record */
+    shmi_counter_reap_dead(t); /* a participant with a share may be dead, and its reaper may have had no slot record */
     k->reaped = 1;
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But a
-     * moment may pass until this process can see that all threads of that process have ended, so the call waits for
-     * that. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But this
+     * process may see only a moment later that all threads of that process have ended. So the call waits for that. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -883,7 +885,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return err;
     count = shmi_value_of(&t->w->count);
     owed = shmi_value_of(&t->w->owed);
-    if (owed >= count) { /* other processes have done some of it */
+    if (owed >= count) { /* other participants have done part of what the dead left undone */
         *ok = shmi_counter_become_zero(t, c, due);
         return 0;
     }
@@ -892,8 +894,8 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
-/* Does what shmi_counter_become_zero does, for a word c of the sole form that says that its owner is dead. The same
- * value may come back after another participant has got the ID of the owner and has died, too. */
+/* As shmi_counter_become_zero, for a commit word c of the sole form whose owner is dead. The word may come back to c
+ * after another participant has got the ID of the owner and has died, too, so an act is needed. */
 SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_participant_id n = shmi_counter_owner(c);
@@ -906,7 +908,7 @@ SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t 
     shmi_end_act(t->a, &act);
     return ok;
 }
-/* Forgets what the dead left undone. */
+/* Takes what the dead left undone off the counter. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
     int ok = 0, err = shmi_enter_for(t, t->a, "counter.reset");
@@ -937,7 +939,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
     shmi_exit_for(t, t->a);
     return err;
 }
-/* The counter. If it changes all the time, the result need not be of one moment. */
+/* The count. If the counter changes all the time, the result may be put together from different moments. */
 SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 {
     uint64_t count = 0;
@@ -1157,7 +1159,8 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* A thread that this count down has let go on may close the handle, so the call reads the handle only here. */
+    /* The count down may let another thread go on, which may close the handle. So the call reads the handle only here.
+     */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
@@ -1186,7 +1189,7 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
     free(t.of);
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)

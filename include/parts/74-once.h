@@ -12,21 +12,21 @@ struct shmi_once {
     shmi_once_words *w;
     shmi_wait_list line;
     int64_t looked;
-    const void *thread; /* runs a function for a call of this process; see shmi_this_thread. Atomic */
+    const void *thread; /* the thread of this process that runs a function for a call; see shmi_this_thread. Atomic */
     shmi_object o;
 };
 
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* The word after n has begun the next turn. */
+/* The word w after the participant n has begun the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
-/* Whether the turn is still the one that began with the word began. */
+/* Whether the word w still has the turn that the word began has. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
 }
-/* Whether the next call may run its function: no process runs one, or the runner is dead and gone. */
+/* Whether the next call may run its function, because no process runs one, or the runner is dead and gone. */
 SHMI_FN int shmi_once_free(struct shmi_once *o, uint64_t w)
 {
     shmi_participant_id n = shmi_once_runner(w);
@@ -109,8 +109,8 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
- * leaving, counts as dead; 0: none. */
+/* Ends the turn of a runner that is dead and gone, and wakes the waiters. The participant without, which is leaving,
+ * counts as dead; 0: none. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -125,7 +125,7 @@ SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
         }
     }
 }
-/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
+/* The periodic check: ten times a second, sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_once_check(struct shmi_once *o)
 {
     uint64_t w;
@@ -156,8 +156,8 @@ SHMI_FN int shmi_once_spun(void *arg)
     return shmi_once_is_done(w) || shmi_once_runner(w) == 0;
 }
 
-/* Waits until a function has returned, or makes the caller the runner. In the second case *began is the word with
- * its turn; otherwise it is 0. */
+/* Waits until a function has returned, or makes this process the runner. In the second case *began is the word in
+ * which its turn begins; otherwise *began is 0. */
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
@@ -176,8 +176,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             *began = to;
             return 0;
         }
-        /* Only this process stores its own threads in o->thread. So if this thread is there, it has not returned from
-         * its function. */
+        /* Only this process stores threads in o->thread, and only its own. So if o->thread is this thread, this thread
+         * has not returned from its function yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
             return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
@@ -185,7 +185,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             waits = 1;
             if ((w & SHMI_ONCE_ANNOUNCED) == 0)
                 shmi_spin(&t, shmi_once_spun, o);
-            continue; /* the word may have changed meanwhile */
+            continue; /* the word may have changed during the spin */
         }
         if ((w & SHMI_ONCE_ANNOUNCED) == 0) {
             if (!shmi_cas64(&o->w->state, w, w | SHMI_ONCE_ANNOUNCED))
@@ -220,7 +220,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
     }
 }
-/* Notes the return of the function whose turn began with that word, and wakes the waiters. */
+/* Notes that the function has returned whose turn began with the word began, and wakes the waiters. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);
@@ -279,7 +279,7 @@ SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_parti
     if (o->size < sizeof(shmi_once_words))
         return;
     shmi_once_init(&x, a, o);
-    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
 }
 /* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)

@@ -1,10 +1,10 @@
 
 /* ---- Locks that are handed over in the order of a recorded queue: prims/record_lock*.go in C ----
  *
- * A FairMutex is such a lock, and so is each key of a MultiLock. Its state is the value of a recorded word, with a kind
- * and a name:
+ * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded
+ * word. It consists of a kind and an ID:
  *
- *     kind       name  meaning
+ *     kind       ID    meaning
  *     biased     0     free and open
  *     biased     n     held by n and open
  *     held       0     free and closed
@@ -12,20 +12,20 @@
  *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
  *     the others       as in a mutex; closed
  *
- * While it is open no wait is queued, and lock and unlock change the name by a CAS. Anybody may close it, by a CAS. Only
- * a record opens it. */
+ * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the
+ * word, by a CAS. Only a record opens it. */
 #define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* its chosen queue is the queue of the lock */
+    struct shmi_rq *q;   /* the queue that is chosen in q is the queue of the lock */
     uint64_t *state, *accepted;
     /* a recorded word that names the participant whose death has made a FairMutex owner-dead or not recoverable */
     uint64_t *died;
-    uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
-    int release;         /* policy PolicyRelease */
-    /* not 0: the lock is a key of a MultiLock. Then the tag of state names a hold, and a state that is not recoverable
-     * has a name. */
+    uint32_t kind, where; /* name the word state in a record; the word died has the next kind */
+    int release;         /* the policy is SHMSYNC_POLICY_RELEASE */
+    /* not 0: the lock is a key of a MultiLock. Then the tag of state identifies a hold, and a not recoverable state
+     * contains an ID */
     int key;
 };
 
@@ -41,21 +41,21 @@ SHMI_FN int shmi_state_valid(uint32_t s, int key)
     }
     return 0;
 }
-/* Whether nobody can get the lock before a recovery. */
+/* Whether no process can get the lock before a recover. */
 SHMI_FN int shmi_state_refuses(uint32_t s, int key)
 {
     return !shmi_state_valid(s, key) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
 }
 SHMI_FN int shmi_fair_is_open(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindBiased; }
 SHMI_FN int shmi_fair_granted(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindReserved && shmi_owner_name(s) != 0; }
-/* Whether s names a participant that holds the lock, recovers it, or was granted it. */
+/* Whether s names a participant that holds the lock, is recovering it, or was granted it. */
 SHMI_FN int shmi_fair_taken(uint32_t s) { return shmi_owner_held(s) || shmi_fair_granted(s); }
-/* Whether the grant that the word w tells of was accepted. A participant that dies before that has not held the lock. */
+/* Whether the grant in the word w was accepted. A participant that dies before it accepts has never held the lock. */
 SHMI_FN int shmi_state_accepted(const uint64_t *accepted, uint64_t w)
 {
     return shmi_ld64(accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
 }
-/* Closes the word, so that from here on only records change it. The tag of a key stays. */
+/* Closes the word, so that from now on only records change it. If the lock is a key, the tag stays the same. */
 SHMI_FN void shmi_state_shut(uint64_t *state, int key)
 {
     uint64_t w, closed;
@@ -65,36 +65,36 @@ SHMI_FN void shmi_state_shut(uint64_t *state, int key)
     } while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(state, w, closed));
 }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
-/* Adds to x that the state becomes s. The word is open, too, if x leaves no wait in the queue, and s is free or names a
- * holder. */
+/* Adds to x that the state becomes s. If x leaves no wait in the queue, and s is free or held, x also opens the word.
+ */
 SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
 {
     if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder, the word
- * stays closed: a record that opens it would change its tag, which names the hold. */
+/* Adds to x that a wait leaves the queue without a grant. The word is closed. While a key has a holder, the word stays
+ * closed: a record that opens it would change its tag, which identifies the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
-    shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
+    shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
     shmi_rq_detach(l->q, x, w, outcome);
     s = shmi_rq_get(x, l->state);
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
         shmi_lock_set(l, x, s);
 }
-/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it also takes off the queue the
- * waits of the dead that come before that one. Waits that do not fit into the record are left to shmi_lock_serve. It
- * returns the participant that x grants the lock to, or 0. The word is closed. */
+/* Adds to x that the lock is granted to the first wait whose owner lives, or becomes free. Waits of dead participants
+ * before that wait leave the queue. If they do not all fit into the record, shmi_lock_serve does the rest. Returns the
+ * participant to which x grants the lock, or 0. The word is closed. */
 SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;
     struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again. This
-     * is necessary because accepted names a grant by its tag. */
+    /* From here on the word is in the record. So its tag changes even if the same participant gets the lock again:
+     * accepted identifies a grant by this tag. */
     shmi_rq_set(x, l->kind, l->where, l->state, 0);
     for (;;) {
         shmi_participant_id granted = 0;
@@ -119,8 +119,8 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why:
- * it is s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
+/* Adds to x that the first wait ends because no process can get a lock in the state s. The word extra of its node
+ * gives the reason: the state s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -130,13 +130,13 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
         s |= shmi_recorded_value(l->died) & SHMI_NAME_MASK;
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
-/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * the front of the queue. */
+/* Grants the lock to the first wait if the lock is free. Ends all waits if no process can get the lock. Takes waits of
+ * dead participants off the front of the queue. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         uint32_t s;
@@ -144,7 +144,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (err != 0)
             return err;
         if (shmi_rq_head(q, x, &w)) {
-            shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
+            shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
             s = shmi_rq_get(x, l->state);
             if (s == 0)
                 granted = shmi_lock_pass(l, x);
@@ -171,7 +171,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
 {
     struct shmi_rq *q = l->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id n, granted = 0;
         uint32_t s, next = 0;
         uint64_t w;
@@ -198,7 +198,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
         if (next == 0) {
             granted = shmi_lock_pass(l, x);
-            x->torn = 0; /* an error in the queue concerns only the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits, so the lock is freed all the same */
         } else {
             shmi_lock_set(l, x, next);
             if (!l->key)
@@ -213,13 +213,13 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
     }
 }
-/* Takes the lock back from a dead holder if its word is open: one CAS is enough, because no wait is queued. A process
- * needs no slot record for that. It returns whether a participant that is dead or has left has the lock while the word
- * is closed: then only a record can take the lock back. */
+/* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
+ * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
+ * closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         uint64_t w = shmi_ld64(l->state);
         uint32_t s = (uint32_t)(w >> 32), to;
         shmi_participant_id n = shmi_owner_name(s);
@@ -229,6 +229,6 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
             return 1;
         to = l->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
-            return 0; /* if the dead participant is not gone, the reap visits the lock again afterwards */
+            return 0; /* if the dead participant is not gone yet, the reap visits the lock again when it is */
     }
 }

@@ -7,13 +7,13 @@ struct shmi_barrier {
     shmi_barrier_words *w;
     void (*completion)(void *);
     void *completion_arg;
-    const void *thread;       /* runs the completion; see shmi_this_thread. Atomic */
-    uint32_t deaths;          /* the number of deaths when this process last looked for dead participants */
+    const void *thread;       /* the thread of this process that runs the completion; see shmi_this_thread. Atomic */
+    uint32_t deaths;          /* value of shmi_deaths when this process last looked for dead participants */
     uint32_t head;            /* the latest slot record when the list was read */
-    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: the slot has none */
+    shmi_barrier_slot *of[1]; /* the known slot records, from that of slot 1; NULL: the slot has none */
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
@@ -38,7 +38,7 @@ enum {
 #define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
 #define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
 #define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
-#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* a phase this far back is forgotten */
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* the record of a phase that is so many phases ago is lost */
 
 /* ---- The rules; see prims/barrier_word.go ---- */
 
@@ -54,10 +54,10 @@ typedef struct shmi_barrier_share {
 
 SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
 SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
-/* The value of the sequence on which waiters sleep. */
+/* The sequence that the word events has in state s. Waiters sleep until it changes. */
 SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
 
-/* How many parties a share has in this phase. *left is how many of their arrivals have not come yet. */
+/* How many parties a share has in this phase. *left is how many arrivals of these parties are still to come. */
 SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
 {
     uint64_t ago = s->phase - h->phase;
@@ -67,27 +67,27 @@ SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier
     if (ago <= s->skipped)
         return *left = h->parties;
     if (ago == s->skipped + 1)
-        return *left = h->parties - *left; /* other processes arrived in their place */
+        return *left = h->parties - *left; /* other processes have arrived in place of the other parties */
     return *left = 0;
 }
-/* Sets the parties of a share in this phase, and how many of their arrivals are to come. */
+/* Sets how many parties a share has in this phase, and how many of their arrivals are still to come. */
 SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
 {
     h->phase = s->phase;
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase, which is this one or the next, and all later phases as broken by a death. */
+/* Marks a phase, which is this one or the next, and so all later phases, as broken by the death of dead. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still show arrivals that are left: other processes have
- * arrived in their place, and these parties now belong to them. */
+/* Whether all arrivals of this phase have come. A share may still have arrivals to come: then other processes have
+ * arrived in place of its parties, which now belong to those processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
-/* Breaks the phase that the dead participant of a share leaves incomplete: this one, or the next one if its arrivals
- * in this one have come. Its parties are lost. */
+/* Breaks a phase because the participant of a share is dead: the next phase if all arrivals of the share in this phase
+ * have come, and this phase otherwise. The parties of the share are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
@@ -97,7 +97,7 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     }
     h->parties = h->left = 0;
     if (parties == 0)
-        return; /* the share is void, or other processes have its parties */
+        return; /* the share is void, or its parties belong to other processes now */
     if (left == 0)
         phase++;
     shmi_barrier_break_by(s, phase, h->name);
@@ -105,7 +105,8 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     h->gone = h->name;
     h->goneIn = (uint32_t)s->reset;
 }
-/* Gives the share of a slot to its participant. */
+/* Gives the share of a slot to the participant me. If it was that of a predecessor, which is dead, its parties are
+ * lost. */
 SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shmi_participant_id me)
 {
     if (h->name == me)
@@ -114,7 +115,7 @@ SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shm
     h->name = me;
     shmi_barrier_put(s, h, 0, 0);
 }
-/* Ends this phase, which is not broken, and begins the next. */
+/* Ends this phase, which is not broken, and begins the next phase. */
 SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
 {
     s->phase++;
@@ -122,7 +123,7 @@ SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
     s->skipped = 0;
     s->completer = 0;
 }
-/* Counts n arrivals, which are no more than this phase expects, and removes drop parties. */
+/* Counts n arrivals, which are at most as many as this phase still expects, and removes drop parties. */
 SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
@@ -146,13 +147,14 @@ SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uin
     s->expected -= shmi_min(n, s->expected);
     shmi_barrier_put(s, h, parties, shmi_min(parties, left));
 }
-/* Ends a broken phase, and begins another one with that many parties; 0: with those that are alive. */
+/* Ends a broken phase, and begins another one with that many parties. If parties is 0, the new phase has the expected
+ * parties less those that are lost. */
 SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
 {
     if (parties == 0)
         parties = s->expected - shmi_min(s->lost, s->expected);
     if (parties == 0)
-        parties = 1; /* the caller is at least one party */
+        parties = 1; /* the caller counts as one party at least */
     s->skipped = shmi_barrier_full(s) ? 0 : shmi_min(s->skipped + 1, UINT32_MAX);
     s->phase++;
     s->reset = s->phase;
@@ -161,17 +163,17 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
     s->broken = 0;
     s->lost = 0;
 }
-/* The record of this phase, which is broken, as it is remembered. */
+/* The record that is kept of this phase, which is broken. */
 SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* Whether a wait for the end of phase p ends. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is the
- * participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of p,
- * read after the state. */
+/* Whether a wait for the end of phase p is over. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is
+ * the participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of
+ * p, which the caller has read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
-    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
+    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps the record is ahead of p */
     *end = 0;
     *dead = 0;
     if (s->phase <= p) {
@@ -192,13 +194,13 @@ SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64
         *dead = (shmi_participant_id)(r & SHMI_NAME_MASK);
     }
     if (*dead == 0)
-        *dead = 1; /* a peer has overwritten the record; the phase is broken all the same */
+        *dead = 1; /* no ID, because a peer has overwritten the record; the phase is broken all the same */
     return 1;
 }
 
 /* ---- The words; see prims/barrier_log.go ---- */
 
-/* The record of a slot; NULL if it has none. */
+/* The slot record of a slot; NULL if it has none. */
 SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t slot)
 {
     shmsync_arena *a = x->e.a;
@@ -208,7 +210,7 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            /* A record that is known stays known, whatever a peer does to the list. */
+            /* A known record stays known, even if a peer has overwritten the list. */
             if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL)
                 __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
@@ -238,8 +240,8 @@ SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
 }
 SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
 
-/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts of the state may
- * be of later states. */
+/* Reads the state for the commit word c. *ok is 0 if the commit word is not c any more: then parts of the state may
+ * belong to later commit words. */
 SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
 {
     shmi_barrier_words *w = x->w;
@@ -298,9 +300,10 @@ SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, co
     shmi_record_differ(ch, at + 6, h->goneIn, to->goneIn);
 }
 
-/* A rule changes the state and the share of a slot. It may be called several times, and must not wait. */
+/* A rule changes the state and the share of a slot. A rule may be called several times for one change, and must not
+ * wait. */
 typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
-/* Applies a rule, and publishes what it has changed. *was and *is are the states before and after. */
+/* Applies a rule, and commits the change. *was is the state before, and *is the state after. */
 SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
 {
     shmsync_arena *a = x->e.a;
@@ -338,8 +341,8 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Makes the word events agree with the state, and wakes the waiters if that ends their waits. The state is read after
- * events, so it is at least as late. */
+/* Makes the word events agree with the state, and wakes the waiters if this changes the sequence. The state is read
+ * after events, so it is not older. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
     for (;;) {
@@ -359,7 +362,7 @@ SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
     }
 }
 
-/* Calls shmi_barrier_tell, unless the word events has the sequence of s already, which the caller has just read. */
+/* Calls shmi_barrier_tell, unless the word events already has the sequence of s. The caller has just read s. */
 SHMI_FN int shmi_barrier_tell_of(struct shmi_barrier *x, const shmi_barrier_state *s)
 {
     return (uint32_t)shmi_eventcount_load(&x->e) == shmi_barrier_sequence(s) ? 0 : shmi_barrier_tell(x);
@@ -379,8 +382,9 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. The parameter without is a participant that is leaving,
- * which counts as dead, or 0. A process without a slot record cannot do that, so the waiters or the next call do. */
+/* Breaks the phases that dead participants leave incomplete. The participant without, which is leaving, counts as
+ * dead; 0: none. A process without a slot record cannot make this change, so it leaves the change to the waiters or to
+ * the next call. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -417,7 +421,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties or runs the completion. The parameter who is its ID, or 0 for any dead participant. */
+/* Whether the participant who has parties or runs the completion. If who is 0, whether any dead participant does. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -444,7 +448,7 @@ SHMI_FN void shmi_barrier_scan(struct shmi_eventcount *e)
     if (shmi_barrier_holds(x, 0))
         shmi_barrier_reap(x, 0);
 }
-/* The state as it will be when all known deaths have been reaped. */
+/* Reads the state with the changes that a reap of all known deaths would make. */
 SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 {
     uint64_t c, none = 0;
@@ -471,11 +475,11 @@ SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
 {
     shmi_barrier_state s;
-    s.phase = 0; /* only to silence gcc -O3, which does not see that a read without an error has set phase */
+    s.phase = 0; /* only for gcc -O3, which does not see that a read without an error sets phase */
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
-/* The size of a handle, or of the object on which a reaper works. The caller frees it. */
+/* The size of a handle, or of the struct that a reaper allocates and frees itself. */
 SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + shmi_slot_places(a) * sizeof(shmi_barrier_slot *); }
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
@@ -582,7 +586,7 @@ int shmsync_barrier_close(shmsync_barrier *b)
     return SHMI_TELL(err);
 }
 
-/* Waits for the end of phase p. shmi_enter has counted the call. */
+/* Waits for the end of phase p. The caller is within shmi_enter. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     const char *called = shmi_called(&x->e.o);
@@ -610,8 +614,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     }
 }
 
-/* The rule of an arrival. arg[0] is the number of arrivals, and arg[1] the number of parties to remove. arg[2] is the
- * participant that runs the completion, or 0 if the phase ends at once. */
+/* The rule of an arrival. arg[0]: the number of arrivals. arg[1]: the number of parties to remove. arg[2]: the
+ * participant that runs the completion, or 0 if there is no completion, so that the phase ends at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -628,7 +632,7 @@ SHMI_FN void shmi_barrier_completed(struct shmi_barrier *x, shmi_barrier_state *
 {
     (void)h;
     (void)arg;
-    if (s->completer == x->e.a->self) /* otherwise a peer overwrote it */
+    if (s->completer == x->e.a->self) /* if not, a peer has overwritten the state */
         shmi_barrier_over(s);
 }
 
@@ -649,7 +653,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes drop parties, and sets *p to the phase. shmi_enter has counted the call. */
+/* Counts n arrivals, removes drop parties, and sets *p to the phase. The caller is within shmi_enter. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -659,7 +663,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     arg[0] = (uint64_t)n;
     arg[1] = drop;
     arg[2] = x->completion != NULL ? x->e.a->self : 0;
-    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival counts */
+    shmi_barrier_look(&x->e); /* a known death breaks the phase before the arrival counts */
     for (;;) {
         shmi_barrier_state was, is;
         err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_arriving, arg, &was, &is);
@@ -667,7 +671,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
+            err = shmi_barrier_wait(x, was.phase, abs); /* the completion of this phase is running, so the arrival counts in the next phase */
             if (err == EBADF)
                 return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
             if (err == ETIMEDOUT)
@@ -679,18 +683,18 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         if (shmi_barrier_broken(&was))
             return shmi_barrier_tell(x);
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
-            /* the previous participant of the slot was a party: its death breaks the phase */
+            /* the predecessor in the slot was a party, and its death breaks the phase */
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
-        /* The process that ended the previous phase may have been stopped before it woke the waiters. Then this call wakes
-         * them. */
+        /* The process that ended the previous phase may have been stopped before it woke the waiters. So this call
+         * wakes them. */
         return is.completer != 0 ? shmi_barrier_complete(x) : shmi_barrier_tell_of(x, &is);
     }
 }
 
-/* Arrives and does not wait. */
+/* Arrives without a wait for the end of the phase. */
 SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     shmsync_arena *a = x->e.a;
@@ -781,15 +785,15 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
 }
 
-/* The rule of register and deregister. It adds *arg parties to the share; if *arg is 0, the share has no parties any
- * more. */
+/* The rule of register and deregister. Adds *arg parties to the share. If *arg is 0, removes all parties of the share.
+ */
 SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     uint64_t left, parties;
     shmi_barrier_take(s, h, x->e.a->self);
     parties = shmi_barrier_in(s, h, &left);
     if (s->completer == 0)
-        left += *arg; /* otherwise the phase takes no more arrivals, and these parties arrive in the next one */
+        left += *arg; /* otherwise all arrivals of this phase have come, so the new parties arrive in the next phase */
     shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
@@ -801,7 +805,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
-        /* the previous participant of the slot may have been a party: its death breaks the phase */
+        /* the predecessor in the slot may have been a party, whose death breaks the phase */
         err = shmi_barrier_tell(x);
     shmi_exit_for(x, a);
     return err;
@@ -819,10 +823,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does nothing while a dead
- * participant is not gone, because that participant may still write. It checks this after the load of c, so the answer
- * covers each death that c has taken into account. It writes the record of the phase before it ends the phase, and the
- * record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS may fail: see
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not
+ * gone, the attempt does nothing, because that participant may still write. This check comes after the load of c, so
+ * it covers each death that c has taken into account. The record of the phase, which is that of the state at c, is
+ * written before the phase ends. If this process is stopped before the CAS of the record, the CAS may fail: see
  * prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
@@ -892,16 +896,16 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never
- * opened the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the
- * death. Without memory it does nothing, and the periodic checks of the waiters find the death. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this process has never opened
+ * the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the death.
+ * Without memory it does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
     shmi_barrier_tell(x);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         shmi_eventcount_wake_all(&x->e);

@@ -1,20 +1,20 @@
 
 /* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* Lock and unlock of an open owner word keep its tag. A CAS that closes it changes the tag. */
+/* Lock and unlock keep the tag of an open owner word. A CAS that closes the word changes its tag. */
 
 /* The words that records change, besides those of the queue. */
 enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
 
 struct shmi_fairmutex {
-    struct shmi_rq q; /* first: a queue is one of a fair mutex */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the FairMutex */
     shmi_fairmutex_words *w;
-    int release; /* policy PolicyRelease */
+    int release; /* the policy is SHMSYNC_POLICY_RELEASE */
     int (*repair)(void *);
     void *repair_arg;
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
@@ -29,7 +29,8 @@ SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
     return l;
 }
 
-/* Takes a lock that is free and open, or unlocks one that this process holds and that is open; 0 if that cannot be. */
+/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. shmi_fair_unlock_fast unlocks an open
+ * lock that this process holds. */
 SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
     uint64_t w = shmi_ld64(&f->w->owner);
@@ -60,7 +61,7 @@ SHMI_FN uint64_t *shmi_fair_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_fair_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "fairmutex.change", shmi_called(&q->o), "%s", how); }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
 SHMI_FN void shmi_fair_set_owner(struct shmi_fairmutex *f, struct shmi_rq_change *x, uint32_t o)
 {
@@ -85,11 +86,11 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the lock is reaped all the same */
     err = shmi_lock_reap(&l, x, b);
     return first != 0 ? first : err;
 }
-/* Whether the holder, or the participant that was granted the lock, is dead. */
+/* Whether the holder, or the participant to which the lock was granted, is dead. */
 SHMI_FN int shmi_fair_dead(struct shmi_rq *q)
 {
     uint32_t o = shmi_fair_owner(shmi_fair_of(q));
@@ -106,7 +107,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
     int tidied = 0;
     *result = SHMI_fairNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
+        /* The loop ends: each round follows a change by another call, or makes a change that can be made only once. */
         uint32_t o;
         int takes, dead, ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
@@ -120,14 +121,14 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         }
         dead = shmi_fair_dead(q);
         if (!tidied && (dead || shmi_rq_reap_due(q) || !shmi_rq_empty(q, &x))) {
-            tidied = 1; /* the dead may have the lock, or it may be the turn of the first wait */
+            tidied = 1; /* a dead participant may have the lock, or the lock may be due to the first wait */
             err = shmi_rq_tidy(q, &x, b, dead);
             if (err != 0)
                 return err;
             continue;
         }
         if (shmi_fair_is_open(o) && wait_node == NULL)
-            return 0; /* the word stays open, so that its holder can unlock by a CAS */
+            return 0; /* keep the word open, so that its holder can unlock by a CAS */
         shmi_fair_shut(f);
         o = shmi_rq_get(&x, &f->w->owner);
         if (shmi_state_refuses(o, 0)) {
@@ -154,8 +155,8 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         return err;
     }
 }
-/* Takes the lock. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
- * SHMI_fairQueued with an error says that the wait may be queued. *why is the owner word of SHMI_fairRefused. */
+/* Takes the lock. If that is not possible now, queues the wait of a prepared node, which may be NULL. An error with
+ * SHMI_fairQueued says that the wait may be queued. With SHMI_fairRefused, *why is the owner word. */
 SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
     struct shmi_wakes b;
@@ -168,14 +169,14 @@ SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, 
     return err;
 }
 
-/* Unlocks the lock by a record, and grants it to the first wait. *held is 0 if this process does not hold the lock;
- * then *o is the owner word. */
+/* Unlocks the lock by a record, which grants it to the first wait. If this process does not hold the lock, *held is 0
+ * and *o is the owner word. */
 SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b, int *held, uint32_t *o)
 {
     struct shmi_rq *q = &f->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted;
         uint64_t w;
         int ok, err = shmi_rq_begin(q, &x, b);
@@ -209,7 +210,7 @@ SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b
     }
 }
 
-/* Makes this process the holder of the lock that one of its waits was granted. */
+/* Makes this process the holder of a lock that was granted to one of its waits. */
 SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
 {
     uint64_t accepted = shmi_ld64(&f->w->accepted), w = shmi_ld64(&f->w->owner);
@@ -220,7 +221,7 @@ SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
     return 0;
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
 SHMI_FN void shmi_fair_init(struct shmi_rq *q)
 {
@@ -251,7 +252,7 @@ SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void
 
 typedef struct shmi_fair_spec {
     uint32_t policy, spin;
-    int open_; /* the owner word */
+    int open_; /* the owner word of the new lock is open */
 } shmi_fair_spec;
 SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
 {
@@ -324,7 +325,7 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     return SHMI_TELL(err);
 }
 
-/* Why nobody can get the lock while its owner word is o, or 0. */
+/* The error of a call if no process can get the lock while its owner word is o; otherwise 0. */
 SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t o)
 {
     const char *called = shmi_called(&f->q.o);
@@ -337,18 +338,18 @@ SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t
     return 0;
 }
 
-/* The error of a wait that was refused: see shmi_lock_refuse. */
+/* The error of a wait that a record refused: see shmi_lock_refuse. */
 SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint32_t why)
 {
     int err;
     if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
         return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
     err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
-    /* The record did not say why it refused the wait, and another process has recovered the lock since. */
+    /* The record gave no reason, and another process has recovered the lock since. */
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
-/* Takes the lock or waits in the queue for it, in a call that shmi_enter has counted. */
+/* Takes the lock, or waits in its queue. The caller is within shmi_enter. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -383,14 +384,15 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Makes this process the recoverer, if the lock is owner-dead, or if ruined is not 0 and the lock is not recoverable.
- * *w is the owner word, and *waits is the participant that must be gone before that. The private lock is held. */
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined is not 0, not recoverable. *w is the owner
+ * word. If a dead participant must be gone first, *waits is its ID, and this process does not become the recoverer.
+ * The caller has the private lock. */
 SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
     struct shmi_rq *q = &f->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         uint32_t o;
         int ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
@@ -402,7 +404,7 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
                 *waits = shmi_owner_name(o);
                 return 0;
             }
-            /* A process without a slot record may have marked the lock owner-dead. Then it could not change died. */
+            /* If a process without a slot record has marked the lock owner-dead, it could not change the word died. */
             shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
         } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
             return 0;
@@ -418,12 +420,12 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
         }
     }
 }
-/* Begins a recovery, in a call that shmi_enter has counted. */
+/* Begins a recovery. The caller is within shmi_enter. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     int err;
     *took = 0;
-    do { /* the lock is taken only from a participant that is gone */
+    do { /* only a dead participant that is gone has lost the lock for good */
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
@@ -438,14 +440,14 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
     } while (err == 0);
     return err;
 }
-/* Ends the recovery by this process. The lock becomes not recoverable if the repair failed, and otherwise held by this
- * process or free. */
+/* Ends the recovery by this process. If the repair failed, the lock becomes not recoverable. Otherwise this process
+ * holds the lock if hold is not 0, or the lock becomes free. */
 SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold, struct shmi_wakes *b)
 {
     struct shmi_rq *q = &f->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted = 0;
         uint32_t o;
         int ok, err = shmi_rq_begin(q, &x, b);
@@ -466,7 +468,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
             else
                 granted = shmi_fair_pass(f, &x);
         }
-        x.torn = 0; /* an error in the queue concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -477,8 +479,8 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f. hold says whether this process holds f afterwards. shmi_enter has counted
- * the call. */
+/* Runs repair while this process is recovering f. hold says whether this process holds f afterwards. The caller is
+ * within shmi_enter. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -495,8 +497,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Takes the lock, in a call that shmi_enter has counted. A call that has learned of a death and may repair, but finds
- * that another process repairs, waits again. */
+/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call
+ * repairs. If another process is already repairing, the call waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;
@@ -631,9 +633,9 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of the participant dead. A process without a slot record cannot make a change by a record, but an
- * open word needs no record. Then the word died stays as it is. If the word is closed, the process gets a slot
- * record. */
+/* Takes back the hold of the participant dead. A process without a slot record cannot make a record. If the owner word
+ * is open, none is needed, and the word died stays as it is. If the owner word is closed, the process first gets a
+ * slot record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;

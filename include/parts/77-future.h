@@ -8,7 +8,7 @@ struct shmi_future {
 
 #define SHMI_FUTURE_ROUNDS 32u /* how many results a Future keeps */
 
-/* The word, and the results of the rounds; see prims/future_word.go. */
+/* The word, and the results of the last rounds; see prims/future_word.go. */
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
 SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s >> SHMI_FUTURE_PRODUCER_SHIFT); }
 SHMI_FN uint32_t shmi_future_round(uint64_t s) { return (uint32_t)s >> 1; }
@@ -20,23 +20,23 @@ SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
     return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-/* Whether r, which was read from the slot of the round, is the result of that round. */
+/* Whether r is the result of round. The caller has read r from the place of that round. */
 SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
     return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too. Otherwise
- * this process itself never counts as dead. */
+/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too.
+ * Outside of a repair, this process never counts itself as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
         return !shmi_current(f->e.a, n) || n == without;
     return n != f->e.a->self && shmi_dead(f->e.a, n);
 }
-/* Ends the round if it is decided, or if its producer has died. Returns the state. *wake says whether the caller has
- * to wake the waiters. */
+/* Ends the round if its result is decided, or if its producer has died. Returns the state. If *wake is not 0, the
+ * caller must wake the waiters. */
 SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_participant_id without, int *wake)
 {
     *wake = 0;
@@ -52,7 +52,7 @@ SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_partic
             if (n == 0 || !shmi_future_dead(f, n, repairs, without))
                 return s;
             if (shmi_future_load(f) != s)
-                continue; /* r may be the result of a later round */
+                continue; /* r may be the result of a later round, so read both again */
             died = shmi_future_result(shmi_future_round(s), n | SHMI_FUTURE_RESULT_ABANDONED_MASK);
             if (!shmi_cas64(slot, r, died))
                 continue;
@@ -81,8 +81,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How the given round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If its result was overwritten,
- * because more than 31 later rounds have ended, the answer is that of the latest round that has ended. */
+/* How the round, which is over, ended. Returns 0 and the result, EOWNERDEAD or EPROTO. If 32 or more later rounds have
+ * ended, the result of this round may be overwritten. Then the answer is that of the latest round that has ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -103,7 +103,7 @@ SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result
     }
 }
 
-/* Whether the round is over, and how it ended. It only loads. */
+/* Whether the present round is over, and how it ended. The function only loads. */
 SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
     uint64_t s = shmi_future_load(f);
@@ -220,7 +220,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         slot = shmi_future_slot(x, round);
         r = shmi_ld64(slot);
         if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
-            continue; /* the round is decided, or r may be the result of a later round */
+            continue; /* the round is decided, or r is the result of a later round */
         if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
             SHMSYNC_CRASHPOINT("future.set.decided");
             shmi_future_now(x);
@@ -230,7 +230,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmi_exit(a);
     return SHMI_TELL(err);
 }
-/* Whether the Future is set, and its result. It changes nothing. */
+/* Whether the Future is set, and its result. The function changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
 {
     for (;;) {
@@ -284,8 +284,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the dead producer that the state s names is gone. It also returns when the state is no longer s, or when a
- * living participant has got the ID of the producer. */
+/* Waits until the dead producer in the state s is gone. Also returns when the state is no longer s, or when a living
+ * participant has got the ID of that producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -299,8 +299,8 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-/* Resets x. abandoned_only restricts that to a future whose producer died, because another process may have reset x
- * already, and its new result must stay. */
+/* Resets x. With abandoned_only, resets it only if its producer died: another process may have reset x already, and
+ * then its new result must stay. */
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
@@ -319,7 +319,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
                 break;
             }
             err = shmi_future_await_gone(x, s);
-        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* this clears every other bit */
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* clears all bits but the sequence */
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
         }
@@ -333,7 +333,7 @@ int shmsync_future_reset(shmsync_future *f)
     return SHMI_TELL(shmi_future_reset(f->impl, 0));
 }
 
-/* Records the death of a producer. */
+/* Ends the round if its producer is the dead participant. */
 SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_future f;
@@ -341,7 +341,7 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_par
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves is still current */
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that is leaving is still current, so it is passed as without */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
 }

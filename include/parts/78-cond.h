@@ -1,24 +1,25 @@
 
 /* ---- Cond: prims/cond*.go in C, docs/design/0058-cond-without-a-lock.md ---- */
 
-/* The words that records change, besides those of the queue. The boundary is that of the queue. */
+/* The words that records change, besides those of the queue. SHMI_condBoundary is the boundary of the queue. */
 enum { SHMI_condBoundary = SHMI_rqOwnKinds, SHMI_condFlying };
 
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT32_MAX
-/* The word extra of a node that owes a Signal. The other bits are the bound of the Signal: the number of the last change
- * before it, modulo 2^31. No wait with a larger number may get the Signal. If a Broadcast has woken the wait, extra is 0. */
+/* Bit 31 of the word extra says that the node owes a Signal. The other bits are the bound of the Signal: the number of
+ * the last change before it, modulo 2^31. No wait with a larger number may get the Signal. After a wake by a
+ * Broadcast, extra is 0. */
 #define SHMI_COND_SIGNAL (UINT32_C(1) << 31)
 
 struct shmi_cond {
-    struct shmi_rq q; /* first: a queue is one of a Cond */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the Cond */
     shmi_cond_words *w;
-    uint32_t limit;  /* how many waiters of a Broadcast compete for the lock at a time */
-    uint64_t before; /* the word flying at the last check, or 0 if no wait was covered then. Guarded by: the private lock */
-    uint64_t there;  /* which participants with a slot record were there at the last reap: see shmi_cond_there. Atomic. */
+    uint32_t limit;  /* how many waiters of a Broadcast compete for their lock at a time */
+    uint64_t before; /* the word flying at the last check; 0 if no Broadcast had covered a queued wait then. Guarded by: the private lock */
+    uint64_t there;  /* shmi_cond_there at the last reap. Atomic. */
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
@@ -35,15 +36,15 @@ SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
 
-/* The bound in the word extra of a node that owes a Signal, at the version of x. If more than 2^31 changes have passed
- * since the Signal, it is too large, and never too small. */
+/* The bound of the Signal in the word extra of a node, computed from the version of x. If more than 2^31 changes have
+ * been made since the Signal, the result is too large. It is never too small. */
 SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
 {
     uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
     return now - ((now - extra) & (SHMI_COND_SIGNAL - 1));
 }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
 /* The owners of the waits that a change wakes. */
 typedef struct shmi_cond_woken {
@@ -51,7 +52,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of a wait that was woken is dead. The list k has these owners. */
+/* Makes the next call reap if the owner of one of the woken waits in k is dead. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -59,24 +60,24 @@ SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
         shmi_rq_reconsider(q, k->who[i]);
 }
 
-/* The first wait that no Broadcast has covered. 0: there is none, or x is torn. */
+/* Sets *w to the first wait that no Broadcast has covered. Returns 0 if there is none, or if x is torn. */
 SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
     uint32_t v = shmi_rq_get(x, q->boundary);
     w->n = NULL;
     return v != 0 && shmi_rq_wait_at(q, x, v, w);
 }
-/* Adds to x that a wait is off the queue and was not woken. */
+/* Adds to x that a wait leaves the queue without a wake. */
 SHMI_FN void shmi_cond_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome) { shmi_rq_detach(q, x, w, outcome); }
-/* Adds to x that a wait is woken by a Signal. extra has the bound of the Signal. */
+/* Adds to x that a Signal wakes a wait. extra contains the bound of the Signal. */
 SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t extra, shmi_cond_woken *woken)
 {
     shmi_rq_detach(q, x, w, SHMI_RECORDED_OWES);
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, extra);
     shmi_cond_note(woken, w);
 }
-/* Adds to x that the first waits of the queue are woken if a Broadcast has covered them: as many as fit into the record,
- * and until limit of them compete for the lock. It ends at a wait whose owner is dead. */
+/* Adds to x that the first waits of the queue are woken, if a Broadcast has covered them: as many as fit into the
+ * record, and only until limit waiters compete for their lock. Stops at a wait whose owner is dead. */
 SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
 {
     struct shmi_rq *q = &k->q;
@@ -100,13 +101,13 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
         shmi_cond_note(woken, w);
     }
 }
-/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off the front of
- * the queue. */
+/* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
+ * front of the queue. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -136,21 +137,22 @@ SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     return shmi_cond_serve_to(shmi_cond_of(q), x, b, shmi_cond_of(q)->limit);
 }
 
-/* Whether a node is a wait of the Cond whose owner is dead. */
+/* Whether a node is a wait of the Cond, and its owner is dead. */
 SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 {
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
-/* Settles what the wait w owes. A Signal passes on to the next wait, if that was queued before the Signal was given.
- * After a Broadcast, further waits are woken. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this
- * process is the owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+/* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
+ * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
     *settled = 0;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
+        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
+         * queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -162,14 +164,15 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         next = shmi_ld64(&w.n->next);
         owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
-        /* If the word has changed, the owner was alive: it has ended this wait, and may use the node for another object. */
+        /* If the word next has changed, the owner was alive: it has ended this wait, and may use the node for another
+         * object. */
         owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
             shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
-            x->torn = 0; /* an error in the queue concerns only the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits, so the debt is settled all the same */
         } else if (owes) {
             int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
             if (passes && !shmi_rq_waiting(q, to)) {
@@ -181,7 +184,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                     shmi_cond_give(q, x, to, extra, &woken);
             }
             if (x->torn) {
-                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. The
+                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. This
                  * change only says that the node owes nothing any more. */
                 x->torn = 0;
                 x->n = woken.n = 0;
@@ -204,9 +207,9 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
     }
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds: a later Signal must not take the only
- * wait to which an earlier one may go. If there are more nodes than fit, the list has those with the smallest
- * bounds. */
+/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
+ * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
+ * has the nodes with the smallest bounds. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
@@ -233,7 +236,7 @@ SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, vo
     d->at[i].w.n = n;
     d->at[i].bound = bound;
 }
-/* Settles the debts of the dead. Their queued waits are off the queue already. */
+/* Settles the debts of dead participants. Their queued waits are already off the queue. */
 SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_cond_debts d;
@@ -241,8 +244,8 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     d.k = k;
     d.x = x;
     do {
-        /* The loop ends: each turn settles debts, and the dead get no new ones. The first call completes the last record:
-         * it may have woken a wait of a dead participant before the wait was removed. */
+        /* The loop ends: each round settles debts, and dead participants get no new debts. shmi_rq_begin completes the
+         * last record, which may have woken a wait of a dead participant before that wait was taken off. */
         uint32_t i;
         int settled, err = shmi_rq_begin(q, x, b);
         if (err != 0)
@@ -257,7 +260,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     } while (d.n == SHMI_condDebts);
     return 0;
 }
-/* A hash of the participants that have slot records and are still in the arena. */
+/* A hash of the participants that have slot records of this Cond and are in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
 {
     uint64_t sum = 0;
@@ -269,19 +272,19 @@ SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
     }
     return sum;
 }
-/* Takes the waits of the dead off the queue, so that nobody wakes them any more. Then it settles what their other waits
- * owe, even if a peer has overwritten the queue. */
+/* Takes the waits of dead participants off the queue, so that no process wakes them any more. Then settles what woken
+ * waits of dead participants owe, even if a peer has overwritten the queue. */
 SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint64_t there = shmi_cond_there(q);
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the debts are settled all the same */
     err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
     if (err == 0)
         shmi_st64(&shmi_cond_of(q)->there, there);
     return first != 0 ? first : err;
 }
-/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. This is
- * necessary because all processes that watch a participant may be stopped. */
+/* Marks dead participants that are not marked yet, in each process at most once in 50 ms. This is necessary because
+ * all watchers of a participant may be stopped. */
 SHMI_FN void shmi_mark_dead(shmsync_arena *a)
 {
     uint64_t now = (uint64_t)shmi_now(), last = shmi_ld64(&a->marked);
@@ -291,10 +294,10 @@ SHMI_FN void shmi_mark_dead(shmsync_arena *a)
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t state = shmi_slot_state(a, i);
         if (shmi_slot_present(state))
-            shmi_dead(a, shmi_id_in(i, state)); /* marks it, which changes its state */
+            shmi_dead(a, shmi_id_in(i, state)); /* marks the participant if it is dead, and so changes the state of the slot */
     }
 }
-/* Whether a participant that had the Cond open may have died or left since the last reap. */
+/* Whether a participant with a slot record may have died or left since the last reap. */
 SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
 {
     if (shmi_recorded_value(q->first) != 0)
@@ -302,8 +305,9 @@ SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* If no woken waiter of a Broadcast has taken its lock since the last check, these waiters are stopped, or their lock
- * is held for long. Then all remaining waits are woken, because they may use other locks. */
+/* Suppose no woken waiter of a Broadcast has got its lock since the last check. Then these waiters are stopped, or a
+ * process holds their lock for long. The other waiters may use other locks, so this function wakes all that the
+ * Broadcast has covered. */
 SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_cond *k = shmi_cond_of(q);
@@ -314,7 +318,7 @@ SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, s
         shmi_cond_serve_to(k, x, b, SHMI_COND_ALL);
 }
 
-/* Queues the wait of a prepared node. *made is 1 if an error came after the wait was queued. */
+/* Queues the wait of a prepared node. After an error, *made says whether the wait was queued. */
 SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
 {
     struct shmi_rq *q = &k->q;
@@ -323,7 +327,7 @@ SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
     int err, ok = 0;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
-    do { /* the loop ends: each turn follows a change by another call */
+    do { /* the loop ends: each round follows a change by another call */
         x.made = 0;
         err = shmi_rq_begin(q, &x, &b);
         if (err != 0)
@@ -340,7 +344,8 @@ SHMI_FN int shmi_cond_signal_locked(struct shmi_cond *k, struct shmi_rq_change *
 {
     struct shmi_rq *q = &k->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
+        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
+         * queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, done = 1, err = shmi_rq_begin(q, x, b);
@@ -367,7 +372,7 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
 {
     struct shmi_rq *q = &k->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_cond_woken woken;
         int ok, covers, err = shmi_rq_begin(q, x, b);
         if (err != 0)
@@ -388,7 +393,8 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
         }
     }
 }
-/* Wakes the first wait that no Broadcast has covered, or all of them. A signal handler may call it. */
+/* Calls how, which wakes the first wait that no Broadcast has covered, or all such waits. A signal handler may call
+ * this function. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq *q = &k->q;
@@ -400,7 +406,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
         return err;
     c = shmi_ld64(q->commit);
     if (shmi_ld64(&q->completed) == c && !shmi_rq_reap_due(q) && shmi_recorded_value(q->boundary) == 0 && shmi_ld64(q->commit) == c)
-        return 0; /* there is no such wait */
+        return 0; /* no wait is queued that a Signal or Broadcast could wake */
     err = shmi_enter(q->a, op);
     if (err != 0)
         return err;
@@ -414,7 +420,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     return shmi_exit_with(q->a, err);
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
 SHMI_FN void shmi_cond_init(struct shmi_rq *q)
 {
@@ -511,7 +517,7 @@ int shmsync_cond_close(shmsync_cond *c)
     return SHMI_TELL(err);
 }
 
-/* Settles by a record what a wait of this process owes, and gives its wait node back. */
+/* Settles, by a record, what a wait of this process owes, and gives its wait node back. */
 SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
 {
     struct shmi_rq *q = &k->q;
@@ -533,9 +539,8 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
-/* Ends a wait that was woken, and whose owner has the lock again. The wait uses up its Signal without a record. No
- * record is needed, because only a reaper could change the word next at this time, and it does so only if the owner is
- * dead. */
+/* Ends a wait that was woken, after its owner has got the lock again. A wait that a Signal has woken uses the Signal
+ * up without a record: at this time only a reaper could also change the word next, and only if the owner were dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -550,7 +555,7 @@ SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
     return 0;
 }
 
-/* The part of a wait after the call has been counted. */
+/* The part of a wait in which the call is counted. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_rq *q = &k->q;
@@ -575,7 +580,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     SHMI_OUTSIDE(err = unlock(arg));
     if (err != 0) {
         if (!shmi_rq_withdraw(q, wait_node, &covered))
-            shmi_cond_settle_own(k, wait_node); /* a Signal passes on */
+            shmi_cond_settle_own(k, wait_node); /* passes a Signal on */
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
@@ -583,9 +588,9 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     if (err == 0) {
         SHMSYNC_CRASHPOINT("record.await.resolved");
     } else {
-        wait_node = NULL; /* it was given back */
+        wait_node = NULL; /* the wait node was given back */
         if (err == ETIMEDOUT && covered)
-            err = 0; /* a broadcast came first */
+            err = 0; /* a Broadcast came before the deadline */
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     SHMI_OUTSIDE(lock_err = lock(arg));
@@ -613,7 +618,8 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
-/* Waits with a mutex. EINVAL in a transaction: an unlock would show others changes that are not finished. */
+/* Waits with a mutex. EINVAL: the thread is in a transaction with the mutex, and an unlock would show unfinished
+ * changes to others. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 {
     uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
@@ -665,8 +671,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of the participant dead off the queue, and passes on what has woken its other waits. If there is such
- * a wait, a process that has not opened the Cond gets a slot record first. */
+/* Takes the waits of the participant dead off the queue, and passes on the wakes of its woken waits. If it has such a
+ * wait, a process that has not opened the Cond first gets a slot record. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;

@@ -2,28 +2,30 @@
 #if SHMSYNC_LAYOUT_VERSION >= 3
 /* ---- Semaphore: prims/semaphore*.go in C, docs/design/0056-semaphore-without-a-lock.md ---- */
 
-/* A fast word, of a share or of the pool: bits 0..31 a tag, bits 32..62 spare permits, bit 63 open. */
+/* A fast word, of a share or of the pool: bits 0..31 are a tag, bits 32..62 the number of spare permits, bit 63 says
+ * open. */
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
-#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* in the value */
+#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* the bit open, in the value of a fast word */
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
-/* The words that records change. Those from semName on are of the share of a slot. */
+/* The words that records change, besides those of the queue. The words from SHMI_semName on belong to the share of a
+ * slot. */
 enum { SHMI_semFree = SHMI_rqOwnKinds, SHMI_semFreeHigh, SHMI_semOpened, SHMI_semName, SHMI_semPermits, SHMI_semPermitsHigh, SHMI_semFast };
 
 struct shmi_semaphore {
-    struct shmi_rq q; /* first: a queue is one of a semaphore */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the Semaphore */
     shmi_semaphore_words *w;
-    shmi_semaphore_record *own; /* this process's; NULL in the view of a reaper */
+    shmi_semaphore_record *own; /* the slot record of this process; NULL for a reaper that has no handle */
     uint64_t size;
-    int moves;     /* transferable */
-    uint32_t fast; /* this handle has opened our share. Atomic. */
+    int moves;     /* the semaphore is transferable */
+    uint32_t fast; /* this handle has opened the share of this process. Atomic. */
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
-/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has, or may get, a
- * permit while the word is the same. */
+/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has a permit, or may
+ * get one, while the commit word stays the same. */
 SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_rq_walk *i) { return (shmi_semaphore_record *)shmi_rq_next_slot(&s->q, i); }
 SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
@@ -56,7 +58,7 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears open in a word, so that from here on only records change it, and returns the new word. */
+/* Clears the bit open of a fast word, so that from now on only records change the word. Returns the new word. */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -67,7 +69,7 @@ SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
             return closed;
     }
 }
-/* Whether words may be open. In an arena whose objects have counters, all calls make records. */
+/* Whether fast words may be open. If the objects of the arena have counters, all calls make records. */
 SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
 
 SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
@@ -83,16 +85,16 @@ SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_
     shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
     shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
 }
-/* How many permits any participant may take, after the change x. If the semaphore is transferable, the call closes the
- * pool. */
+/* How many permits are free for any participant after the change x. If the semaphore is transferable, closes the pool
+ * first. */
 SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
 {
     if (s->moves)
         shmi_sem_shut(&s->w->free);
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
-/* Adds to x that n permits are free. If the semaphore is transferable, and no wait is queued after x, it also opens the
- * pool. So the caller adds the changes of the queue to x before this call. */
+/* Adds to x that n permits are free. If the semaphore is transferable, and x leaves no wait in the queue, x also opens
+ * the pool. So the caller adds its changes of the queue to x before this call. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -101,8 +103,8 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
-/* Adds to x that the spare permits of a share are free, and that the share is closed. The call closes the word of the
- * share at once, which changes only which participants may take these permits. */
+/* Adds to x that the spare permits of a share become free, and that the share is closed. The word of the share is
+ * closed at once. Even if x does not take effect, that changes only which participants may take these permits. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -113,7 +115,7 @@ SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, u
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + spare);
 }
 
-/* Acquires, or releases, without a record; 0 if that cannot be. */
+/* Acquires n permits without a record. Returns 0 if that is not possible. */
 SHMI_FN int shmi_sem_acquire_fast(struct shmi_semaphore *s, uint64_t n)
 {
     uint64_t *w = s->moves ? &s->w->free : &s->own->share.fast, v;
@@ -143,22 +145,23 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
     return 1;
 }
 
-/* The share of a transferable semaphore counts the permits that waits of the participant were granted, and those that
- * it has accepted: prims/semaphore_transfer.go. The difference comes back when the participant dies. */
+/* The share of a transferable semaphore has two counts: the permits that were granted to waits of the participant, and
+ * those that the participant has accepted; see prims/semaphore_transfer.go. When the participant dies, the difference
+ * becomes free again. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to x that permits become free: those that the participant of a share, which is gone, was granted and has not
- * accepted. */
+/* Adds to x that permits become free: those that were granted to the participant of a share, which is gone, and that
+ * it has not accepted. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
     shmi_sem_set_free(s, x, free_ + shmi_min(shmi_sem_unaccepted(s, x, r), s->size - shmi_min(free_, s->size)));
     shmi_sem_set_permits(x, slot, r, shmi_ld64(&r->share.accepted));
 }
-/* Adds to x that the permits of a share are free. */
+/* Adds to x that all permits of a share become free. */
 SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     shmi_sem_shut(&r->share.fast);
@@ -166,7 +169,7 @@ SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + shmi_sem_permits(x, r));
     shmi_sem_set_permits(x, slot, r, 0);
 }
-/* Makes the share of this process's slot this process's own. */
+/* Takes over the share of this process's slot, which may still be that of a dead predecessor. */
 SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t slot = s->q.a->my_slot;
@@ -179,11 +182,11 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
     return shmi_rq_end(&s->q, x, b, &ok);
 }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
-/* Sets *enough to whether n permits are free at the commit word of x. If not, the call also looks for spare permits in
- * the shares. If *again is 1, it has tried to make those of one share free, and the caller begins again. If *enough and
- * *again are both 0, no share has spare permits. */
+/* Sets *enough to whether n permits are free at the commit word of x. If they are not, the call looks for a share with
+ * spare permits, and tries to make those free. Then *again is 1, and the caller begins again. If *enough and *again
+ * are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -204,7 +207,7 @@ SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, 
     shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 0);
     return 0;
 }
-/* Adds to x that the first wait is granted. 0: its owner cannot have permits. */
+/* Adds to x that the first wait is granted. Returns 0 if its owner cannot have permits. */
 SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w)
 {
     uint64_t n = shmi_ld64(&w.n->wanted);
@@ -212,21 +215,21 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint32_t slot = shmi_id_slot(owner);
     shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
-        return 0; /* a participant whose wait is queued has inherited the share */
+        return 0; /* a participant takes its share over before it queues a wait */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
     shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);
     return 1;
 }
-/* Adds to x that a wait is off the queue without permits. */
+/* Adds to x that a wait leaves the queue without permits. */
 SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_rq_detach(q, x, w, outcome);
     if (s->moves)
-        shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
+        shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* opens the pool if the queue is empty */
 }
-/* Adds to x that the first wait is granted, if that is possible and fits into the record. Returns the owner of the
+/* Adds to x that the first wait is granted, if there are permits and it fits into the record. Returns the owner of the
  * wait, or 0 if the wait is not granted. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
@@ -238,12 +241,14 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     *x = y;
     return shmi_node_owner(w.n);
 }
-/* Grants the waits for which there are permits, in order, and takes waits of the dead off the front of the queue. */
+/* Grants, in order, the waits for which there are permits. Takes waits of dead participants off the front of the
+ * queue. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue, or closes a share. */
+        /* The loop ends: each round follows a change by another call, or takes a wait off the queue, or closes a
+         * share. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
@@ -279,7 +284,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
     }
 }
 
-/* Whether the participant of a share has, or may get, permits that others cannot acquire. */
+/* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
 SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     if (s->moves)
@@ -289,7 +294,7 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id n;
         int ok, err = shmi_rq_begin(&s->q, x, b);
         if (err != 0)
@@ -310,21 +315,22 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
             return err;
     }
 }
-/* Takes the waits of the dead off the queue, and then takes back their shares. A permit whose grant was not accepted
- * guards nothing that the dead participant may have written to. */
+/* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
+ * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
+ * to which that participant has written. */
 SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the shares are taken back all the same */
     for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
         first = first != 0 ? first : err;
     }
     return first;
 }
-/* Whether a participant that has permits is dead. */
+/* Whether some participant that has permits is dead. */
 SHMI_FN int shmi_sem_dead(struct shmi_rq *q)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -349,7 +355,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
     int served = 0, moves = s->moves;
     *result = SHMI_semNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
+        /* The loop ends: each round follows a change by another call, or makes a change that can be made only once. */
         int enough = 0, again = 0, ok, err = shmi_rq_begin(&s->q, &x, b);
         if (err == 0 && shmi_rq_empty(&s->q, &x))
             err = shmi_sem_enough(s, &x, n, b, &enough, &again);
@@ -358,7 +364,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         if (again)
             continue;
         if (!enough && !served && (shmi_rq_reap_due(&s->q) || !shmi_rq_empty(&s->q, &x))) {
-            served = 1; /* the dead may have the permits that this call, or the first wait, needs */
+            served = 1; /* dead participants may have the permits that this call, or the first wait, needs */
             err = shmi_rq_tidy(&s->q, &x, b, 0);
             if (err != 0)
                 return err;
@@ -368,7 +374,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
             err = shmi_sem_inherit(s, &x, b);
             if (err != 0)
                 return err;
-            served = 0; /* the first wait may take the permits that this has freed */
+            served = 0; /* the first wait may take the permits that became free */
             continue;
         }
         if (enough) {
@@ -392,8 +398,8 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         }
     }
 }
-/* Acquires n permits by a record. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
- * SHMI_semQueued with an error says that the wait may be queued. */
+/* Acquires n permits by a record. If that is not possible now, queues the wait of a prepared node, which may be NULL.
+ * An error with SHMI_semQueued says that the wait may be queued. */
 SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
 {
     struct shmi_wakes b;
@@ -406,7 +412,8 @@ SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *
     return err;
 }
 
-/* Adds to x that this process releases n permits; 0 if it has fewer. *opens is 1 if x opens its share. */
+/* Adds to x that this process releases n permits. Returns 0 if it has fewer. *opens is 1 if x opens the share of this
+ * process. */
 SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, int *opens)
 {
     uint32_t slot = s->q.a->my_slot;
@@ -426,8 +433,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if this process also made the last release by a record. The word releaser shows only
-     * that no other process has released permits by a record since then. Others may have acquired some. */
+    /* The share is opened only if the latest release by a record was also of this process. The word releaser shows
+     * that. It does not show acquires of other processes since then. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -446,7 +453,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
 {
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted;
         int opens, ok, err = shmi_rq_begin(&s->q, &x, b);
         if (err != 0)
@@ -472,7 +479,8 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
         return 0;
     }
 }
-/* Releases n permits of this process, and grants the waits that these allow. *had is 0 if the process has fewer. */
+/* Releases n permits of this process, and grants the waits that can have them. *had is 0 if this process has fewer
+ * permits. */
 SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
 {
     struct shmi_wakes b;
@@ -486,7 +494,7 @@ SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
     return err;
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
 SHMI_FN void shmi_sem_init(struct shmi_rq *q)
 {
@@ -519,7 +527,7 @@ SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void 
 typedef struct shmi_semaphore_spec {
     uint64_t size, free_;
     uint32_t spin;
-    int open_; /* the pool */
+    int open_; /* the pool of the new semaphore is open */
 } shmi_semaphore_spec;
 SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
 {
@@ -600,7 +608,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     return SHMI_TELL(err);
 }
 
-/* An acquire of more permits than the semaphore has waits until abs. */
+/* For an acquire of more permits than the semaphore has in all: waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
     int64_t left;
@@ -611,8 +619,8 @@ SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
     }
     return ETIMEDOUT;
 }
-/* A spin ends when n permits may be free, or were just acquired. When the spin began, no share had spare permits. So
- * the permits of a share that is open now were released since. */
+/* What a spin waits for. It ends when it has acquired n permits, or when n permits may be free. At its begin no share
+ * had spare permits. So if a share is open now, its permits were released since. */
 typedef struct shmi_sem_wish {
     struct shmi_semaphore *s;
     uint64_t n;
@@ -626,8 +634,8 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of acquire, in a call that shmi_enter has counted. If no wait is queued and no thread of this process waits,
- * the call spins before it queues a wait, but not with try_. If two processes pass permits to and fro, the permits
+/* The rest of an acquire. The caller is within shmi_enter. The call spins before it queues a wait, if no wait is
+ * queued, no other thread of this process waits, and try_ is 0. If two processes pass permits to and fro, the permits
  * often come during the spin, and no wait is needed. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
@@ -642,7 +650,8 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     if (err != 0 || result == SHMI_semTaken)
         return err;
     if (try_) {
-        /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+        /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be
+         * stopped, would find the deaths of holders. */
         if (!shmi_check_due(&s->q.looked))
             return EBUSY;
         shmi_rq_check_now(&s->q);
@@ -740,7 +749,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
     return SHMI_TELL(shmi_exit_with(a, err));
 }
-/* The permits of the pool, and those that are kept for participants. */
+/* The free permits, plus the spare permits of the shares. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
     SHMI_OPENED_OR(sem, 0);

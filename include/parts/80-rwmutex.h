@@ -9,41 +9,43 @@ struct shmi_rwmutex {
     shmsync_arena *a;
     shmi_object o;
     shmi_rwmutex_words *w;
-    shmi_mutex_words *ww; /* the words of the writers' mutex, which lie at the same place */
-    uint32_t *gate;       /* in the header of the object */
+    shmi_mutex_words *ww; /* the words of the writers' mutex, which have the same address as w */
+    uint32_t *gate;       /* a word in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
-    uint32_t *records;    /* in the header of the object: the latest slot record */
-    struct shmi_rw_readers *known; /* changed only with registry held */
+    uint32_t *records;    /* a word in the header of the object: the latest slot record */
+    struct shmi_rw_readers *known; /* only a thread that holds registry changes the pointer */
     int release, rollback;
-    shmi_log log; /* undo log, for PolicyRollback; it follows the words, which are those of a whole mutex */
+    shmi_log log; /* undo log, with rollback only; it follows the words, which are then those of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
-    shmi_mutex writers; /* its holder closes the gate, writes, and opens the gate */
+    shmi_mutex writers; /* the holder of this mutex closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
-    /* guarded by: registry; readers registered in this epoch; readers that were let in and have not noticed it yet */
+    /* guarded by: registry. waiting: readers that have registered in this epoch. due: readers that were let in and
+     * have not noticed it yet */
     uint32_t waiting, due;
-    uint64_t epoch;        /* guarded by: registry; grants so far */
-    uint32_t upgradable;   /* SHMI_upNot and so on; the words alone do not show whether the hold is upgradable */
-    uint32_t stuck;        /* the gate, if the last check found it closed although nobody reads */
+    uint64_t epoch;        /* guarded by: registry; the number of grants so far */
+    uint32_t upgradable;   /* SHMI_upNot, SHMI_upHeld or SHMI_upUpgrading; the words in the arena do not show whether a hold is upgradable */
+    uint32_t stuck;        /* the gate, if the last check found it closed although no participant read; otherwise 0 */
     int64_t looked_readers, looked_writer;
 };
 
-/* The reader words that a handle knows, in the order in which they were added. They lie in the slot records, and
- * stay there until the object is deleted, so the list of records is read again only when it has changed. */
+/* The reader words that a handle knows, in the order in which they were added. They lie in slot records, which stay
+ * until the object is deleted. So the handle reads the list of slot records again only when it has changed. */
 typedef struct shmi_rw_reader {
     uint64_t *state;
     uint32_t slot;
 } shmi_rw_reader;
 typedef struct shmi_rw_readers {
-    struct shmi_rw_readers *older; /* shorter lists, which other threads may still read; freed with the handle */
-    uint32_t head;                 /* the latest of the slot records in v, as objRecords names it */
+    struct shmi_rw_readers *older; /* shorter arrays, which other threads may still read; freed with the handle */
+    uint32_t head;                 /* the latest slot record that v covers, as a value of objRecords */
     uint32_t n, cap;
-    shmi_rw_reader v[1]; /* cap of them */
+    shmi_rw_reader v[1]; /* cap places */
 } shmi_rw_readers;
 
-/* The size of the body. In an arena whose objects have counters, those of the writers' mutex follow. */
+/* The size of the body. If the objects of the arena have counters, the counters of the writers' mutex follow the
+ * words. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
     return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
@@ -66,19 +68,19 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
-/* Whether a rollback follows the death of the process in gate g. A process that waits for readers has written
- * nothing. */
+/* Whether the death of the process in gate g is followed by a rollback. A process that still waits for readers has
+ * written nothing, so it needs none. */
 SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
-/* Wakes all readers that sleep. Their announcement stays, because only a grant clears it. */
+/* Wakes all readers that sleep. Their announcement stays, because only a grant may clear it. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
     shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
-/* Deals with gate g, whose process was found dead. Returns 0 if the gate stays as it is until that process is gone. */
+/* Changes the gate from g, whose process was found dead. Returns 0 if the gate must stay until that process is gone. */
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
@@ -99,21 +101,21 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether gate g is kept closed by a process that is dead but not gone. */
+/* Whether a process that is dead but not gone keeps the gate closed with the value g. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
 /* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is not
- * gone. This process has the writers' mutex. Meanwhile the gate names this process. If this process dies, the next one
- * begins the rollback again. */
+ * gone. This process has the writers' mutex. During the rollback the gate names this process. If it dies, the next
+ * process that gets the mutex begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
     if (!shmi_gone(m->a, dead))
-        return 0; /* a system call of the dead process may still write what the log would restore */
+        return 0; /* a system call of the dead process may still write the bytes that the log would restore */
     if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
         shmi_log_disown(m->a, &m->log, m->gate, g, dead);
     if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
@@ -130,13 +132,13 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Does what shmi_rw_roll_back_counted does, for a call that is not counted yet, because it need not wait. The call
- * counts itself meanwhile: a close of the arena rolls back, too, and the two must not copy old bytes at the same time.
- * If the count is refused, the close rolls back, and the result is 0. */
+/* As shmi_rw_roll_back_counted, for a call that may not be counted. A close of the arena rolls back, too, and the two
+ * must not copy old bytes at the same time. So this function counts the call during the rollback. If the count is
+ * refused, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
-    if (m->mine == NULL) /* a reaper */
+    if (m->mine == NULL) /* a reaper, which has no handle */
         return shmi_rw_roll_back_counted(m, g);
     if (shmi_enter_for(m, m->a, NULL) != 0)
         return 0;
@@ -146,7 +148,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
-/* The error if a gate will not open by itself, or 0. */
+/* The error of a call if the gate, with the value g, does not open without a recover; otherwise 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
     if (!shmi_rw_valid(g))
@@ -168,8 +170,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records. The argument first is the place of the record to begin with, in units of
- * SHMI_blockMin. The part of the list behind a record never changes. */
+/* Begins a walk of the slot records at the record first, an offset in units of SHMI_blockMin. The part of the list
+ * behind a record never changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
@@ -182,8 +184,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Adds the records that have been pushed, up to the one at head, to the known ones. Returns 0 if there is no memory,
- * or if the list is corrupt. */
+/* Adds the reader words of new slot records, up to the record at head, to the known ones. Returns 0 if there is no
+ * memory, or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -198,7 +200,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* powers of two: each size has its own spare memory, so there should be few sizes */
+            cap *= 2; /* a power of two, so that there are few sizes: each size has its own spare memory */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -214,11 +216,11 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* if not, another thread has added more */
+        if (n > old) { /* otherwise another thread has already added them */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
-            learned = place == old; /* if not, a peer has overwritten the list */
+            learned = place == old; /* otherwise a peer has overwritten the list */
             if (learned) {
                 shmi_st32(&k->n, n);
                 shmi_st32(&k->head, head);
@@ -228,8 +230,9 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Returns all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
- * function. A reader has its record on the list before it adds to its word, and reads the gate after that. */
+/* Returns all reader words, and sets *n to their number. For NULL see shmi_rw_learn. No reader is missed: a writer
+ * closes the gate before it calls this function. A reader has its record on the list before it adds to its word, and
+ * reads the gate after that. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -247,9 +250,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Searches the places, from the place in at on, for the first one whose participant reads. Returns this place, and sets
- * *found to its reader word. 0: there is none. Places begin with 1 and are in the order in which the words were added.
- * If the list is corrupt, a reader may always be there, and its word is NULL. */
+/* Searches the places, from at on, for the first one whose participant reads. Returns this place, and sets *found to
+ * its reader word. Returns 0 if no participant reads. Places begin with 1, and have the order in which the words were
+ * added. If the list is corrupt, a reader may be anywhere: then the result is a place, with NULL as the word. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -280,7 +283,7 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_
     found->state = NULL;
     return at > n ? at : n + 1;
 }
-/* Whether a participant reads, or may read because that cannot be found out. */
+/* Whether a participant reads. The answer is also yes if the list is corrupt. */
 SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 {
     shmi_rw_reader r;
@@ -288,8 +291,8 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Wakes the writer that waits for this process's last reader to leave. The writer may have the lock already, and may close
- * the handle. */
+/* Called after the last reader of this process has left: wakes the writer that waits for it. The writer may have the
+ * lock already, and may close the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
     if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
@@ -299,12 +302,13 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_exit_for(m, m->a);
     }
 }
-/* The rest of an unlock of a reader. w is this process's reader word after the reader was taken out of it. */
+/* The rest of an unlock by a reader. w is the reader word of this process, from which the reader is already taken off.
+ */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
-        shmi_rw_left(m); /* a writer may have counted the hold that does not exist */
+        shmi_rw_left(m); /* a writer may have seen holds that do not exist, and may wait for them */
         return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "this process has no read hold");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
@@ -314,11 +318,11 @@ SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 }
 SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
 
-/* The changes of its process's word that a reader makes. */
+/* The changes that a reader makes to the reader word of its process. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
-/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows one if it
- * counts no waiting reader, although m->waiting is not 0. guarded by: registry */
+/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows a grant
+ * if it counts no waiting reader although m->waiting is not 0. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -327,8 +331,8 @@ SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
         m->epoch++;
     }
 }
-/* Changes this process's reader word, after it has noted any grant. For a reader that was let in, it changes
- * nothing. guarded by: registry */
+/* Makes the change what to the reader word of this process, after it has noted any grant. If the reader of that epoch
+ * was already let in, changes nothing. guarded by: registry */
 SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
 {
     for (;;) {
@@ -344,8 +348,8 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was let in.
- * guarded by: registry */
+/* Whether a reader that has registered in epoch was let in. A caller must ask at most once after the reader was let
+ * in. guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
     if (m->epoch == epoch)
@@ -353,7 +357,7 @@ SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
     m->due--;
     return 1;
 }
-/* Makes this thread, which has made a try, a waiting reader. */
+/* Turns the try of this thread, which found the gate closed, into a waiting reader. Returns the epoch. */
 SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
 {
     uint64_t w, epoch;
@@ -376,8 +380,8 @@ SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int clai
     pthread_mutex_unlock(&m->registry);
     return in;
 }
-/* Lets a waiting reader in by itself, because the gate is open. Returns 0 if the gate was closed meanwhile; the
- * reader is then registered as before. */
+/* Called by a waiting reader that finds the gate open: lets itself in. Returns 0 if the gate was closed again; then
+ * the reader waits as before. */
 SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
 {
     pthread_mutex_lock(&m->registry);
@@ -394,7 +398,7 @@ SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
     *epoch = shmi_rw_register(m);
     return 0;
 }
-/* Ends a wait. The result is not 0 if the reader was let in before that: then it has a hold. */
+/* Ends a wait. Returns 1 if the reader was let in before that: then it has a hold. */
 SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 {
     int in;
@@ -412,7 +416,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g);
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m);
 
-/* Finds wakes that a stopped or dead process kept from the readers of this process. */
+/* Makes up for wakes that a stopped or dead process has not sent to the readers of this process. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
 {
     uint32_t g = shmi_rw_gate(m), due;
@@ -420,19 +424,19 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         shmi_rw_wake_readers(m);
     } else if (shmi_dead(m->a, shmi_rw_who(g))) {
         if (!shmi_rw_mark_owner_dead(m, g) && shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g)))
-            shmi_rw_wake_readers(m); /* one of them rolls back */
+            shmi_rw_wake_readers(m); /* a woken reader rolls back */
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && !shmi_rw_read(m)) {
-        /* Nothing keeps the writer from going on. If that was so at the last check, too, the writer may be stopped,
-         * and the gate is opened: the writer has written nothing yet. */
+        /* No reader keeps the writer from going on. If the last check found the same, the writer may be stopped. It
+         * has written nothing yet, so this process opens the gate. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(m->gate, g, 0)) {
             shmi_rw_wake_readers(m);
             shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
         return;
     } else {
-        shmi_mutex_date_hold(&m->writers); /* as long as a writer has m, it also has the writers' mutex */
-        /* The death watcher calls this, too, and must not wait for a thread of this process. If the mutex is held,
-         * the next check tries again. */
+        shmi_mutex_date_hold(&m->writers); /* a writer that has m also has the writers' mutex */
+        /* The death watcher calls this function, too, and must not wait for a thread of this process. If another
+         * thread has registry, the next check tries again. */
         if (pthread_mutex_trylock(&m->registry) == 0) {
             shmi_rw_catch_up(m, shmi_ld64(m->mine));
             due = m->due;
@@ -450,8 +454,9 @@ SHMI_FN void shmi_rw_check_readers(void *arg)
     if (shmi_check_due(&m->looked_readers))
         shmi_rw_look_readers(m);
 }
-/* Finds a wake that a stopped or dead process kept from the writer. That process may also have opened the gate; see
- * shmi_rw_look_readers. New readers may then be in all the time, until the writer closes the gate again. */
+/* Makes up for a wake that a stopped or dead process has not sent to the writer. The writer is also woken if another
+ * process has opened its gate, see shmi_rw_look_readers: then new readers may keep coming in until the writer closes
+ * the gate again. */
 SHMI_FN void shmi_rw_check_writer(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
@@ -465,8 +470,8 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
-/* Adds a reader to this process's word. Returns 0 if the gate is closed: then the reader has made only a try, and
- * has no hold. */
+/* Counts a reader in the reader word of this process. Returns 0 if the gate is closed: then the reader has no hold,
+ * and has only made a try. */
 SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 {
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -474,7 +479,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
     return shmi_rw_gate(m) == 0;
 }
 
-/* Turns a try that found the gate closed into a hold. */
+/* Waits until a reader whose try found the gate closed has a hold. */
 SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
@@ -540,7 +545,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -584,8 +589,8 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_try_read(m)) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Deals with a dead process that keeps the gate closed. Returns 0 when the gate is open. This thread has the
- * writers' mutex. EBUSY: the dead process is not gone. */
+/* Opens a gate that a dead process keeps closed. Returns 0 when the gate is open. EBUSY: the dead process is not gone.
+ * This thread has the writers' mutex. */
 SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
@@ -593,7 +598,8 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* The process that closes the gate has the writers' mutex, and now this thread has it. */
+            /* The process that closes the gate has the writers' mutex. Now this thread has it, so the process in the
+             * gate must be dead. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
@@ -603,7 +609,8 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         }
     }
 }
-/* Closes the gate to readers. This thread has the writers' mutex. EBUSY: a dead process keeps the gate closed. */
+/* Closes the gate to readers. EBUSY: a dead process that is not gone keeps the gate closed. This thread has the
+ * writers' mutex. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -619,9 +626,9 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f, and calls it again each time that a dead process kept the gate closed and is gone now. It waits without
- * the writers' mutex, because this process may be stopped: other writers can go on as soon as the dead process is
- * gone. *held says whether this thread has the mutex. After a result of 0 it has it. */
+/* Calls f until its result is not EBUSY. After EBUSY, a dead process keeps the gate closed, and this function first
+ * waits until that process is gone. It waits without the writers' mutex, because this process may be stopped: so other
+ * writers can go on. *held says whether this thread has the mutex; after the result 0 it has the mutex. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -641,9 +648,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if a wait is
- * needed. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
- * the mutex for long together with readers. */
+/* For a reader: rolls back what the dead process in gate g has left, if that is possible without a wait. Otherwise
+ * returns 0. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep the
+ * mutex for long, while readers could already be in. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -653,9 +660,8 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_release_writers(m);
     return err == 0;
 }
-/* Opens the gate g of a dead writer for a call that is not counted, or marks it. *counted says that the call has
- * counted itself until it returns, because the next holder may close the handle. Returns 0 if the gate stays as it
- * is. */
+/* For a call that is not counted: opens gate g of a dead writer, or marks it. The next holder may then close the
+ * handle. So the call counts itself first, until it returns: *counted. Returns 0 if the gate is unchanged. */
 SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g, int *counted)
 {
     if (!*counted)
@@ -667,7 +673,7 @@ SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int6
     return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate, held);
 }
 
-/* Turns the waiting readers of a reader word into readers. */
+/* Turns the waiting readers that a reader word counts into readers. */
 SHMI_FN void shmi_rw_grant(uint64_t *state)
 {
     uint64_t w;
@@ -675,8 +681,8 @@ SHMI_FN void shmi_rw_grant(uint64_t *state)
         w = shmi_ld64(state);
     while (shmi_rw_waiting(w) != 0 && !shmi_cas64(state, w, shmi_rw_granted(w)));
 }
-/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate. No other thread may
- * grant. */
+/* Lets in all waiting readers. This thread has the writers' mutex, and has opened the gate. So no other thread grants
+ * at the same time. */
 SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
@@ -684,7 +690,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_record_walk v;
     uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* a reader that is about to announce itself reads the gate after that */
+        return; /* a reader that is only about to announce itself will read the gate after its announcement */
     known = shmi_rw_known(m, &n);
     for (i = 0; i < n; i++)
         shmi_rw_grant(known[i].state);
@@ -704,8 +710,8 @@ SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 
 SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
-/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. The wait
- * goes from word to word, and never back. */
+/* Waits until no reader is in, or another process has opened the gate. The wait goes from one reader word to the next,
+ * and never back. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     shmi_rw_reader reader;
@@ -770,8 +776,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 
-/* Waits until no reader is in, so that this process has the write hold. On failure it opens the gate and keeps the
- * writers' mutex. */
+/* Waits until no reader is in, so that this process has the write hold. After an error the gate is open, and this
+ * process still has the writers' mutex. */
 SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err;
@@ -782,13 +788,13 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* another process has opened the gate, because we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* this process has not run for long, and another process has opened the gate */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
     return err;
 }
-/* As shmi_rw_drain_gate, but on failure it releases the writers' mutex. */
+/* As shmi_rw_drain_gate, but after an error this process does not have the writers' mutex any more. */
 SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err = shmi_rw_drain_gate(m, op, abs);
@@ -811,8 +817,8 @@ SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* As shmi_rw_take_drained, but it first checks whether readers are in, so that a thread that tries in a loop does
- * not close the gate to readers. */
+/* As shmi_rw_take_drained, but first checks whether a reader is in. So a thread that tries in a loop does not keep
+ * readers out. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -821,7 +827,7 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
 }
 
-/* The slow part of lock, within shmi_enter. */
+/* The slow part of lock. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, held;
@@ -843,13 +849,13 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
-/* All reader words, as long as the list of slot records is the same. */
+/* All reader words, valid while the word records is head. */
 typedef struct shmi_rw_all {
     const uint32_t *records;
     uint32_t head, n;
     const shmi_rw_reader *v;
 } shmi_rw_all;
-/* Gets all reader words. Returns 0 if the handle does not know all of them. */
+/* Fills all with the reader words. Returns 0 if the handle does not know all of them. */
 SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
 {
     const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
@@ -861,7 +867,7 @@ SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
     all->v = k->v;
     return 1;
 }
-/* Whether no participant reads. 0 may also mean that a dead participant has not been reaped yet. */
+/* Whether no participant reads. The reader word of a dead participant counts until it is reaped. */
 SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 {
     uint32_t i;
@@ -870,11 +876,11 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
             return 0;
     return 1;
 }
-/* What shmi_rw_at_once has reached. */
+/* How far shmi_rw_at_once has come. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
-/* Takes m if a few loads are enough to see that it is free: the mutex is free, the gate is open, and nobody reads. If
- * it does not get everything, the caller undoes what it got. It loads as much as possible before the first
- * compare-and-swap, because a load after that waits for it. */
+/* Takes m if a few loads show that it is free: the writers' mutex is free, the gate is open, and no participant reads.
+ * If shmi_rw_at_once gets only a part, the caller undoes that. Most loads come before the first compare-and-swap,
+ * because a load after it has to wait for it. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -898,9 +904,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* A lock that need not wait does not call shmi_enter. A lock that waits does, and is counted until it has taken back
- * everything that it has to. It releases the writers' mutex before it calls shmi_enter, because after a refusal the
- * arena may be gone, and the mutex with it. */
+/* Only a lock that has to wait calls shmi_enter. It is counted until it has undone everything that it has to undo. It
+ * releases the writers' mutex before it calls shmi_enter, because after a refusal the arena, with the mutex, may be
+ * gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -915,8 +921,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
-/* Opens the gate that this process holds. Returns 0 if it does not hold the gate. After that the caller has to let
- * in waiting readers. */
+/* Opens the gate that this process holds; the caller then has to let waiting readers in. Returns 0 if this process
+ * does not hold the gate. */
 SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
 {
     if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
@@ -938,7 +944,7 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
     shmi_rw_let_in(m);
     return 0;
 }
-/* Ends a write hold. */
+/* Ends a write hold: opens the gate, and releases the writers' mutex. */
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
 {
     int err = shmi_rw_open_gate(m, op);
@@ -955,7 +961,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
-                /* Other writers get the mutex meanwhile, and report the death. They do not wait for this process. */
+                /* Meanwhile other writers get the mutex, and report the death. They need not wait for this process. */
                 shmi_mutex_unlock(&m->writers);
                 err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
@@ -986,7 +992,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     if (m->rollback)
         shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
-        shmi_participant_id who = shmi_rw_died(m); /* while the gate keeps other recoveries out */
+        shmi_participant_id who = shmi_rw_died(m); /* read while the gate still keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
@@ -1009,7 +1015,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     return shmi_fail(EPROTO, op, m->called, "its gate was overwritten during the repair, and is now %#x", now);
 }
 
-/* The state of this process's upgradable hold: none, held, or a call of upgrade under way. */
+/* The state of this process's upgradable hold: none, held, or being upgraded. */
 enum { SHMI_upNot, SHMI_upHeld, SHMI_upUpgrading };
 
 SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
@@ -1017,7 +1023,7 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-/* The slow part of lock_upgradable, within shmi_enter. */
+/* The slow part of lock_upgradable. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err, held;
@@ -1043,7 +1049,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* the call is counted until the handle knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* counted until the handle knows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -1059,7 +1065,7 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
     shmi_exit_for(m, m->a);
     return err;
 }
-/* Ends the upgradable hold of this process, and sets its state to next. EPERM: there is no such hold. */
+/* Ends the upgradable hold of this process, and sets its state to next. EPERM: this process has no such hold. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
 {
     int err = shmi_use(m->a, op);
@@ -1091,14 +1097,14 @@ SHMI_FN int shmi_rw_repaired(void *arg)
     (void)arg;
     return 0;
 }
-/* The part of a handle that a reaper needs, too. */
+/* Fills in the part of a handle that a reaper needs, too. */
 SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_object *o)
 {
     memset(m, 0, sizeof *m);
     m->a = a;
     m->o = *o;
     m->called = o->name_len != 0 ? m->o.name : NULL;
-    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for a body is smaller */
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* each block for a body has at least this size */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
     m->records = shmi_u32(a, o->off + SHMI_objRecords);
@@ -1111,7 +1117,8 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->writer_wake_word.word = &m->w->wakeWriter;
     m->writer_wake_word.poller = &m->w->pollerWriter;
 }
-/* Checks that the object has a body that its policy asks for, and the options that the caller asks for. */
+/* Checks that the body of the object has the size that its policy needs, and that the object has the options that the
+ * caller asks for. */
 SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, uint64_t log_bytes)
 {
     const char *op = "rwmutex.open";
@@ -1125,16 +1132,17 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
         return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
     return 0;
 }
-/* An upgradable hold stays when the last handle is closed. The words do not show that it is one, because a writer has the
- * writers' mutex and an open gate, too, at the beginning and at the end of its hold. So the data of the handle is kept on a
- * list of the arena, where the next handle looks for it. The caller holds handles_of. */
+/* Keeps the upgradable hold of a handle that is closed for the last time. The words in the arena do not show that the
+ * hold is upgradable: at the begin and the end of a write hold, a writer has the writers' mutex and an open gate, too.
+ * So the data of the handle goes on a list of the arena, where the next handle finds it. The caller holds handles_of.
+ */
 SHMI_FN void shmi_rw_keep_upgradable(struct shmi_rwmutex *m)
 {
     shmi_head *h = shmi_head_of(m);
     h->next = m->a->upgradable;
     m->a->upgradable = h;
 }
-/* Whether this process has an upgradable hold that it got through an earlier handle. It frees the data of that handle. */
+/* Whether this process has an upgradable hold through an earlier handle. Frees the data of that handle. */
 SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
 {
     uint32_t owner = shmi_ld32(&m->ww->owner);
@@ -1145,21 +1153,21 @@ SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
         return 0;
     *p = h->next;
     shmi_free_thing(h + 1);
-    /* If a peer has taken the hold away, the object may have been deleted, and its bytes may belong to another object
-     * now. */
+    /* If a peer has taken the hold away, the object may be deleted, and its bytes may belong to another object. So the
+     * words decide. */
     return shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == m->a->self && shmi_owner_held(owner);
 }
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
-    /* the wakes that calls have left to the end; see shmi_enter_late */
+    /* sends the wakes that calls have left to the end; see shmi_enter_late */
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->writer_wake_word))
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        shmi_free_thing(m->known); /* keeps the memory: a call that is under way may still read it */
+        shmi_free_thing(m->known); /* a call that is under way may still read the memory, which stays readable */
         m->known = older;
     }
     if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
@@ -1190,10 +1198,10 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
     m->writers.repair = shmi_rw_repaired; /* the gate, not the mutex, reports a death */
-    /* Makes the reader word of our slot our own. */
+    /* Takes over the reader word of this slot. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may wait for the dead reader */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may be waiting for the dead reader */
             break;
         }
     if (shmi_rw_kept_upgradable(m))
@@ -1229,7 +1237,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     shmi_spec_of_kind(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     if (policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
-    spec.any_size = 1; /* the body says how long the log is */
+    spec.any_size = 1; /* the size of the body says how long the log is */
     spec.init = shmi_rw_fill;
     spec.arg = opts;
     spec.flags = flags;
@@ -1280,7 +1288,7 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
         m->impl = NULL;
     return SHMI_TELL(err);
 }
-/* As for a mutex, a call that succeeds at once writes nothing for shmsync_error. */
+/* A call that succeeds at once writes nothing for shmsync_error, as for a mutex: see shmi_mutex_lock_called. */
 SHMI_COLD int shmi_rw_lock_called(shmsync_rwmutex *m, struct shmi_rwmutex *x, int got)
 {
     shmi_rw_undo(x, got);
@@ -1318,7 +1326,7 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The slow part of an unlock that has opened the gate. */
+/* The rest of an unlock that has opened the gate, if readers wait or the mutex cannot be unlocked at once. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -1391,9 +1399,9 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         shmi_exit_for(m, a);
     return SHMI_TELL(err);
 }
-/* Takes a reader out of this process's word, and returns the word. */
+/* Takes a reader off the reader word of this process, and returns the word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
-/* Whether nothing remains to be done after a reader has left, with w as the word. */
+/* Whether nothing remains to be done after a reader has left. w is the reader word. */
 SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
@@ -1412,7 +1420,7 @@ SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
     return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
 }
-/* The slow part of an rdunlock, with w as the word. */
+/* The slow part of an rdunlock. w is the reader word. */
 SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
 {
     SHMI_BEGIN();
@@ -1460,7 +1468,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* as in lock_upgradable */
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* counted, as in lock_upgradable */
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_mutex_trylock(&m->writers);
@@ -1496,7 +1504,7 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* A close waits for this call: the next handle must find the gate as this call leaves it. */
+    /* This call is counted, so that a close waits for it: the next handle must find the gate as this call leaves it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
         return SHMI_TELL(err);
@@ -1512,7 +1520,7 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* A close waits for this call: a reader that it lets go on may close the handle. */
+    /* This call is counted, because a reader that it lets in may close the handle. */
     int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
     if (err != 0)
         return SHMI_TELL(err);
@@ -1528,7 +1536,7 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
         return SHMI_TELL(err);
-    /* The reader is counted first: the next writer, which takes the mutex after that, sees it. */
+    /* The reader is counted before the mutex is free, so the next writer sees the reader. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
     return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
@@ -1583,7 +1591,7 @@ SHMI_FN int shmi_rw_begun(struct shmi_rwmutex *m, const char *op, int err, shmsy
     tx->mutex = &m->writers;
     return 0;
 }
-/* Waits for the lock if necessary, and begins a transaction, which needs the open handle. */
+/* Gets the lock, with a wait if necessary, and begins a transaction. A transaction needs an open handle. */
 SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -1624,16 +1632,16 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of dead has to roll back what the process in the gate has left. The process in the gate may be
- * another one than dead, if its own reaper could not get the writers' mutex because dead had it. */
+/* Whether the reap of dead has to roll back what the process in the gate has left. It is either the participant dead,
+ * or another dead process whose reaper could not get the writers' mutex because the participant dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
-/* Rolls back as long as shmi_rw_undo_due says so. This process has the writers' mutex. A peer may rewrite the gate all
- * the time, so the loop has a bound. */
+/* Rolls back while shmi_rw_undo_due says so. This process has the writers' mutex. The number of rounds is bounded,
+ * because a peer may rewrite the gate all the time. */
 SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     uint32_t g;
@@ -1641,9 +1649,9 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process does so
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process rolls back
  * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
- * has not ended. If this process dies in here, the mutex becomes free. */
+ * does not end. If this process dies in this function, the mutex becomes free. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -1656,16 +1664,17 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
         shmi_rw_roll_back_due(m, dead);
         shmi_cas32(&m->ww->owner, m->a->self, 0);
         shmi_wake_word_wake_one(m->a, &l);
-        /* Another reaper may have found the mutex held meanwhile, so the loop checks again. */
+        /* While this process had the mutex, another reaper may have found it held, so the loop checks again. */
     }
 }
-/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that
- * found the mutex held does not come back. So after the release, the caller checks whether the writer is gone, and
- * rolls back if it is. If it is not gone at that time, its reaper finds the mutex free. */
+/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that has
+ * found the mutex held does not come back. So after the release, this function rolls back if the dead writer is gone.
+ * If the writer is not gone yet, its reaper finds the mutex free later. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
-    /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
+    /* After a refused count, this call must not take the mutex again: the close rolls back, and would find the mutex
+     * held. */
     if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, NULL) != 0)
         return;
     shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)));
@@ -1707,8 +1716,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
             break;
     }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
-        /* A process that leaves is not dead yet. Without this, a writer that got the mutex now would find the gate
-         * closed by a process that lives. */
+        /* A process that leaves is not dead yet. Without this rollback, a writer that got the mutex now would find the
+         * gate closed by a living process. */
         shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);

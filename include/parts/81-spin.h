@@ -1,7 +1,7 @@
 
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
-#define SHMI_SPIN_READ 16u /* the wait of a reader; the state word never has this kind */
+#define SHMI_SPIN_READ 16u /* for a wait of a reader, in place of a kind; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -10,11 +10,11 @@ struct shmi_spinlock {
     shmsync_arena *a;
     shmi_object o;
     shmi_spin_words *w;
-    int readers; /* 0: it is a SpinLock */
-    uint64_t *mine; /* the count of this process's slot; NULL in the view of a reaper, like known */
-    uint64_t **known; /* the counts in the slot records, from that of slot 1. Atomic. */
+    int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
+    uint64_t *mine; /* the count of this process's slot; NULL, like the field known, in a reaper without a handle */
+    uint64_t **known; /* the counts in the slot records, from slot 1 on. Atomic. */
     uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most; /* the highest slot in known. Atomic. */
+    uint32_t most; /* the highest slot with a count in known. Atomic. */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -44,7 +44,8 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
-/* Wakes the waiters for the state word, announced or not: all readers, and one or all of the others. */
+/* Wakes waiters for the state word, whether they have announced themselves or not: all readers, and one or all of the
+ * others. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->readers)
@@ -54,14 +55,14 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether the lock with owner word o, which names a dead process, is released when that process is gone. */
+/* Whether the lock, whose owner word o names a dead process, becomes free when that process is gone. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
-/* Deals with state word o, whose process was found dead. Returns 0 if the word stays as it is until that process is
- * gone. */
+/* Replaces the state word o, whose process was found dead. Returns 0 if the word must stay until that process is gone.
+ */
 SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
@@ -109,7 +110,7 @@ SHMI_FN void shmi_spin_wake_waited(struct shmi_spinlock *l)
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
 }
-/* Wakes, after a release, all waiting readers and one of the other waiters. */
+/* After a release, wakes all waiting readers and one of the other waiters. */
 SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
 {
     SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
@@ -118,8 +119,7 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_exit_for(l, l->a);
     }
 }
-/* Ends a hold of this process, whose kind is in from: the state word becomes the value in to, which is 0 or another
- * hold. */
+/* Ends a hold of this process. from is the kind of the hold. The state word becomes to, which is 0 or another hold. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -135,7 +135,7 @@ SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t 
     return 0;
 }
 
-/* ---- The holds for reading of each participant ---- */
+/* ---- Counts: the holds for reading of each participant ---- */
 
 SHMI_FN shmi_participant_id shmi_count_name(uint64_t c) { return (shmi_participant_id)(c >> 32) & SHMI_NAME_MASK; }
 SHMI_FN uint64_t shmi_make_count(shmi_participant_id n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
@@ -148,7 +148,7 @@ SHMI_FN uint64_t *shmi_rwspin_count_in(struct shmi_spinlock *l, const shmi_recor
     return &((shmi_rwspin_record *)shmi_ptr(l->a, v->b.off, sizeof(shmi_rwspin_record), 8))->count;
 }
 /* Reads where the counts are. They lie in slot records, which stay until the object is deleted. So a handle remembers
- * their places, and reads the list again only when it has changed. */
+ * the addresses of the counts, and reads the list again only when it has changed. */
 SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
 {
     shmi_record_walk v;
@@ -156,7 +156,8 @@ SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
     shmi_walk_records(l->a, &v, l->o.off, sizeof(shmi_rwspin_record));
     v.next = (shmi_off)head * SHMI_blockMin;
     while (shmi_next_record(l->a, &v)) {
-        if (__atomic_load_n(&l->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a count that is known stays known, whatever a peer makes of the list */
+        /* a known count stays known, even if a peer has overwritten the list */
+        if (__atomic_load_n(&l->known[v.slot - 1], __ATOMIC_RELAXED) == NULL)
             __atomic_store_n(&l->known[v.slot - 1], shmi_rwspin_count_in(l, &v), __ATOMIC_RELEASE);
         for (most = shmi_ld32(&l->most); most < v.slot && !shmi_cas32(&l->most, most, v.slot); most = shmi_ld32(&l->most)) {
         }
@@ -164,8 +165,9 @@ SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
     shmi_st64(&l->known_head, shmi_known_list(head, &v));
     return shmi_known_list(head, &v);
 }
-/* Returns the highest slot that has a count in l->known. A writer changes the state word before it calls this function.
- * A reader has its record on the list before it counts itself, and reads the state word after that. */
+/* Returns the highest slot that has a count in l->known. No reader is missed: a writer changes the state word before
+ * it calls this function. A reader has its record on the list before it counts itself, and reads the state word after
+ * that. */
 SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
 {
     uint32_t head = shmi_records_head(l->a, &l->o);
@@ -175,8 +177,8 @@ SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
     *bad = shmi_known_bad(known);
     return shmi_ld32(&l->most);
 }
-/* Whether all counts of readers are 0. If the list of slot records is corrupt, a reader may be missing from it, and the
- * result is 0. */
+/* Whether all counts of readers are 0. If the list of slot records is corrupt, the result is 0, because a reader may
+ * be missing from the list. */
 SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
@@ -189,7 +191,7 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
     }
     return !bad;
 }
-/* A participant that holds the lock for reading, or 0. It takes back the holds of dead participants. */
+/* Sets *who to a participant that holds the lock for reading, or to 0. Takes back the holds of dead participants. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     int bad, tries;
@@ -211,16 +213,16 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* the participant has left meanwhile */
+                break; /* the participant has given its last hold back meanwhile */
             }
-            if (tries == SHMI_REAP_TRIES) /* correct peers change the word of dead participants once or twice */
+            if (tries == SHMI_REAP_TRIES) /* correct peers change the count of a dead participant once or twice */
                 return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);
             shmi_take_from64(l->a, name, count, c, 0, 0);
         }
     }
     return 0;
 }
-/* Counts one more hold of this process. */
+/* Counts one more hold for reading of this process. */
 SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
 {
     shmi_participant_id self = l->a->self;
@@ -234,8 +236,8 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes back one hold of this process, and wakes the process that waits for the last reader. Returns 0 if there is
- * no hold. */
+/* Takes back one hold for reading of this process. After the last one, wakes the process that waits for readers.
+ * Returns 0 if there is no hold. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -255,7 +257,7 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         return 1;
     }
 }
-/* Counts one more hold for reading, unless a process has the lock exclusively. */
+/* Counts one more hold for reading, unless a process has the lock exclusively: then *in is 0. */
 SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
 {
     int err = shmi_rwspin_count(l);
@@ -270,8 +272,8 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that o is no longer the
- * word. */
+/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that the state word is
+ * no longer o. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -288,8 +290,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as is
- * SHMI_SPIN_READ for a hold for reading, and otherwise the kind that the state word gets. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. as is SHMI_SPIN_READ for a
+ * hold for reading, and otherwise the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -298,13 +300,13 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
         shmi_participant_id n = shmi_owner_name(o);
         if (!counted && n != 0 && n != l->a->self) {
             if (shmi_dead(l->a, n)) {
-                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
-                 * close the handle while this call still uses it. So the call counts itself until it returns. */
+                /* This call may be the first to find the death, and may free the lock. Then the next holder may close
+                 * the handle while this call still uses it. So this call counts itself until it returns. */
                 counted = shmi_enter_late(l, l->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
-                return EBUSY; /* as shmi_spin_step would find */
+                return EBUSY; /* shmi_spin_step would find the same */
             }
         }
         err = shmi_spin_step(l, o, as, &took, &changed);
@@ -315,7 +317,7 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 }
 
 SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
-/* Spins while done returns 0. Then it yields the CPU a few times. */
+/* Spins while the result of done is 0. After that, yields the CPU a few times. */
 SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -336,8 +338,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
- * has the hold until it is gone. */
+/* Whether a waiter may sleep while the owner word is o: either the next change of the word wakes the waiter, or a dead
+ * process keeps the hold until it is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -354,7 +356,7 @@ SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l)
     if ((gate & 1) != 0)
         shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
 }
-/* Finds wakes that a stopped or dead process kept from the waiters in the wait list waiters. */
+/* Makes up for wakes that a stopped or dead process has not sent to the waiters in the wait list waiters. */
 SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
 {
     uint32_t o = shmi_spin_state(l);
@@ -365,7 +367,8 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
     } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
     } else {
-        /* The process that released the lock last may be stopped before its wake, and so may the waiter woken last. */
+        /* The process that released the lock last may have been stopped before its wake. Or the waiter that was woken
+         * last may be stopped. So this process announces the waiters again. */
         shmi_wake_word_announce(waiters);
         shmi_spin_meet_again(l);
     }
@@ -376,8 +379,8 @@ SHMI_FN void shmi_spin_check_next(void *arg)
     if (shmi_check_due(&l->looked))
         shmi_spin_check(l, &l->next);
 }
-/* The check of the readers that wait. It has a date of its own, because they sleep on a word of their own: see
- * shmi_look_for. */
+/* The periodic check for waiting readers. They sleep on a word of their own, so this check has a time of its own, in
+ * looked_gate: see shmi_look_for. */
 SHMI_FN void shmi_spin_check_gate(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
@@ -387,7 +390,7 @@ SHMI_FN void shmi_spin_check_gate(void *arg)
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
-/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so it passes that wake on. */
+/* Ends a wait that has not got the lock. This waiter may have used up a wake, so it passes the wake on. */
 SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 {
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
@@ -398,8 +401,7 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock, and waits until that is possible, in a call that shmi_enter has counted. For the parameter as see
- * shmi_spin_try. */
+/* Takes the lock, and waits until that is possible. The caller is within shmi_enter. For as see shmi_spin_try. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -449,7 +451,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone, so the waiter asks */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event wakes the waiter when the owner is gone, so it asks */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -461,7 +463,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         } else if (r == SHMI_LOOK) {
             sleep_spec.check(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* the lock was free in time, so this is no timeout */
+            err = 0; /* the lock became free in time, so this is no timeout */
             break;
         } else {
             shmi_spin_leave(l, as, slept);
@@ -469,7 +471,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
             break;
         }
     }
-    /* Others may be asleep, and the wake that got us here has cleared their announcement. */
+    /* The wake of this waiter has cleared the announcement, and other waiters may be asleep. */
     if (err == 0 && slept && as != SHMI_SPIN_READ) {
         uint32_t v = shmi_wake_word_announce(wake_word), o = shmi_spin_state(l);
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
@@ -488,9 +490,9 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
     return err;
 }
 
-/* ---- Waiting for readers to leave ---- */
+/* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a drain: before it, while it lasts, after it, and if it failed. */
+/* The state words of a drain: at its begin, while it waits, after its success, and after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -581,7 +583,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     shmi_exit_for(l, l->a);
     return err;
 }
-/* Waits until no reader is left. On failure the state word is d->back. */
+/* Waits until no reader has the lock. After a failure, the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
     shmi_participant_id who = 0;
@@ -601,7 +603,7 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Gets the lock exclusively. With readers, the call counts itself until the last of them has left. */
+/* Gets the lock exclusively. If the lock has readers, the call counts itself until the last of them has left. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     shmsync_arena *a = l->a;
@@ -629,8 +631,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-/* Releases the lock after a repair that succeeded. EPROTO: the state word no longer has the value in mine, which says
- * that this process recovers the lock; see shmi_mutex_repaired. */
+/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this
+ * process is recovering the lock; see shmi_mutex_repaired. */
 SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
 {
     uint32_t o = shmi_spin_state(l);
@@ -667,15 +669,15 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (shmi_owner_name(o) != 0) /* only a process that has the lock stores there */
             shmi_st32(&l->w->died, shmi_owner_name(o));
         if (l->readers) {
-            /* While this process waits for readers, the state word names this process, and another participant may get
-             * the ID of the dead one. So if the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names
-             * nobody. */
+            /* While this process waits for readers, the state word names this process. So another participant may get
+             * the ID of the dead one. If the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names no
+             * participant. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }
         if (shmi_call_repair(repair, arg) != 0) {
-            shmi_participant_id who = shmi_spin_died(l); /* while the word keeps other recoveries out */
+            shmi_participant_id who = shmi_spin_died(l); /* read while the word still keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
@@ -723,7 +725,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
         l->drained.poller = &l->w->drainPoller;
     }
 }
-/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
+/* Ends an opening, and sends the wakes that calls have left to its end; see shmi_enter_late. */
 SHMI_FN void shmi_spin_end(void *handle)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
@@ -732,10 +734,10 @@ SHMI_FN void shmi_spin_end(void *handle)
     if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
         shmi_wake_word_wake_all(l->a, &l->drained);
     if (l->known != NULL)
-        shmi_free_thing(l->known); /* keeps the memory: a call that is under way may still use it */
+        shmi_free_thing(l->known); /* a call that is under way may still read the memory, which stays readable */
     shmi_free_thing(l);
 }
-/* Finds the count of this process, and those of the others. Returns 0 or an errno. */
+/* Finds the count of this process, and the counts of other participants. Returns 0 or an errno. */
 SHMI_FN int shmi_rwspin_build(struct shmi_spinlock *l)
 {
     shmi_off record = 0;
@@ -947,7 +949,8 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmsync_arena *a = l->a;
-    int err = shmi_enter_for(l, a, "rwspinlock.trylock"); /* it may take holds of dead readers back, and let others go on */
+    /* counted, because the call may take back holds of dead readers, and so let other processes go on */
+    int err = shmi_enter_for(l, a, "rwspinlock.trylock");
     if (err == 0) {
         err = shmi_rwspin_trylock(l);
         shmi_exit_for(l, a);
@@ -1027,7 +1030,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* Returns EPERM unless this process has the hold of l whose kind is in kind. EPROTO: the state word is not valid. */
+/* Returns EPERM if this process does not have a hold of l of the kind kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -1073,8 +1076,8 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
     return SHMI_TELL(err);
 }
-/* Turns the hold of kind from into a hold for reading, which is counted before the other one is given back, so that
- * no writer comes in between. */
+/* Turns the hold of kind from into a hold for reading. The new hold is counted before the old one ends, so no writer
+ * comes in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
 {
     int err = shmi_rwspin_has(l, op, from);
@@ -1119,7 +1122,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
     return SHMI_TELL(err);
 }
 
-/* The functions of a reaper. */
+/* ---- The functions of a reaper ---- */
 SHMI_FN int shmi_spin_whole(const shmi_object *o) { return o->size >= sizeof(shmi_spin_words); }
 SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {

@@ -1,16 +1,17 @@
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* One wait. The field that is not NULL says its kind. If all are NULL, the wait has not begun, or has ended. */
+/* One wait. Which of e, wait.cell and token.e is not NULL says its kind. If all are NULL, the wait has not begun, or
+ * has ended. */
 typedef struct shmi_awaited {
     struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait;  /* with a cell: a wait for a token of a sequencer */
-    shmi_event_wait token; /* with an event: a wait for the token of an auto-reset event */
+    shmi_token_wait wait;  /* a wait for a token of a sequencer; wait.cell is not NULL */
+    shmi_event_wait token; /* a wait for the token of an auto-reset event; token.e is not NULL */
 } shmi_awaited;
 
 SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
-/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
+/* Whether the wait is over. A wait for an auto-reset event that is over has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -21,8 +22,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
 
-/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
- * close does not wait for this call, so the call must not end the round of a Future. */
+/* Whether x is reached, without a wait. *err is then its result, and the token of an auto-reset event is taken. This
+ * call is not counted, so it must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -36,9 +37,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
- * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
- * an error of the waiting itself. */
+/* Begins the wait for x. thing is the data behind the handle in x, which was read when the call began, because another
+ * thread may close the handle. If w has not begun afterwards, x is reached, and *err is its result. A result other
+ * than 0 is an error of the whole call. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -78,7 +79,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         return 0;
     }
 }
-/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
+/* The result of a wait that is over. thing is as in shmi_await_begin. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -94,12 +95,12 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->token, 0);
 }
 
-/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
+/* The arena of the object for which w waits. The waits of one call may be for objects of several arenas. */
 SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
 {
     return w->wait.cell != NULL ? w->wait.cell->s->a : w->e != NULL ? w->e->a : w->token.e->a;
 }
-/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
+/* Whether this process is closing the arena of one of the waits. The close waits until that wait has ended. */
 SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
 {
     size_t i;
@@ -109,13 +110,13 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
- * call began to wait. */
+/* Sleeps until one of the waits is over, but not longer than until. since is the time at which the call began to wait.
+ */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* announce records, each in the slot of its arena */
+    int records[SHMSYNC_AWAIT_MOST]; /* the announce record of each wait, in the slot of its arena */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
@@ -149,11 +150,12 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     if (i == n && !shmi_await_closing(at, n)) {
         if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+            /* ENOMEM: the kernel has no room for so many words at the moment */
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 int64_t soon = shmi_now() + 1000000;
                 shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
             }
-        } else { /* one word at a time: the other words are checked more often */
+        } else { /* without futex_waitv: sleep on the first word only, and check the others every 2 ms */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -162,7 +164,7 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
-/* A handle through which a call waits, and its arena. */
+/* The data behind a handle through which a call waits, and its arena. */
 typedef struct shmi_kept {
     void *thing;
     shmsync_arena *a;
@@ -182,7 +184,7 @@ SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
     }
     return k;
 }
-/* Checks that the list can be waited for. */
+/* Checks that the call can wait for the objects of the list. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
@@ -212,7 +214,7 @@ SHMI_FN void shmi_await_exit(size_t n, const shmi_kept *kept)
     while (n-- > 0)
         shmi_exit_for(kept[n].thing, kept[n].a);
 }
-/* Does what shmi_enter_for does, for all of the list. */
+/* Calls shmi_enter_for for each object of the list. */
 SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size_t n, shmi_kept *kept)
 {
     size_t i;
@@ -227,7 +229,7 @@ SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* The result of a wait whose arena this process closes. */
+/* The result of a wait in an arena that this process is closing. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
 /* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
 SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
@@ -303,7 +305,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over; at and kept have the same order */
+    size_t of[SHMSYNC_AWAIT_MOST]; /* for each wait that is not over, its place in the list; at and kept have the same order */
     int errs[SHMSYNC_AWAIT_MOST];
     shmi_kept kept[SHMSYNC_AWAIT_MOST];
     shmsync_awaitable unreached[SHMSYNC_AWAIT_MOST];
@@ -331,7 +333,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             if (err == 0 && shmi_awaited_begun(&at[begun])) {
                 of[begun] = of[i];
                 kept[begun++] = kept[i];
-            } else { /* it is over, so a close of its arena does not concern this call any more */
+            } else { /* x is reached, so a close of its arena need not wait for this call */
                 shmi_await_exit(1, &kept[i]);
             }
         }

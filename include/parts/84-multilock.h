@@ -1,30 +1,30 @@
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
  *
- * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold
- * is a recorded word. Its value has a kind and a name:
+ * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold of
+ * an entry is a recorded word. Its value consists of a kind and an ID:
  *
- *     kind           name  meaning
+ *     kind           ID    meaning
  *     biased         0     free and open
  *     biased         n     held by n and open
  *     held           0     free and closed
  *     held           n     held by n and closed
  *     reserved       n     granted to n by a record; held once the word accepted has the tag of this word
  *     ownerDead      n     n died while it held the key
- *     recovering     n     n recovers the key
+ *     recovering     n     n is recovering the key
  *     notRecoverable n     a repair failed after the death of n
  *
- * The tag of the word names one hold of the key. A lock by CAS adds 1 to it, and so does a record that changes the word.
- * An unlock by CAS, and a CAS that closes the word, keep it. A record opens the word only if it frees the key, or gives
- * it to a new holder while nobody waits for it. */
+ * The tag of the word identifies one hold of the key. A lock by CAS adds 1 to the tag, and so does a record that
+ * changes the word. An unlock by CAS, and a CAS that closes the word, keep the tag. A record opens the word only if no
+ * process waits for the key, and if the record frees the key or gives it to a new holder. */
 
 /* The words that records change, besides those of the queue. A record lists them in this order. */
 enum { SHMI_multiKeyLow = SHMI_rqOwnKinds, SHMI_multiKeyHigh, SHMI_multiHold };
-/* Entries of a bucket itself, and of a block that was added. */
+/* Numbers of entries: in a bucket itself, and in a block that was added. */
 enum { SHMI_multiInline = 3, SHMI_multiAdded = 4, SHMI_multiLogDefault = 5, SHMI_multiLogMost = 16, SHMI_multiPartShift = 48, SHMI_multiTableLeast = 15 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 
-/* An entry, and its index, by which records name it. e is NULL if there is none. */
+/* An entry, and the index by which records name it. If e is NULL, there is none. */
 struct shmi_key_entry {
     shmi_multilock_entry *e;
     uint32_t index;
@@ -32,32 +32,34 @@ struct shmi_key_entry {
 
 /* This process's side of a bucket. */
 struct shmi_key_bucket {
-    struct shmi_rq q; /* first: a queue is one of a bucket */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the bucket */
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    shmi_multilock_entry *focus; /* the entry whose queue was chosen. Guarded by: the private lock */
-    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is an
-     * earlier value of the word objRecords: the table has the blocks that were on the list of the object at that time.
-     * The high half is their number. A thread loads learned before table, so the table has at least that number of
-     * blocks. In a handle, the place behind the last one of a table names the table that it replaced. learned and table
-     * are atomic. */
+    shmi_multilock_entry *focus; /* the entry whose queue was chosen last. Guarded by: the private lock */
+    /* table has the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value
+     * that the word objRecords had: the table has all blocks that were on the list of the object then. The high half
+     * is their number. A thread loads learned before table, so the table has at least that number of blocks. In a
+     * handle, the place behind the last one of a table points to the table that it replaced. learned and table are
+     * atomic. */
     uint64_t learned;
     shmi_multilock_block **table;
-    uint32_t learning; /* a thread changes the table. Atomic. */
+    uint32_t learning; /* a thread is changing the table. Atomic. */
 };
 
 struct shmi_multilock {
     shmsync_arena *a;
     shmi_object o;
     shmi_multilock_head *w;
-    int release;            /* policy PolicyRelease */
-    int settled;            /* the record that this participant has inherited is complete. Guarded by: the private lock */
+    int release;            /* the policy is SHMSYNC_POLICY_RELEASE */
+    int settled;            /* the record that this participant inherited with its slot is complete. Guarded by: the private lock */
     uint32_t log;           /* logarithm of the number of buckets */
-    unsigned char *own;     /* as those of shmi_rq */
+    unsigned char *own;     /* own and known: as in shmi_rq */
     unsigned char **known;
-    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic. NULL in the view of a reaper. */
-    /* Only in a view: all blocks, in the order of their buckets, when the list of the object began with head. */
+    /* the buckets; NULL: this process has not used the bucket. Atomic. The array is NULL in a reaper without a handle */
+    struct shmi_key_bucket **all;
+    /* Only in a reaper without a handle: table has all blocks, in the order of their buckets, that the list of the
+     * object had when it began with head. */
     uint32_t head;
     size_t n;
     shmi_multilock_block **table;
@@ -79,7 +81,7 @@ SHMI_FN uint64_t shmi_key_of(const shmi_multilock_entry *e)
 {
     return (uint64_t)shmi_recorded_value(&e->keyHigh) << 32 | shmi_recorded_value(&e->keyLow);
 }
-/* The error of a call for a key in the state s, or 0 if the state is no reason for an error. */
+/* The error of a call for a key in the state s, or 0 if s is no reason for an error. */
 SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t key, uint32_t s)
 {
     if (!shmi_key_valid(s))
@@ -94,7 +96,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the buckets. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
@@ -105,7 +107,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
 }
 SHMI_FN struct shmi_key_bucket *shmi_bucket_of_queue(struct shmi_rq *q) { return (struct shmi_key_bucket *)(void *)q; }
 
-/* One of the entries that the bucket itself has. */
+/* Returns one of the entries in the bucket itself. */
 SHMI_FN shmi_multilock_entry *shmi_key_inline(shmi_multilock_bucket *w, uint32_t i)
 {
     return i == 0 ? &w->entry0 : i == 1 ? &w->entry1 : &w->entry2;
@@ -125,7 +127,7 @@ typedef struct shmi_key_walk {
     shmi_multilock_block *at;
 } shmi_key_walk;
 SHMI_FN void shmi_rewind_unknown(struct shmi_key_bucket *k, shmi_key_walk *i) { shmi_walk_records_from(&i->v, k->q.o.off, i->from, sizeof(shmi_multilock_block)); }
-/* Begins the walk, unless the table has all blocks: then it returns 0. */
+/* Begins the walk. Returns 0, and does not begin it, if the table has all blocks. */
 SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
     uint64_t learned = __atomic_load_n(&k->learned, __ATOMIC_ACQUIRE);
@@ -137,7 +139,8 @@ SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     shmi_rewind_unknown(k, i);
     return 1;
 }
-/* Whether a block that the walk has met names a bucket of x. If not, a peer has overwritten it, and the walk is bad. */
+/* Whether the block that the walk has reached names a bucket of x. If not, a peer has overwritten the block, and the
+ * walk is bad. */
 SHMI_FN int shmi_block_has_bucket(const struct shmi_multilock *x, shmi_record_walk *v, uint32_t bucket)
 {
     v->bad |= bucket >> x->log != 0;
@@ -156,7 +159,7 @@ SHMI_FN int shmi_next_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     }
     return 0;
 }
-/* Counts the blocks of the bucket; 0: the list is corrupt. */
+/* Counts the blocks of the bucket. Returns 0 if the list is corrupt. */
 SHMI_FN int shmi_count_blocks(struct shmi_key_bucket *k, uint32_t *blocks)
 {
     shmi_key_walk i;
@@ -169,7 +172,7 @@ SHMI_FN int shmi_count_blocks(struct shmi_key_bucket *k, uint32_t *blocks)
     return !i.v.bad;
 }
 SHMI_FN shmi_multilock_block *shmi_known_block(struct shmi_key_bucket *k, uint32_t b) { return __atomic_load_n(&k->table, __ATOMIC_ACQUIRE)[b]; }
-/* Block b of the bucket, counted from the oldest; NULL: there is none. */
+/* Block b of the bucket, counted from the oldest block; NULL if there is none. */
 SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint32_t b)
 {
     shmi_key_walk i;
@@ -188,7 +191,7 @@ SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint3
             return i.at;
     return NULL;
 }
-/* The entry of a bucket with that index; NULL: there is none. */
+/* The entry of a bucket with that index; NULL if there is none. */
 SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t index)
 {
     shmi_multilock_block *b;
@@ -197,13 +200,13 @@ SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t in
     b = shmi_key_block_at(k, (index - SHMI_multiInline) / SHMI_multiAdded);
     return b != NULL ? &b->entries[(index - SHMI_multiInline) % SHMI_multiAdded] : NULL;
 }
-/* How many entries the bucket has; 0: the list is corrupt. */
+/* The number of entries of the bucket; 0 if the list is corrupt. */
 SHMI_FN uint32_t shmi_key_entries(struct shmi_key_bucket *k)
 {
     uint32_t blocks;
     return shmi_count_blocks(k, &blocks) ? (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * blocks : 0;
 }
-/* A walk through the entries of a bucket. A block that is added meanwhile need not be met. */
+/* A walk through the entries of a bucket. It may miss a block that is added meanwhile. */
 typedef struct shmi_entry_walk {
     uint32_t next, n;
     struct shmi_key_entry at;
@@ -213,7 +216,7 @@ SHMI_FN void shmi_walk_entries(struct shmi_key_bucket *k, shmi_entry_walk *v)
     v->next = 0;
     v->n = shmi_key_entries(k);
     if (v->n == 0)
-        v->n = SHMI_multiInline; /* the list is corrupt */
+        v->n = SHMI_multiInline; /* if the list is corrupt, walk only through the entries in the bucket itself */
 }
 SHMI_FN int shmi_next_entry(struct shmi_key_bucket *k, shmi_entry_walk *v)
 {
@@ -236,10 +239,11 @@ SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t
         }
     return 0;
 }
-/* Finds the first entry with a key; 0: there is none, and at->e is NULL. In memory that was never used, several entries
- * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A block
- * is added before any record stores a key into it. So if the change takes effect, the call has looked at every block
- * that may have the key. *bad is set if the list of blocks is corrupt. */
+/* Finds the first entry with a key. Returns 0 if there is none; then at->e is NULL. *bad is set if the list of blocks
+ * is corrupt. In memory that was never used, several entries have the key 0, and all calls take the first of them.
+ *
+ * A call that makes a change calls this function after shmi_rq_begin. A block is added before any record stores a key
+ * in it. So if the change takes effect, the call has searched every block that may have the key. */
 SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
 {
     shmi_key_walk i;
@@ -259,21 +263,22 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
     if (!walks)
         return 0;
     for (; shmi_next_unknown(k, &i); met++)
-        shmi_key_in_block(i.at, met, key, at); /* the last one that the walk finds is the first of the bucket */
+        shmi_key_in_block(i.at, met, key, at); /* the walk begins with the latest block, so the last match is the first entry of the bucket */
     if (i.v.bad) {
         *bad = 1;
         at->e = NULL;
     }
     if (at->e != NULL) {
-        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest one */
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest block */
         at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
     }
     return at->e != NULL;
 }
 
-/* The blocks that a table has room for. */
+/* The number of blocks for which a table has room. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the earlier table. */
+/* Makes room for more blocks in the table of a handle. The earlier table stays, because calls that are under way may
+ * still read it. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -281,7 +286,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* few sizes, because each size has its own spare memory */
+        room = 2 * room + 1; /* there should be few sizes, because each size has its own spare memory */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -291,8 +296,8 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
     return 1;
 }
-/* Learns the blocks that were added to the bucket. Without it, each call would walk through the list. It may allocate
- * memory, so it is called without the private lock: the other threads need not wait. */
+/* Adds the blocks that were pushed for the bucket to its table, so that calls need not walk through the list. The
+ * function may allocate memory, so it is called without the private lock: other threads need not wait for it. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -300,7 +305,7 @@ SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
     uint32_t n = 0, all;
     shmi_key_walk i;
     if (k->of->all == NULL || !shmi_walk_unknown(k, &i) || __atomic_exchange_n(&k->learning, 1, __ATOMIC_ACQUIRE) != 0)
-        return; /* another thread learns them */
+        return; /* nothing is new, or another thread is adding the blocks */
     if (__atomic_load_n(&shmi_head_of(k)->serial, __ATOMIC_ACQUIRE) != 0 && shmi_walk_unknown(k, &i)) {
         while (shmi_next_unknown(k, &i))
             n++;
@@ -315,7 +320,7 @@ SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
     __atomic_store_n(&k->learning, 0, __ATOMIC_RELEASE);
 }
 
-/* Makes the queue of an entry the one that the functions of recorded queues work on. */
+/* Chooses the queue of an entry: the functions of recorded queues work on it from now on. */
 SHMI_FN void shmi_key_focus(struct shmi_key_bucket *k, struct shmi_key_entry at)
 {
     k->focus = at.e;
@@ -356,8 +361,9 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS; 0 if that cannot be. It reads the word hold before the key. The key
- * changes only by a record that also changes the tag of the word hold. So if the CAS succeeds, the key was the same. */
+/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the word hold
+ * before the key. The key of an entry changes only by a record that also changes the tag of the word hold. So if the
+ * CAS succeeds, the entry still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
     uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
@@ -383,7 +389,8 @@ SHMI_FN int shmi_key_lock_fast(struct shmi_key_bucket *k, uint64_t key, shmsync_
                 return 1;
     return 0;
 }
-/* Unlocks the hold h if the word hold is open; 0 if it is not, or if this process does not have that hold. */
+/* Unlocks the hold h if the word hold is open. Returns 0 if the word is closed, or if this process does not have the
+ * hold h. */
 SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *h)
 {
     shmi_multilock_entry *e = (shmi_multilock_entry *)(void *)h->at;
@@ -394,7 +401,7 @@ SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *
     return 1;
 }
 
-/* ---- The rules, for the entry whose queue was chosen. The private lock is held. ---- */
+/* ---- The rules, for the entry whose queue was chosen. The caller has the private lock. ---- */
 
 SHMI_FN struct shmi_record_lock shmi_key_lock_of(struct shmi_key_bucket *k)
 {
@@ -406,7 +413,7 @@ SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, u
     struct shmi_record_lock l = shmi_key_lock_of(k);
     shmi_lock_set(&l, x, s);
 }
-/* The tag that the word w gets by the change x, which changes w. */
+/* The tag that the change x, which changes the word w, gives to w. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -431,8 +438,8 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     return shmi_lock_serve(&l, x, b);
 }
 SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
-/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, that concerns only the calls
- * for this key. */
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, only the calls for this
+ * key are concerned. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -453,9 +460,9 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
     struct shmi_record_lock l = shmi_key_lock_of(k);
     return shmi_lock_reap(&l, x, b);
 }
-/* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
- * then takes their keys back. If a peer has overwritten the queue of one key, that concerns only the calls for this key, which
- * find the damage themselves. */
+/* Takes the waits of dead participants off the queues of all keys of the bucket, so that they are granted nothing any
+ * more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only the calls
+ * for this key are concerned, and they find the damage themselves. */
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -463,7 +470,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    err = shmi_rq_begin(q, x, b); /* it completes the last change, which may be a join of a dead participant */
+    err = shmi_rq_begin(q, x, b); /* completes the last change, by which a dead participant may have joined a queue */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
@@ -480,15 +487,15 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     }
     return 0;
 }
-/* Whether the holder that the state s names, or the participant that was granted the key, is dead. */
+/* Whether the state s names a dead participant that holds the key, or to which the key was granted. */
 SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 {
     return shmi_fair_taken(s) && shmi_dead(k->q.a, shmi_owner_name(s));
 }
-/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
+/* Whether the participant that holds the key of an entry, or to which the key was granted, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
-/* Whether shmi_key_dead is true for any key of the bucket that threads wait for. The bucket may have thousands of keys
- * that are only held. A call that arrives at such a key looks at its holder itself. */
+/* Whether shmi_key_dead is true for a key of the bucket for which threads wait. The bucket may have thousands of keys
+ * that are only held. Each call that arrives at such a key checks its holder itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -498,7 +505,7 @@ SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
             return 1;
     return 0;
 }
-/* Dates the first wait for each key: see shmi_rq_date_first. */
+/* Stores, for tools, since when the first wait for each key has been first: see shmi_rq_date_first. */
 SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -513,9 +520,8 @@ SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, 
 }
 
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
-/* Carries out the record that this participant has inherited from an earlier one of its slot, if the commit word of the
- * bucket that the record names still names the record. From here on the participant writes its own records in that
- * memory. */
+/* Carries out the record that this participant inherited with its slot, if the commit word of the record's bucket
+ * still names it. After that, this participant writes its own records to the same memory. */
 SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
 {
     struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
@@ -541,7 +547,7 @@ static const shmi_rq_kind shmi_multi_kind = {
 };
 static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_serve_chosen, shmi_multi_before};
 
-/* ---- Handles and views ---- */
+/* ---- Handles, and what reapers use without a handle ---- */
 
 SHMI_FN void shmi_bucket_point(struct shmi_key_bucket *k, uint32_t i)
 {
@@ -571,7 +577,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     shmi_rq_use_lock(&k->q);
     shmi_bucket_point(k, i);
 }
-/* Makes the handle of a bucket that this process uses for the first time. */
+/* Makes this process's data for a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
     struct shmi_key_bucket *k, *other = NULL;
@@ -614,7 +620,7 @@ SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const s
     x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
     return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(a, x->log);
 }
-/* Calls that are under way may still read the memory of a handle: it is used again only later. */
+/* Ends a handle. Calls that are under way may still read its memory, which is used again only later. */
 SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
@@ -646,7 +652,7 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
     if (x == NULL)
         return NULL;
-    if (!shmi_multi_shape(x, a, o)) { /* a peer has changed the number of buckets since shmi_multi_handle has read it */
+    if (!shmi_multi_shape(x, a, o)) { /* a peer has changed the number of buckets since shmi_multi_handle read it */
         shmi_fail(EPROTO, "multilock.open", shmi_called(o), "its body has no room for its buckets");
         shmi_multi_end(x);
         return NULL;
@@ -661,8 +667,8 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_built_ends_with(a, o->off, shmi_multi_end);
     return x;
 }
-/* Returns this process's handle on an object that has been opened. policy and log are the options that were asked
- * for; log -1 accepts any. */
+/* Sets *out to this process's handle on an object that has been opened. policy and log are the options that were asked
+ * for; -1 as log accepts any number of buckets. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
 {
     struct shmi_multilock x;
@@ -768,8 +774,8 @@ typedef struct shmi_key_result {
     uint32_t tag;                /* the tag of the hold; set with SHMI_keyTaken */
 } shmi_key_result;
 
-/* Finds an entry that may get another key: its own key is free, and nobody waits for it. It closes the word hold of the
- * entry. Each search begins at another entry, so that an entry keeps its key for some time. */
+/* Finds an entry that may get another key, because its own key is free and no process waits for it. Closes the word
+ * hold of this entry. Each search begins at another entry, so that an entry keeps its key for some time. */
 SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
     uint32_t n = shmi_key_entries(k), i, begin;
@@ -787,7 +793,7 @@ SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change
     }
     return 0;
 }
-/* Adds to x that this process takes the key. If the chosen entry has another key, x also gives the entry this key. */
+/* Adds to x that this process takes the key. If the chosen entry has another key, x also changes its key. */
 SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
 {
     shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
@@ -803,7 +809,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
     int tidied = 0;
     r->how = SHMI_keyNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
+        /* The loop ends: each round follows a change by another call, or makes a change that can be made only once. */
         struct shmi_key_entry at;
         int takes, ok, bad, found, dead, err = shmi_rq_begin(q, &x, b);
         uint32_t s;
@@ -812,15 +818,15 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         found = shmi_key_find(k, key, &at, &bad);
         dead = found && shmi_key_dead(k, at.e);
         if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
-            tidied = 1; /* the dead may have the key, or it may be the turn of the first wait */
+            tidied = 1; /* a dead participant may have the key, or the key may be due to the first wait */
             if (dead || shmi_rq_reap_due(q)) {
                 err = shmi_multi_reap(q, &x, b);
                 if (err == 0)
                     err = shmi_multi_serve(q, &x, b);
             }
-            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the entry may have got another key */
+            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the reap may have changed which entry has the key */
                 shmi_key_focus(k, at);
-                err = shmi_key_serve(k, &x, b); /* it finds damage of this queue */
+                err = shmi_key_serve(k, &x, b); /* finds damage of this queue */
             }
             if (err != 0)
                 return err;
@@ -839,7 +845,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder's word stays open */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* the word of a holder stays open */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -880,13 +886,13 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         return err;
     }
 }
-/* Takes the key. If that is not possible now, it queues the wait of a prepared node, which may be NULL. If all entries of
- * the bucket are in use, it adds a block to the bucket. SHMI_keyQueued with an error says that the wait may be queued. */
+/* Takes the key. If that is not possible now, queues the wait of a prepared node, which may be NULL. If all entries of
+ * the bucket are in use, adds a block to the bucket. An error with SHMI_keyQueued says that the wait may be queued. */
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
-        /* The loop repeats only after it has added entries to the bucket, or another call has pushed a block or a slot
-         * record. If several calls find no room at once, only one of them adds a block. */
+        /* The loop repeats only if this call has added a block, or if another call has pushed a block or a slot
+         * record. If several calls find no room at the same time, only one of them adds a block. */
         uint32_t head = shmi_records_head(k->q.a, &k->q.o);
         struct shmi_wakes b;
         int err;
@@ -912,8 +918,8 @@ SHMI_FN void shmi_key_hold_of(struct shmi_key_bucket *k, uint64_t key, shmi_mult
     out->key = key;
     out->hold = tag;
 }
-/* Makes this process the holder of the key that one of its waits was granted. A process that dies before this step has
- * not held the key. */
+/* Makes this process the holder of a key that was granted to one of its waits. A process that dies before this step
+ * has not held the key. */
 SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multilock_entry *e, shmsync_hold *out)
 {
     uint64_t accepted = shmi_ld64(&e->accepted), w = shmi_ld64(&e->hold);
@@ -923,7 +929,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multil
     shmi_key_hold_of(k, key, e, (uint32_t)w, out);
     return 0;
 }
-/* Takes the key or waits in its queue, in a call that shmi_enter has counted. */
+/* Takes the key, or waits in its queue. The caller is within shmi_enter. */
 SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t key, int64_t abs, int try_, shmsync_hold *out)
 {
     shmi_wait_node *wait_node;
@@ -1019,14 +1025,14 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
     return SHMI_TELL(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)));
 }
 
-/* Unlocks the hold h by a record, and grants the key to the first wait. *held is 0 if this process does not have that
- * hold; then *s is the state of the key. */
+/* Unlocks the hold h by a record, which grants the key to the first wait. If this process does not have the hold h,
+ * *held is 0 and *s is the state of the key. */
 SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *h, struct shmi_wakes *b, int *held, uint32_t *s)
 {
     struct shmi_rq *q = &k->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted;
         struct shmi_key_entry at;
         uint64_t w = 0;
@@ -1055,7 +1061,7 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
         }
         shmi_key_focus(k, at);
         granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits, so the unlock goes on */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -1108,7 +1114,7 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
     uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
     return p < q ? -1 : p > q;
 }
-/* The result of a call that has locked none of n keys. If n is 0, out may be NULL. */
+/* Sets the results of a call that has locked none of n keys. If n is 0, out may be NULL. */
 SHMI_FN void shmi_no_holds(shmsync_hold *out, size_t n, size_t *held)
 {
     if (n != 0)
@@ -1120,7 +1126,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    /* After an error, this call unlocks the keys that it has locked, and it is counted until it has done so. */
+    /* This call is counted until it has unlocked, after an error, the keys that it has locked. */
     err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
         shmi_no_holds(out, n, held);
@@ -1147,7 +1153,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (; i > 0; i--)
-            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
+            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process has closed the arena, and so holds nothing any more */
         shmi_no_holds(out, n, held);
     }
     shmi_exit_for(x, x->a);
@@ -1170,7 +1176,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
     SHMI_BEGIN();
     int first = 0, err;
-    while (n > 0) { /* from the last key to the first, so the last error that is noted is that of the first hold */
+    while (n > 0) { /* from the last hold to the first, so the error that is noted last is that of the first hold */
         err = shmsync_multilock_unlock(&h[--n]);
         if (err != 0)
             first = err;
@@ -1184,21 +1190,21 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 typedef struct shmi_key_recovery {
     struct shmi_key_bucket *k;
     uint64_t key;
-    int took;                  /* this process recovers the key */
-    uint32_t tag;              /* the tag that the word hold has got from this recovery */
-    shmi_participant_id died;  /* the participant whose death made the recovery necessary */
+    int took;                  /* this process is recovering the key */
+    uint32_t tag;              /* the tag that this recovery has given to the word hold */
+    shmi_participant_id died;  /* the participant whose death requires the recovery */
     shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
-    uint64_t *word, was;       /* the word that names this participant, and the value of the word */
+    uint64_t *word, was;       /* the word that names the participant waits, and the value of this word */
 } shmi_key_recovery;
 
-/* Makes this process the recoverer, if the key is owner-dead or not recoverable. The private lock is held. */
+/* Makes this process the recoverer, if the key is owner-dead or not recoverable. The caller has the private lock. */
 SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = r->k;
     struct shmi_rq *q = &k->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         struct shmi_key_entry at;
         uint64_t w;
         uint32_t s;
@@ -1231,12 +1237,12 @@ SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
         }
     }
 }
-/* Begins a recovery, in a call that shmi_enter has counted. */
+/* Begins a recovery. The caller is within shmi_enter. */
 SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* the key is taken only from a participant that is gone */
+    do { /* only a dead participant that is gone has lost the key for good */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
@@ -1251,14 +1257,14 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
     } while (err == 0);
     return err;
 }
-/* Ends the recovery by this process. The key becomes not recoverable if the repair failed, and otherwise free. */
+/* Ends the recovery by this process. If the repair failed, the key becomes not recoverable, and otherwise free. */
 SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = r->k;
     struct shmi_rq *q = &k->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted = 0;
         struct shmi_key_entry at;
         int ok, bad, err = shmi_rq_begin(q, &x, b);
@@ -1274,7 +1280,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
             shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
         else
             granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -1285,7 +1291,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
         return 0;
     }
 }
-/* Runs repair while this process recovers the key. shmi_enter has counted the call. */
+/* Runs repair while this process is recovering the key. The caller is within shmi_enter. */
 SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
 {
     struct shmi_rq *q = &r->k->q;
@@ -1389,8 +1395,8 @@ SHMI_FN shmi_multilock_block *shmi_view_block(struct shmi_multilock *x, const sh
 {
     return (shmi_multilock_block *)shmi_ptr(x->a, v->b.off, sizeof(shmi_multilock_block), 8);
 }
-/* Sorts the blocks of a view, so that the blocks of each bucket are one piece of its table. Without memory for that, each
- * search walks through the list. */
+/* Sorts the blocks of an object by their buckets, so that the blocks of a bucket are a part of the table. If there is
+ * no memory for the table, each search walks through the list. */
 SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
 {
     uint32_t head = shmi_ld32(shmi_u32(x->a, x->o.off + SHMI_objRecords));
@@ -1419,12 +1425,13 @@ SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
     }
     free(sorted);
 }
-/* Makes the view of a reaper or of a recovery; 0: that is not possible. shmi_view_end frees it. */
+/* Fills in x for a reaper, or a recovery, that has no handle. Returns 0 if that is not possible. shmi_view_end frees
+ * what x has. */
 SHMI_FN int shmi_multi_view(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
 {
     if (!shmi_multi_shape(x, a, o))
         return 0;
-    x->known = (unsigned char **)calloc(a->geo.slots, sizeof *x->known); /* without it, each search walks through the list */
+    x->known = (unsigned char **)calloc(a->geo.slots, sizeof *x->known); /* if this fails, each search walks through the list */
     shmi_view_blocks(x);
     return 1;
 }
@@ -1433,7 +1440,7 @@ SHMI_FN void shmi_view_end(struct shmi_multilock *x)
     free(x->known);
     free(x->table);
 }
-/* Makes k the view of bucket i. The caller goes through the buckets in order. */
+/* Fills in k for bucket i. The caller goes through the buckets in order. */
 SHMI_FN void shmi_view_bucket(struct shmi_key_bucket *k, uint32_t i, size_t *at)
 {
     struct shmi_multilock *x = k->of;
@@ -1451,7 +1458,7 @@ SHMI_FN void shmi_view_bucket(struct shmi_key_bucket *k, uint32_t i, size_t *at)
     k->learned = (uint64_t)(uint32_t)(n - *at) << 32 | x->head;
     *at = n;
 }
-/* Whether a participant that is dead, or has left, may have something in the bucket. */
+/* Whether a participant that is dead, or has left, may have a hold or a wait in the bucket. */
 SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
@@ -1462,7 +1469,8 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back the keys of dead participants whose word hold is open. Returns whether dead participants have other keys. */
+/* Takes back those keys of dead participants whose word hold is open. Returns whether dead participants have other
+ * keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
@@ -1476,8 +1484,8 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     return others;
 }
 /* Takes back the keys of the participant dead, and takes its waits off the queues. A process without a slot record
- * cannot make a record, but an open word needs none. If another word names a dead participant, the process gets a slot
- * record. */
+ * cannot make a record. For a word that is open, none is needed. If a closed word names a dead participant, the
+ * process first gets a slot record. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -1499,7 +1507,7 @@ SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_
     }
     shmi_view_end(&x);
 }
-/* Wakes the owners of the first waits if this process has no slot record, so that they reap. */
+/* If this process has no slot record, wakes the owners of the first waits, so that they reap. */
 SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_multilock x;
@@ -1523,7 +1531,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant: the head of its slot record names the bucket. 0: that was not possible. */
+/* Completes the last change of each participant, whose slot record names the bucket. Returns 0 if that was not
+ * possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;

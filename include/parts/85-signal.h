@@ -1,27 +1,27 @@
 
-/* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
- * state. The bits of the signals, the summary and the permits are an index of the gates. It may show work that does
+/* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates are the state.
+ * The bits of the signals, the summary and the permits are an index of the gates. The index may show work that does
  * not exist. It misses work only while an operation is under way. */
 
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
-#define SHMI_SIGNAL_CHECK 256U /* gates that one check examines */
-#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another worker */
+#define SHMI_SIGNAL_CHECK 256U /* number of gates that one check examines */
+#define SHMI_SIGNAL_PASSES 64 /* how many times next searches the summary before it leaves the rest to another worker */
 
 struct shmi_signalwaker {
     shmsync_arena *a;
     shmi_object o;
-    const char *called; /* NULL: anonymous */
+    const char *called; /* name for messages; NULL: anonymous */
     shmi_signal_words *w;
     shmi_signal_line *lines;
     shmi_signal_gate *gates;
-    shmi_signal_row *rows; /* at index slot - 1 */
+    shmi_signal_row *rows; /* the row of slot i is at index i - 1 */
     uint32_t n_lines, n_gates, n_rows;
-    uint64_t mask; /* the bits of the summary that stand for a signal */
+    uint64_t mask; /* the bits of the summary that belong to a signal */
     shmi_wait_list wake_word;
     int counting;
-    uint32_t cursor; /* the next group of gates to check. Atomic. */
+    uint32_t cursor; /* the group of gates that is checked next. Atomic. */
     int64_t looked;
 };
 
@@ -31,7 +31,7 @@ SHMI_FN uint64_t shmi_signal_bytes(uint32_t signals, uint32_t rows)
            (uint64_t)rows * sizeof(shmi_signal_row);
 }
 
-/* Views the words of an object. Returns 0 if the object is too small for what its head says. */
+/* Fills in w from the words of an object. Returns 0 if the object is too small for the numbers in its head. */
 SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const shmi_object *o)
 {
     shmi_signal_words *head = (shmi_signal_words *)shmi_try_at(a, o->body, sizeof *head, 8);
@@ -82,7 +82,7 @@ int shmsync_nearest_bit(uint64_t bitmap, int start)
     return below == 64 ? 64 : start - below;
 }
 
-/* The word of a gate. */
+/* ---- The word of a gate ---- */
 
 SHMI_FN shmi_participant_id shmi_gate_executor(uint64_t g) { return (shmi_participant_id)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
 SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
@@ -91,26 +91,27 @@ SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECU
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
 /* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* The word after n has begun the next execution. */
+/* The word g after n has begun the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word after an execution. If again is not 0, the queue is scheduled even if no item came during the execution. */
+/* The word g after an execution. If again is not 0, the queue is scheduled even if no item came during the execution.
+ */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* The word after the death of the executor. */
+/* The word g after the death of the executor. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
 }
 
-/* ---- Counts of this process ---- */
+/* ---- Counters of this process ---- */
 
 SHMI_FN shmi_signal_row *shmi_signal_own_row(struct shmi_signalwaker *w) { return &w->rows[w->a->my_slot - 1]; }
-/* Counts what an operation does. */
+/* Adds n to a counter of operations, if the option count is set. */
 SHMI_FN void shmi_signal_add(struct shmi_signalwaker *w, int stat, uint64_t n)
 {
     if (w->counting)
@@ -121,8 +122,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. A
- * count that the slot's previous participant left does not carry over. */
+/* Adds one to the count of the sleepers or workers of this process, or takes one off. Returns 0 if that is impossible.
+ * A count of the predecessor in the slot does not carry over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -162,9 +163,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after as many permits were issued. The first wake depends on the announcement alone. For the
- * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while there
- * are more permits. */
+/* Wakes up to n waiters, after n permits were issued. The first wake depends on the announcement alone. For further
+ * wakes the number of sleepers is only a hint: each waiter that takes a permit wakes another waiter while there are
+ * more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -197,16 +198,16 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers as well, so
- * the waiter sets it again; if there are more permits, it wakes a sleeper. */
+/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers, too, so this
+ * function sets it again. If there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and no fewer permits
- * than least. This replaces a permit that a dead process took without acting on it, or should have issued. */
+/* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and that there are
+ * at least least permits. So a permit is replaced that a dead process took without acting on it, or failed to issue. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -227,8 +228,8 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 /* ---- The index ---- */
 
 /* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. No
- * queue is missed: its bit was set before this process read the summary, and a process that clears the summary bit
- * reads the signal after that. */
+ * queue is missed: the bit of the queue was set before this process read the summary, and a process that clears the
+ * bit in the summary reads the signal after that. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -238,8 +239,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A second check after that finds a bit that was set before the
- * signal was taken out. */
+/* Takes a signal out of the summary if it has no bits. After that, the function reads the signal again, in case a bit
+ * was set before the signal was taken out. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -267,24 +268,25 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q in its signal, and the bit of the signal in the summary, even if the signal has bits
- * already: the process that set its first bit may have been stopped before it set the bit in the summary. */
+/* Sets the bit of queue q in its signal, and the bit of the signal in the summary. It does the latter even if the
+ * signal already has bits: the process that set the first of them may have been stopped before it set the bit in the
+ * summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
     SHMSYNC_CRASHPOINT("signal.publish.bit_set");
     shmi_signal_mark(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue that the caller executes, and the bit of its signal in the summary if that
- * was the last one. */
+/* Clears the bit of a queue that the caller executes. If that was the last bit of the signal, also clears the bit of
+ * the signal in the summary. */
 SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].bits, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears a bit whose gate does not wait for an executor. The queue may become scheduled, and its bit set, just
- * before this call clears the bit. So the call checks the gate once more. */
+/* Clears the bit of a queue whose gate does not wait for an executor. Just before that, the queue may have been
+ * scheduled, and its bit set. So the function checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -297,9 +299,9 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The reap: it repairs the index from the gates ---- */
 
-/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have.
- * dead is the participant that is reaped. If dead is 0, the caller is a periodic check, and the call tests each
- * executor. */
+/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have. dead
+ * is the participant that is reaped. If dead is 0, the caller is a periodic check, and this function asks whether the
+ * executor is dead. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -314,7 +316,7 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done it yet, or is dead */
+            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done so yet, or is dead */
         }
         return;
     }
@@ -331,7 +333,7 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
-/* Marks the signals that have bits, and sets the status bit "tasks" for a partition that has bits. */
+/* Marks the signals that have bits. Sets the status bit "tasks" if the partition has bits. */
 SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
@@ -341,7 +343,7 @@ SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->partition) != 0)
         shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
 }
-/* Examines the next group of gates, and the index, and does for them what a stopped or dead process has not done. */
+/* Examines the next group of gates, and the index, and makes up for what a stopped or dead process has not done. */
 SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
 {
     uint32_t n, q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_CHECK % w->n_gates;
@@ -349,8 +351,8 @@ SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
         shmi_signal_reap_gate(w, q, 0);
     shmi_signal_reap_index(w);
 }
-/* Makes a sweep ten times a second in a process whose workers always find work, so that none of them waits. The coarse
- * clock costs a few nanoseconds. */
+/* Makes a sweep ten times a second, even in a process in which no worker waits because each always finds work. The
+ * coarse clock costs only a few nanoseconds. */
 SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
 {
     struct timespec ts;
@@ -359,12 +361,12 @@ SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
     if (last != 0 && (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - last < SHMI_CHECK_EVERY)
         return;
     if (shmi_enter_for(w, w->a, NULL) != 0)
-        return; /* the handle is being closed */
+        return; /* the handle, or the arena, is being closed */
     if (shmi_check_due(&w->looked))
         shmi_signal_sweep(w);
     shmi_exit_for(w, w->a);
 }
-/* Does, ten times a second, what a stopped or dead process has not done. */
+/* The periodic check: ten times a second, makes up for what a stopped or dead process has not done. */
 SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 {
     if (!shmi_check_due(&w->looked))
@@ -378,8 +380,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 
 SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
 
-/* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
- * reason, and a permit without a reason costs a worker one search. */
+/* For a reaper: repairs the index. Bits and permits without a reason may remain: a worker clears such a bit, and such
+ * a permit costs a worker one search. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -396,8 +398,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf without
-     * waking the owner of that leaf, which checks when it wakes. */
+    /* The dead process may have taken a permit without acting on it. Or it may have set a bit in some leaf, and not
+     * have woken the owner of the leaf, which checks the leaf when it wakes. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -434,7 +436,8 @@ SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const vo
     }
     return w;
 }
-/* Returns this process's handle on an object that has been opened, if the object is as asked for. */
+/* Sets *out to this process's handle on an object that has been opened, if the object has the options that were asked
+ * for. */
 SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, shmsync_signalwaker *out)
 {
     struct shmi_signalwaker w;
@@ -521,7 +524,7 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w)
     return (int)w->impl->n_gates;
 }
 
-/* Returns 0, ENOTCONN in a child of fork, or EINVAL if i is not one of n. */
+/* Returns 0, ENOTCONN in a child of fork, or EINVAL if i is not from 0 to n - 1. */
 SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
 {
     int err = shmi_use(w->a, op);
@@ -554,8 +557,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* An item that was put into the queue by a release store alone must be visible before the gate is read, because
-     * an executor that has just finished read the queue before that. */
+    /* Suppose an item was put into the queue by a release store alone. An executor that has just finished may have
+     * read the queue without the item. So the item must be visible before this call reads the gate. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -575,8 +578,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     return SHMI_TELL(err);
 }
 
-/* Begins the execution of a scheduled queue. The executor's ID is stored together with the flag, and before the bit
- * is cleared, so a process that dies here is known to be the executor. */
+/* Begins the execution of a scheduled queue. One CAS stores the executing flag together with the ID of the executor,
+ * before the bit is cleared. So if this process dies here, others know that it is the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -587,8 +590,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
-            /* A schedule that still finds the queue scheduled changes nothing. So the loads after this CAS must see
-             * what the caller of that schedule stored before it. */
+            /* A schedule that still finds the queue scheduled changes nothing. The loads after this CAS must see what
+             * the caller of that schedule stored before it. */
             shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -687,7 +690,7 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     return 0;
 }
 
-/* Goes once through the signals in active. */
+/* Searches once through the signals in active for a queue to execute. Returns whether it has begun to execute one. */
 SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32_t near_queue, shmsync_gate *g)
 {
     int first = (int)(near_queue / SHMI_SIGNAL_BITS);
@@ -729,17 +732,17 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* Issues a permit for other scheduled queues, if a worker sleeps and there is no permit: this execution
-             * may last for ever. */
+            /* This execution may last for ever. So if other queues are scheduled, a worker sleeps, and there is no
+             * permit, this process issues a permit. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* The bit was set without a reason, and is cleared now. Meanwhile a queue may have been scheduled whose
-         * signal was marked all the time, so that no permit was issued for it. So the loop searches again. */
+        /* The bit was set without a reason, and is cleared now. If a queue was scheduled while its signal was still
+         * marked, no permit was issued for it. So the loop searches again. */
     }
-    shmi_signal_release(w, 1); /* the worker that takes it searches on */
+    shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
     return SHMI_TELL(EBUSY);
 }
@@ -749,8 +752,8 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
 /* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in the
- * wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit reads
- * the wake word after that, and changes it if a waiter is announced. */
+ * wake word, tries to take a permit, and sleeps only while the wake word is unchanged. A process that issues a permit
+ * then reads the wake word, and changes it if a waiter is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -765,9 +768,9 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is work, but another worker took the permit for it. That worker may have searched before this
-             * waiter announced itself, and may take long to do the work. So this waiter wakes another one and tries
-             * again. */
+            /* There is work, but another worker has taken the permit for it. That worker may have searched before this
+             * waiter announced itself, and may take long to do its work. So this waiter wakes another waiter, and its
+             * caller searches again. */
             shmi_signal_pass_on(w);
             return 0;
         }
@@ -788,7 +791,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         case SHMI_LOOK:
             shmi_signal_check(w);
             break;
-        case SHMI_LATE: /* the timeout may coincide with a wake that was meant for another waiter */
+        case SHMI_LATE: /* a wake for another waiter may have come at the same time */
             took = shmi_signal_take(w);
             shmi_signal_pass_on(w);
             return took ? 0 : ETIMEDOUT;

@@ -1,6 +1,6 @@
 
-/* The functions with which users handle the index of a SignalWaker themselves: signals, summary, status, partitions,
- * reservations, counters. See prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
+/* The functions by which programs change the index of a SignalWaker themselves: signals, summary, status, partitions,
+ * reservations, counters. See prims/signal_bits.go, signal_summary.go, signal_partition.go and signal_tasks.go. */
 
 /* ---- Signals ---- */
 
@@ -184,8 +184,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* The new bits are set first, so that no concurrent reader misses them. Then the bits that have no reason any
-     * more are cleared, each with a second check of its leaf. */
+    /* The new bits are set first, so that no concurrent reader misses them. Then the bits without a reason are
+     * cleared. After each clear, the leaf is checked again. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -251,7 +251,7 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A number at which a search begins, different for each caller. */
+/* A pseudorandom number, at which a search begins. It differs between callers. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -260,7 +260,7 @@ SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
-/* Reserves a queue of signal i; -1: none is free. */
+/* Reserves a queue of signal i. Returns its number in the signal, or -1 if none is free. */
 SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint32_t turn)
 {
     uint64_t *tasks = &w->lines[i].tasks;
@@ -273,9 +273,9 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         bit = ((uint32_t)__builtin_ctzll(turned) + turn) % SHMI_SIGNAL_BITS;
         m = UINT64_C(1) << bit;
         if ((shmi_or64(tasks, m) & m) != 0)
-            continue; /* another participant was faster */
+            continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the queue turns out to be reserved although its bit was clear, the bit stays set. */
+        /* If the queue is reserved although its bit was clear, the bit stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;

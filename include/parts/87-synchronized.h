@@ -1,6 +1,6 @@
-/* Synchronized: a value with its lock. This is prims/synchronized*.go in C. There are two copies, and the lowest bit
- * of current names the valid one. The holder of the lock writes the other copy, and the store of current + 1 is the
- * commit. */
+/* Synchronized: a value with its lock. This is prims/synchronized*.go in C. There are two copies of the value, and the
+ * lowest bit of the word current says which of them is valid. The holder of the lock writes the other copy. The commit
+ * is the store that adds 1 to current. */
 
 #define SHMI_SYNCHRONIZED_MOST 65536u
 enum { SHMI_synchronizedTries = 100, SHMI_synchronizedRounds = 100 };
@@ -18,8 +18,8 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* Stores the commit. The compiler moves no store of the caller past the fences, and omits none. The store is a
- * release, because a load reads the copy without the lock. */
+/* Stores the commit. The two fences keep the compiler from moving a store of the caller past the commit, or leaving it
+ * out. The store is a release, because shmi_synchronized_read reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -45,8 +45,8 @@ SHMI_FN void shmi_synchronized_fill(unsigned char *body, const void *arg)
         memcpy(body + shmi_synchronized_copy_at(s->size, 0), s->initial, s->size);
 }
 
-/* The repair function of the lock. A death leaves nothing to repair. The function is needed only if a peer has
- * overwritten the policy. */
+/* The repair function of the lock. A death leaves nothing to repair. The lock calls this function only if a peer has
+ * overwritten its policy. */
 SHMI_FN int shmi_synchronized_repaired(void *arg)
 {
     (void)arg;
@@ -164,7 +164,8 @@ int shmsync_synchronized_close(shmsync_synchronized *s)
     return SHMI_TELL(err);
 }
 
-/* Locks. If the lock is not recoverable, a peer has overwritten it, because no correct process makes it so. */
+/* Locks. If the lock is owner-dead or not recoverable, a peer has overwritten it, because no correct process leaves it
+ * so. */
 SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline)
 {
     int err = shmi_mutex_lock(&x->m, deadline);
@@ -172,16 +173,17 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
-/* Copies the value for a change; the caller has locked. Returns the copy. */
+/* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
 {
-    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
+    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders this load */
     if (x->size != 0)
         memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return x->copies[(c + 1) & 1];
 }
-/* The begin counts itself until it has the copy. If the handle was closed meanwhile, nobody could commit, so it unlocks. */
+/* The begin counts itself until it has the copy. If the handle was closed meanwhile, no call could commit, so the
+ * begin unlocks again. */
 SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **copy, int64_t deadline)
 {
     shmsync_arena *a = x->m.a;
@@ -254,7 +256,7 @@ int shmsync_synchronized_abort(shmsync_synchronized *s)
     return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
-/* Stores and unlocks; the caller has locked. */
+/* Stores the value and unlocks. The caller has the lock. */
 SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
 {
     if (x->size != 0)
@@ -262,7 +264,7 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return shmi_synchronized_commit(x);
 }
-/* The store counts itself until it has unlocked: the object stays open although the handle may be closed meanwhile. */
+/* The store counts itself until it has unlocked. So the object stays open even if the handle is closed meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)
 {
     shmsync_arena *a = x->m.a;
@@ -282,7 +284,7 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
     return SHMI_TELL(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
 }
 
-/* Reads without the lock. Returns whether dst has one whole value. */
+/* Reads the value without the lock. Returns whether dst has one whole value. */
 SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 {
     uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_ACQUIRE);
@@ -291,8 +293,8 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
     return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
 }
 
-/* Reads with the lock. If the holder keeps the lock for long, it tries to read without the lock, and then begins
- * again. */
+/* Reads the value with the lock. If the lock does not become free for SHMI_SYNCHRONIZED_WAIT, tries to read without
+ * the lock, and then begins again. */
 SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;
@@ -329,7 +331,7 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
         return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
         return 0;
-#ifndef SHMI_NO_FENCES /* the thread sanitizer sees what the lock orders, and nothing else */
+#ifndef SHMI_NO_FENCES /* the thread sanitizer sees only the order that the lock makes */
     {
         int tries;
         for (tries = 0; tries < SHMI_synchronizedTries; tries++)

@@ -18,8 +18,7 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes err, the result of a call on an object. Returns whether a death has left the object owner-dead or not
- * recoverable. */
+/* Notes err, the state of an object. Returns whether a death has left the object owner-dead or not recoverable. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;
@@ -35,8 +34,8 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
-/* Whether an _at function has opened the object; err is its result. EINVAL: the object was deleted, or is of a
- * version that this header does not have. */
+/* Whether an _at function, whose result is err, has opened the object. EINVAL: the object was deleted, or has a
+ * version that this header does not know. */
 SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 {
     if (err != 0 && err != EINVAL)
@@ -44,9 +43,10 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* ---- Whether an object needs recovery: without a handle, which would give the object a slot record ---- */
+/* ---- Whether an object needs recovery. These functions need no handle, which would add a slot record to the object.
+ * ---- */
 
-/* Whether the list of slot records of o is corrupt. An open returns the error. */
+/* Whether the list of slot records of o is corrupt. Then an open of o returns the error. */
 SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_record_walk v;
@@ -54,7 +54,8 @@ SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t si
     }
     return v.bad != 0;
 }
-/* Whether n, the holder of a lock, has died. The first call that notices it makes the lock owner-dead. 0: no holder. */
+/* Whether n, the holder of a lock, has died; n is 0 if the lock has no holder. The first call of the lock that finds
+ * the death makes the lock owner-dead. */
 SHMI_FN int shmi_holder_needs(shmsync_arena *a, shmi_participant_id n) { return n != 0 && shmi_dead(a, n); }
 SHMI_FN int shmi_rwmutex_needs(shmsync_arena *a, const shmi_object *o)
 {
@@ -66,7 +67,7 @@ SHMI_FN int shmi_rwmutex_needs(shmsync_arena *a, const shmi_object *o)
     g = shmi_rw_gate(&m);
     return shmi_rw_trouble(&m, "recover_all", g) != 0 || shmi_holder_needs(a, shmi_rw_who(g));
 }
-/* If a change is committed and not yet carried out, this call carries it out first. */
+/* Whether the lock needs recovery. A change that is committed and not yet carried out is carried out first. */
 SHMI_FN int shmi_fairmutex_needs(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_fairmutex f;
@@ -86,8 +87,8 @@ SHMI_FN int shmi_rwspin_needs(shmsync_arena *a, const shmi_object *o)
     s = shmi_spin_state(&l);
     return shmi_spin_trouble(&l, "recover_all", s) != 0 || shmi_holder_needs(a, shmi_owner_name(s));
 }
-/* Whether a wait would fail. As a wait does, it first looks for dead participants. If the counter changes all the time,
- * the answer is yes. */
+/* Whether a wait for the counter would fail. Like a wait, this function first looks for dead participants. If the
+ * counter changes all the time, the answer is yes. */
 SHMI_FN int shmi_counter_needs(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_counter t;
@@ -103,14 +104,14 @@ SHMI_FN int shmi_counter_needs(shmsync_arena *a, const shmi_object *o)
             break;
         yes = died != 0 || shmi_counter_any_dead(&t, c);
         if (!current || (yes && shmi_counter_bare(shmi_counter_load(&t)) != shmi_counter_bare(c)))
-            yes = 1; /* the shares may belong to a later word, so read again */
+            yes = 1; /* the shares may belong to a later commit word, so read again */
         else if (yes)
             break;
     }
     free(t.of);
     return yes;
 }
-/* Whether the phase will be broken when all deaths have been reaped. */
+/* Whether the phase is broken, or will be when all deaths have been reaped. */
 SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_barrier *x;
@@ -119,13 +120,14 @@ SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
     if (o->size < shmi_barrier_bytes(a) || shmi_records_bad(a, o, sizeof(shmi_barrier_slot)) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return 1;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_holds(x, 0); /* it notices the deaths */
+    shmi_barrier_holds(x, 0); /* marks dead participants */
     memset(&s, 0, sizeof s);
     yes = shmi_barrier_seen(x, &s) != 0 || shmi_barrier_broken(&s);
     free(x);
     return yes;
 }
-/* Whether the object at r->lost.offset needs recovery; 0 also if it cannot be opened, or is not of that version. */
+/* Whether the object at r->lost.offset needs recovery. The answer is 0, too, if the object cannot be opened, or has
+ * another version. */
 SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
 {
     shmi_object o;
@@ -138,10 +140,9 @@ SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t versio
     return yes;
 }
 
-/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the
- * lock owner-dead. This function does so as a reaper of n would: it takes no lock, except one whose transaction it
- * rolls back. A trylock would not do: it returns EBUSY beside a reader, or beside a process that is about to find the
- * death. */
+/* Suppose n, the holder of the lock o, has died, and no call has found that yet. Then this function makes the lock
+ * owner-dead, as a reaper of n would. It takes no lock, except one whose transaction it rolls back. A trylock would
+ * not suffice: it returns EBUSY if a reader has the lock, or if another process is about to find the death. */
 SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
 {
     const shmi_kind_ops *ops = shmi_kind_of(o);
@@ -151,8 +152,9 @@ SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_par
         ops->repair(a, o, n);
     shmi_exit(a);
 }
-/* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead. The
- * state comes after the holder: a reaper may meanwhile make the lock not recoverable, and such a state names no holder. */
+/* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead.
+ * The holder is read before the state, because a reaper may make the lock not recoverable in between, and such a state
+ * names no holder. */
 #define SHMI_RECOVER_LOCK(type, object, holder)                                                       \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                                \
     {                                                                                                 \
@@ -171,16 +173,16 @@ SHMI_RECOVER_LOCK(spinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
 SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-enum { SHMI_keyTries = 64 }; /* how often shmi_key_left reads an entry that changes */
-/* Whether the key of an entry is lost, or its holder has died. *key is the key that the entry had at that moment: another
- * process may recover the key meanwhile, and then the entry may get another key. If a peer changes the entry all the time,
- * *key is a key that the entry had at some moment of the call. */
+enum { SHMI_keyTries = 64 }; /* how many times shmi_key_left reads an entry that changes */
+/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. *key is the key that the entry
+ * had at that moment: another process may recover the key, and then the entry may get another key. If a peer changes
+ * the entry all the time, *key is a key that the entry had at some moment of the call. */
 SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
 {
     int tries;
     for (tries = 0; tries < SHMI_keyTries; tries++) {
         uint64_t w = shmi_ld64(&e->hold);
-        uint32_t s = (uint32_t)(w >> 32); /* one load, because a reaper may make the key owner-dead meanwhile */
+        uint32_t s = (uint32_t)(w >> 32); /* one load, because a reaper may make the key owner-dead at the same time */
         if (!shmi_key_refuses(s) && !shmi_state_dead(k, s))
             return 0;
         *key = shmi_key_of(e);
@@ -189,8 +191,9 @@ SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, ui
     }
     return 1;
 }
-/* Lists the keys that are lost, or whose holder has died, as they are now. *n is their number, and the caller frees
- * *keys. ENOMEM: there are more keys than the list has. If keys is NULL, it stops at the first key, with *n 1. */
+/* Lists the keys that are owner-dead or not recoverable, or whose holder has died. *n is their number, and the caller
+ * frees *keys. ENOMEM: the list has no room for all keys. If keys is NULL, the function stops at the first such key,
+ * with *n 1. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     struct shmi_key_bucket k;
@@ -244,7 +247,7 @@ SHMI_FN int shmi_list_keys_left(shmsync_multilock *m, uint64_t **keys, size_t *n
         err = shmi_keys_left(&view, keys, n);
         shmi_view_end(&view);
     } else {
-        err = EPROTO; /* a peer has overwritten it since it was opened */
+        err = EPROTO; /* a peer has overwritten the object since it was opened */
     }
     return shmi_exit_with(x->a, err);
 }
@@ -259,7 +262,8 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     shmi_recovery_ended(r, shmi_list_keys_left(&x, &keys, &n));
     for (i = 0; i < n; i++) {
         r->lost.key = keys[i];
-        /* Another process may have recovered the key meanwhile. A healthy key is only read, and not locked, as other locks. */
+        /* Another process may have recovered the key meanwhile. As with other locks, a healthy key is only read and
+         * not locked. */
         if (shmi_recovery_found(r, shmsync_multilock_state(&x, keys[i])))
             shmi_recovery_ended(r, shmsync_multilock_recover(&x, keys[i], shmi_recovery_repair, r));
     }
@@ -317,7 +321,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     static const struct {
         uint32_t kind;
         uint16_t version;
-        /* NULL: no such check is needed, because a handle takes no memory of the arena */
+        /* NULL: no check is needed before the open, because a handle takes no memory of the arena */
         int (*needs)(shmsync_arena *a, const shmi_object *o);
         void (*recover)(shmi_recovery *r);
     } kinds[] = {
@@ -340,7 +344,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which a close would give to others */
+    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which after a close may belong to another process */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
@@ -348,7 +352,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     r.a = a;
     r.repair = repair;
     r.arg = arg;
-    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* first a list, because repair may delete objects */
+    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* the objects are listed first, because repair may delete objects */
     shmi_exit(a);
     shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {

@@ -1,11 +1,12 @@
 /* ---- Holders of an object that no participant has open: Inspect in package prims ----
  *
  * A participant may close its last handle of an object and keep what it holds. Such an object is not deleted. What a
- * participant still has to do, such as to arrive or to set a result, is no hold: only participants that have the object
- * open wait for that. Each function returns a participant that lives and holds the object, or a part of it, or 0. */
+ * participant still has to do, such as to arrive or to set a result, is no hold: only participants that have the
+ * object open wait for that. Each function returns a living participant that holds the object, or a part of it, or 0
+ * if there is none. */
 
 SHMI_FN shmi_participant_id shmi_if_current(shmsync_arena *a, shmi_participant_id n) { return shmi_current(a, n) ? n : 0; }
-/* The holder in an owner word, of a Mutex, a FairMutex or a key. A reservation or a grant is no hold. */
+/* The holder that an owner word of a Mutex, a FairMutex or a key names. A reservation or a grant is no hold. */
 SHMI_FN shmi_participant_id shmi_owner_holds(shmsync_arena *a, uint32_t o)
 {
     return shmi_owner_valid(o) && shmi_owner_held(o) ? shmi_if_current(a, shmi_owner_name(o)) : 0;
@@ -92,7 +93,7 @@ SHMI_FN shmi_participant_id shmi_multi_holder(shmsync_arena *a, const shmi_objec
     return n;
 }
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* Permits of a transferable Semaphore belong to no participant. */
+/* A participant that has permits. Permits of a transferable Semaphore belong to no participant. */
 SHMI_FN shmi_participant_id shmi_sem_holder(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_semaphore s;
@@ -154,7 +155,7 @@ SHMI_FN shmi_participant_id shmi_runner_of(shmsync_arena *a, const shmi_object *
 SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *o)
 {
     if (shmi_kind_of(o) == NULL)
-        return 0; /* also if it is of another version */
+        return 0; /* also if the object has another version */
     switch (o->kind) {
     case SHMI_MUTEX_KIND:
     case SHMI_KIND_SYNCHRONIZED:
