@@ -54,8 +54,8 @@
  * FORK. A child of fork is no participant: a call on what its parent opened changes
  * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
  * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
- * already. The child opens the arena itself, and its objects again. A program that
- * calls exec need not do anything.
+ * already. To take part, the child opens the arena and its objects again. A program
+ * that calls exec need not do anything.
  *
  * SIGNALS. A handler may make these calls, and no others:
  *
@@ -66,11 +66,11 @@
  *     shmsync_semaphore_tryacquire, shmsync_semaphore_release, shmsync_semaphore_free
  *     shmsync_sequencer_increment, shmsync_sequencer_advance, shmsync_sequencer_value
  *
- * They may change errno, so a handler saves it. A handler of a signal that a fault
- * raises, such as SIGSEGV, must not make any call.
+ * They may change errno, so a handler saves errno first. A handler of a signal that a
+ * fault raises, such as SIGSEGV, must not make any of these calls.
  *
- * LOCKS. They belong to processes: one thread may lock, and another thread of the
- * process unlock. A lock is not recursive.
+ * LOCKS. A lock belongs to a process: one thread may lock it, and another thread of
+ * the process may unlock it. A lock is not recursive.
  */
 #ifndef SHMSYNC_H
 #define SHMSYNC_H
@@ -154,8 +154,8 @@ typedef struct shmsync_participant {
     char label[64];
 } shmsync_participant;
 
-/* An epoch begins when a process joins an arena that no participant is in, and ends when no participant is in any more.
- * The struct describes the epoch to the participant that begins it. */
+/* An epoch begins when a process joins an arena that no participant is in. It ends when no participant is in any more.
+ * The struct describes the new epoch to the participant that begins it. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
     int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
@@ -170,9 +170,9 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena waits for a process
- * that is just removing or opening the arena. If that process takes more than a second, for example because it is
- * stopped, the close leaves the file. */
+/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena removes the file.
+ * It first waits for any process that is opening or removing the arena. If that process takes more than a second, for
+ * example because it is stopped, the close leaves the file. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -180,12 +180,15 @@ typedef struct shmsync_epoch {
 #define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
 #define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
-/* The options of an open: NULL means all 0, which are the defaults. Set every field to 0 before those that you need:
- * with = {0} or a designated initializer in C11, with = {} in C++17. A new arena takes memory as it fills, except for
- * the slots of participants, and for the directory of names: the latter takes 1.6 % of a size that is a power of two,
- * and up to 3.2 % of another size. Each struct of options begins with its size, so that a program and a library of two
- * versions understand each other: fields that the program does not know are 0. If the program sets a field that the
- * library does not know, the open returns EINVAL. */
+/* The options of an open of an arena. NULL means all 0, which are the defaults. Set every field to 0 before those that
+ * you need: with = {0} or a designated initializer in C11, with = {} in C++17.
+ *
+ * A new arena takes memory as it fills. Only the slots of participants and the directory of names take their memory at
+ * once. The directory takes 1.6 % of a size that is a power of two, and up to 3.2 % of another size.
+ *
+ * Each struct of options begins with its size, so that a program and a library of two versions understand each other:
+ * fields that the program does not know are 0. If the program sets a field that the library does not know, the open
+ * returns EINVAL. */
 typedef struct shmsync_arena_options {
     uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
@@ -196,21 +199,23 @@ typedef struct shmsync_arena_options {
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
-    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the most general one counts */
+    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the openings count together: one with
+     * SHMSYNC_KERNEL_IO_ASYNCHRONOUS outweighs all, and SHMSYNC_KERNEL_IO_NONE counts only if each opening has it */
     int kernel_io;
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and none gets in
-     * meanwhile, so the function may delete and repair anything. If it returns an errno, the open fails with that
-     * errno, and the next participant to join begins the epoch instead. The function must use the arena that it is
-     * given: an open of the same arena by its name, and a close of it, return EDEADLK. */
+    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and no process
+     * gets in until the function returns, so the function may delete and repair anything. If the function returns an
+     * errno, the open fails with that errno, and the next participant to join begins the epoch instead. The function
+     * must use the arena that it is given: an open of the same arena by its name, and a close of the arena, return
+     * EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
-    /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
-     * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
-     * close an arena. If this process opens the arena several times, the first function that was set is called. The
-     * helper thread blocks all signals: see shmsync_arena_on_death. */
+    /* Called once, on the helper thread of the library, when the file of the arena was removed or replaced while this
+     * process is in: processes that open the name afterwards get another arena. The function must return quickly, and
+     * must not close an arena. If this process opens the arena several times, the library calls the first function
+     * that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -233,12 +238,12 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 /* The macros are variadic, because an argument may contain commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
-/* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
+/* Closes one opening of the arena. The close of the last opening leaves the arena: the holds of this process are
  * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
- * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback, which another call on the
- * arena or the helper thread runs. The result is also EDEADLK if the closes of two arenas would wait for each other, as
- * when the on_death functions of two arenas close each other's arena. Any other errno: this process has left the arena, which
- * is ephemeral, but could not remove its file. */
+ * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback that another call on the
+ * arena, or the helper thread, runs. The result is also EDEADLK if two closes would wait for each other, as when the
+ * on_death functions of two arenas close each other's arena. Any other errno: this process has left the ephemeral
+ * arena, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
 /* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
  * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
@@ -248,12 +253,14 @@ int shmsync_arena_remove(const char *name);
 uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
-/* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
- * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
- * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
- * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
- * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
- * POSIX_SPAWN_SETSIGMASK, or let another thread start the process. */
+/* Calls f for each participant that dies from now on, on the helper thread of the library. f must return quickly, and
+ * must call nothing that waits. A process has one such function for each arena; a later call replaces it. The arena
+ * keeps the last 192 deaths. If this process is stopped while more participants die, the field missed of the next
+ * report says how many reports were lost. EDEADLK: the caller is a function that the helper thread runs.
+ *
+ * The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that opened the arena.
+ * posix_spawn and system give a new process the mask of the helper thread: use POSIX_SPAWN_SETSIGMASK, or let another
+ * thread start the process. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
@@ -264,7 +271,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
  * sixteenth of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So when
  * users have filled the arena, processes can still open and recover the objects that exist. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
-/* Frees bytes of shmsync_alloc. EINVAL: the offset was not allocated. */
+/* Frees bytes that shmsync_alloc returned. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
 /* Returns a pointer to size bytes at an offset, which may have come from a peer. NULL: no block at that offset has so
  * many bytes. */
@@ -290,13 +297,13 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* As shmsync_value_open_type, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, it
- * may have left the new contents under another name. The call removes these as well, even if they are all that is
- * left. ENOENT: there is no such object. EBUSY: a process has it open, or has closed it and still holds it. Holds of
+/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, the new
+ * contents may exist under another name. The call removes the new contents as well, even if the object itself is gone.
+ * ENOENT: there is no such object. EBUSY: a process has the object open, or has closed it and still holds it. Holds of
  * kinds that this library does not have, CohortMutex and Waitable, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL: no
- * object is there. In all else it does what shmsync_delete does. */
+/* Removes the object at an offset that an _offset function gave, as shmsync_delete removes a named object. Only this
+ * call removes an anonymous object. EINVAL: no object is at that offset. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next
@@ -323,8 +330,8 @@ typedef struct shmsync_mutex_options {
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
     int64_t spin_ns;
-    /* not 0: unlocks of this process compare and swap. Then, of two unlocks that race, none can release the hold of
-     * another process */
+    /* not 0: this process unlocks by compare-and-swap, so two threads that race to unlock one hold cannot release the
+     * hold of another process */
     int checked;
     int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
@@ -404,9 +411,9 @@ int shmsync_futex_stopped(const shmsync_futex *f);
 /* ---- Transactions: changes that happen wholly or not at all ---- */
 
 /* A mutex of policy SHMSYNC_POLICY_ROLLBACK has an undo log. A transaction is one hold of such a mutex, from
- * shmsync_mutex_begin to shmsync_tx_commit or shmsync_tx_abort. Before the caller changes bytes of the arena, it
- * saves them: shmsync_tx_save copies them into the log. If the process dies before the commit, the next process
- * that wants the mutex, in C or Go, copies them back, and gets the mutex without an error.
+ * shmsync_mutex_begin to shmsync_tx_commit or shmsync_tx_abort. Before the caller changes bytes of the arena, it calls
+ * shmsync_tx_save, which copies the bytes into the log. If the process dies before the commit, the next process that
+ * wants the mutex, in C or Go, copies the old bytes back, and gets the mutex without an error.
  *
  *     if (shmsync_mutex_begin(&m, &tx) != 0)
  *         return fail(shmsync_error());
@@ -417,9 +424,9 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
  * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor
- * moved. Transactions of one mutex do not nest: a second begin waits for the first. A transaction of another mutex,
- * within the first or beside it, is independent: its changes stay when the first is undone. The two must not save the
- * same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
+ * moved. Transactions of one mutex do not nest: a second begin waits for the first. Transactions of two mutexes are
+ * independent, even if one begins within the other: undoing one keeps the changes of the other. So they must not save
+ * the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
  * transaction has saved, allocated or freed something, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: the transaction has ended */
@@ -430,7 +437,7 @@ typedef struct shmsync_tx {
     unsigned n_saved, blocks;
     struct {
         uint64_t begin, end;
-    } saved[8];               /* the last ranges */
+    } saved[8];               /* the last ranges that were saved */
 } shmsync_tx;
 
 /* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. ENOTSUP: the kernel has no byte
@@ -442,13 +449,13 @@ int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
-/* shmsync_tx_save records the n bytes at p, which the caller is going to change. They lie within one block or object of
- * the arena, and not in the mutex itself. To save a range costs nothing if it lies within one of the last eight ranges
- * that were saved.
+/* shmsync_tx_save records the n bytes at p, which the caller is going to change. The bytes must lie within one block
+ * or object of the arena, and not in the mutex itself. A save costs nothing if its range lies within one of the last
+ * eight ranges that were saved.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
  * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
- * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
+ * further save returns the same error, and shmsync_tx_commit undoes all changes and returns that error. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
 /* shmsync_tx_alloc allocates zeroed bytes. They stay allocated if the transaction commits, and are freed if it is
@@ -540,8 +547,8 @@ typedef struct shmsync_event {
 typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int auto_reset;  /* not 0: each set lets one wait go */
-    int bidirectional;     /* waits for the reset are possible, too; not with auto_reset */
+    int auto_reset;  /* not 0: each set ends one wait */
+    int bidirectional;     /* not 0: waits until the Event is reset are possible, too; not with auto_reset */
     int set;         /* a new Event is set at the beginning */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
@@ -640,9 +647,9 @@ int shmsync_queue_get(shmsync_queue *q, void *item);
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are in,
- * or until abs_monotonic, which may be NULL, for no limit. *done is the number of items that are in: n, unless the call
- * returns an error. If the call has to wait, items of other producers may come between its items. */
+/* Puts n items into the queue, in their order, as many at a time as there is room for. The call waits until all items
+ * are in the queue, or until abs_monotonic; NULL is no limit. *done is the number of items that are in the queue: n,
+ * unless the call returns an error. If the call has to wait, items of other producers may come between its items. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
  * number, which is 0 only if the call returns an error. */
@@ -700,7 +707,7 @@ int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
  * until its work can be claimed. If others do some of the work during the call, it may have claimed only a part
  * of n; this process stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
-/* Takes one from the counter, as an add of -1. */
+/* Adds -1 to the counter, as shmsync_waitgroup_add does. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died before its share was done. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
@@ -736,9 +743,9 @@ int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
-/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than the part of the counter that no living process has
- * claimed. If a process is just dying, the call first waits until its part can be claimed. */
+/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies without a claim,
+ * waits do not notice its death and go on. EINVAL: n is more than the part of the counter that no living process has
+ * claimed. If a process is just dying, the call first waits until the part of that process can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -748,12 +755,11 @@ int shmsync_latch_trywait(shmsync_latch *l);
 int shmsync_latch_wait(shmsync_latch *l);
 /* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
-/* Counts down n, and waits. If it fails in the wait, it has counted down nevertheless. EBADF: another thread closed
+/* Counts down n, and waits. If the wait fails, the call has counted down nevertheless. EBADF: another thread closed
  * the handle or the arena; the call has counted down if shmsync_error names latch.wait. After EPROTO it is not known
  * whether the call has counted down. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
-/* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
- * place. */
+/* Waits until the dead processes are gone, and takes from the counter what they had claimed and not counted down. */
 int shmsync_latch_reset(shmsync_latch *l);
 /* The counter: how much is still to be counted down. */
 int64_t shmsync_latch_count(const shmsync_latch *l);
@@ -826,12 +832,13 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
- * counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of this
- * Barrier. At a broken barrier the call counts nothing. */
+/* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. While a process runs the
+ * completion of a phase, the call waits until that phase is over, and then counts in the next phase. EINVAL, with
+ * nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of
+ * this Barrier. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that another thread
- * runs, of this process or of another. ETIMEDOUT: the time has passed, and nothing is counted. */
+/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that a process
+ * runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet.
  * EDEADLK: the caller is the completion of the phase. */
@@ -849,8 +856,8 @@ int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timesp
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
  * is the completion of this Barrier. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
- * others go on waiting. */
+/* Registers this process for n more of the parties: if it dies before they have arrived, the phase is broken. If a
+ * process dies that neither registered nor arrived, the others go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
 /* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
@@ -1104,8 +1111,8 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
-/* Turns the upgradable hold into a write hold. It waits for the readers to leave; until then no new reader comes
- * in, and no writer comes in between. If it returns an error, the hold is still upgradable, and readers come in
+/* Turns the upgradable hold into a write hold. The call waits for the readers to leave. Meanwhile no new reader comes
+ * in, and no writer comes in between. If the call returns an error, the hold is still upgradable, and readers come in
  * again. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_upgrade, but it does not wait. EBUSY: a reader is in. */
@@ -1121,8 +1128,8 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
 int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg);
 /* Locks the RWMutex for writing, and begins a transaction, as shmsync_mutex_begin does for a mutex, with the same
  * errors. The policy is SHMSYNC_POLICY_ROLLBACK. During the transaction no thread may downgrade or unlock the lock:
- * shmsync_tx_commit and shmsync_tx_abort unlock it. If the process dies, the next one that wants the lock, to read or
- * to write, finds the data as it was before. */
+ * shmsync_tx_commit and shmsync_tx_abort unlock it. If the process dies, the next process that wants the lock, to read
+ * or to write, finds the data as it was before the transaction. */
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
 /* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
@@ -1214,8 +1221,8 @@ int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
-/* Locks the RWSpinLock for upgrade: readers that are in stay, new ones wait, and no other process has it for
- * upgrade. */
+/* Locks the RWSpinLock for upgrade: readers that have the lock keep it, new readers wait, and no other process gets an
+ * upgradable hold. */
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
@@ -1254,24 +1261,24 @@ enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, S
 /* What to wait for: one object, and for a Sequencer the value. */
 typedef struct shmsync_awaitable {
     int kind;
-    const shmsync_sequencer *sequencer; /* one of the three, as kind says */
+    const shmsync_sequencer *sequencer; /* which of the three pointers counts depends on kind */
     const shmsync_event *event;
     const shmsync_future *future;
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if it finds
- * several. The result is 0, or what a wait for that awaitable alone returns, for example EOWNERDEAD for a future, or
- * ECANCELED for a sequencer. The other awaitables are unchanged: a token of an auto-reset event that was handed to this
- * call passes on to another wait. abs_monotonic may be NULL. With ETIMEDOUT and other errors of the call itself, *index
- * is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of these arenas, or a handle is
- * closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
+/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if several
+ * are reached. The result is 0, or what a wait for that awaitable alone returns, for example EOWNERDEAD for a future,
+ * or ECANCELED for a sequencer. The other awaitables are unchanged: if this call was granted a token of another
+ * auto-reset event, the token passes on to another wait. abs_monotonic may be NULL. After ETIMEDOUT and other errors
+ * of the call itself, *index is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of
+ * these arenas, or a handle is closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
-/* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an
- * empty list is 0. If waits for some of them end with an error, the result is the error of the first of these in
- * the list; the call waits for the others all the same. A close of an arena by this process ends the waits for the
- * objects in that arena with EBADF. After ETIMEDOUT or another error of the call itself, the tokens of auto-reset
- * events that it has taken stay taken. */
+/* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an empty
+ * list is 0. If waits for some awaitables end with an error, the call still waits for the others, and the result is
+ * the first of these errors in the order of the list. If this process closes an arena, the waits for the objects of
+ * that arena end with EBADF. If the call returns ETIMEDOUT or another error of its own, it keeps the tokens of
+ * auto-reset events that it has taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
@@ -1299,7 +1306,7 @@ typedef struct shmsync_hold {
     struct shmi_key_bucket *in;
     uint64_t serial;
     uint64_t *at;
-    uint64_t key; /* which one */
+    uint64_t key; /* the key that is held */
     uint64_t hold;
 } shmsync_hold;
 
@@ -1327,7 +1334,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
 /* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
 int shmsync_multilock_unlock(const shmsync_hold *h);
 /* Locks n keys, from the lowest to the highest, and stores the holds at out. A key that is given twice is locked once.
- * *held is the number of holds. An error means that none is held. */
+ * *held is the number of holds. An error means: no key is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
 /* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
@@ -1377,7 +1384,7 @@ typedef struct shmsync_signalwaker_options {
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
-    uint32_t queue;   /* which one */
+    uint32_t queue;   /* number of the queue */
     uint64_t running; /* the execution that this gate began, or 0 */
 } shmsync_gate;
 
@@ -1522,7 +1529,8 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* The counters. If the option count is set, the operations themselves count what is marked *. */
+/* Names of counters. If the option count of the SignalWaker is set, the operations themselves count what is marked *.
+ * A program counts the rest by shmsync_signalwaker_count. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
@@ -1623,9 +1631,9 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
 int shmsync_synchronized_commit(shmsync_synchronized *s);
 /* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
-/* Copies the value to dst. It does not lock, and does not wait for a process between begin and commit, even if that
- * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
- * one whole value. */
+/* Copies the value to dst, normally without the lock. The call takes the lock only if commits of other processes
+ * overtake the copy again and again. It does not wait for a process between begin and commit that is stopped or dead.
+ * While the call runs, dst may have parts of several values; when it returns 0, dst has one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Sets the value to *src, as a begin, a change of the copy and a commit would. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
@@ -1677,11 +1685,11 @@ SHMSYNC_NEAR(shmsync_rwmutex_rdunlock);
 #include <unistd.h>
 
 #define SHMI_FN static __attribute__((unused))
-/* For the steps of a call that succeeds at once. They are always inlined, because a function call for a step would
- * double what the call costs. */
+/* For the steps of a call that succeeds at once. These steps are always inlined, because a function call for each step
+ * would double the cost of the call. */
 #define SHMI_FAST static inline __attribute__((unused, always_inline))
-/* For what such a call does seldom before it goes on. It is not marked cold, because gcc would then place the rest
- * of the call far away, too. */
+/* For steps that a call seldom needs before it goes on. These functions are not marked cold, because gcc would then
+ * also place the rest of the call far away. */
 #define SHMI_SELDOM static __attribute__((unused, noinline))
 #define SHMI_COLD static __attribute__((unused, noinline, cold))
 #define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -1695,7 +1703,7 @@ SHMSYNC_NEAR(shmsync_rwmutex_rdunlock);
 #define SHMI_THREAD _Thread_local
 #endif
 
-/* ---- The bytes: docs/abi.md. Constants have the names that they have there. ---- */
+/* ---- The bytes of an arena. Constants have the names of docs/abi.md. ---- */
 
 enum {
     SHMI_orderMark = 0x01020304,
@@ -1905,7 +1913,7 @@ typedef uint32_t shmi_participant_id; /* slot in bits 0..10, generation in bits 
 
 typedef struct shmi_node {
     uint32_t word;       /* state in bits 0..3, generation above */
-    uint32_t owner;      /* name */
+    uint32_t owner;      /* ID of the participant that owns the node */
     uint64_t object;
     uint64_t next;
     uint64_t ready_next;
@@ -2021,16 +2029,16 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only one thread at a time writes. The stores must reach memory in program order, so
- * that a death leaves a state that the reaper knows; a release store ensures that. */
+/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release keeps
+ * such stores in program order, so a death leaves a state that the reaper knows. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
-/* shmi_full_fence orders everything before it and after it; shmi_load_fence orders only loads. The thread sanitizer
- * does not know fences, but the words that it watches are ordered by atomics anyway. */
+/* shmi_full_fence orders all loads and stores before it before all those after it; shmi_load_fence orders only loads.
+ * The thread sanitizer does not know fences. Atomics order the words that it watches anyway. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -2047,9 +2055,8 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps later loads of this thread from being executed before its last compare-and-swap, which has succeeded. A call
- * needs this if it returns after a compare-and-swap that a concurrent call may have missed because that call changes
- * nothing; see prims/fence.go. */
+/* Keeps later loads of this thread from overtaking its last compare-and-swap, which has succeeded. A call needs this
+ * if another call, which missed that compare-and-swap, may have returned without a change; see prims/fence.go. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -2080,8 +2087,8 @@ SHMI_FN void shmi_pause(uint32_t n)
     }
 }
 
-/* ---- Crash points: tests build with SHMSYNC_CRASHPOINTS and name one in the
- * environment, as those of the Go side ---- */
+/* ---- Crash points: tests build with SHMSYNC_CRASHPOINTS and name a crash point in the environment, as on the Go side
+ * ---- */
 
 #ifdef SHMSYNC_CRASHPOINTS
 SHMI_FN int shmi_crash_due(const char *spec, const char *name, int *hits)
@@ -2128,7 +2135,7 @@ SHMI_FN void shmi_crash(const char *name)
             pause();
     }
     if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
-        raise(SIGSTOP); /* this thread goes no further, which a signal to the process does not promise */
+        raise(SIGSTOP); /* raise stops this thread before it goes on; a signal to the process might stop it later */
     shmi_crash_delay(getenv("SHMSYNC_CRASHPOINT_DELAY"));
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
@@ -2173,8 +2180,8 @@ SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The time of a first wait or of a lease, in the form that the arena stores: milliseconds of CLOCK_MONOTONIC modulo
- * 2^32, rounded up, never 0. */
+/* The time ns, in the form in which the arena stores the begin of a wait or of a lease: milliseconds of
+ * CLOCK_MONOTONIC modulo 2^32, rounded up, never 0. */
 SHMI_FN uint32_t shmi_first_date(int64_t ns)
 {
     uint32_t ms = (uint32_t)(ns / 1000000 + 1);
@@ -2218,8 +2225,8 @@ SHMI_FN void shmi_nap(int64_t ns)
     syscall(SYS_nanosleep, &ts, NULL); /* unlike nanosleep it is no cancellation point */
 }
 
-/* Makes sleeps of this thread that have a deadline end when they should, and not up to 50 us later. Returns what
- * shmi_end_exact_sleeps takes. */
+/* Makes timed sleeps of this thread end on time: otherwise the kernel may end them up to 50 us later. Returns the
+ * argument for shmi_end_exact_sleeps. */
 SHMI_FN long shmi_begin_exact_sleeps(void)
 {
     long was = syscall(SYS_prctl, 30, 0ul, 0ul, 0ul, 0ul);           /* PR_GET_TIMERSLACK */
@@ -2241,7 +2248,7 @@ SHMI_FN void shmi_exact_nap(int64_t ns)
 }
 
 /* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
- * signal handler that has interrupted a thread that holds a lock of malloc. ---- */
+ * signal handler, and the thread that it has interrupted may hold a lock of malloc. ---- */
 
 /* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
  * no memory. */
@@ -2260,8 +2267,8 @@ SHMI_FN void shmi_end_scratch(void *p, size_t size)
         munmap(p, size);
 }
 
-/* Sleeps while *addr is val, until a wake or until deadline (0: no deadline). The results 0, EAGAIN, EINTR and
- * ETIMEDOUT are part of the protocol. */
+/* Sleeps while *addr is val, until a wake or until deadline (0: no deadline). Callers expect the results 0, EAGAIN,
+ * EINTR and ETIMEDOUT. */
 SHMI_FN int shmi_futex_sleep(uint32_t *addr, uint32_t val, int64_t deadline)
 {
     struct timespec ts;
@@ -2313,11 +2320,11 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. Each is probed once, by the system call that it consists of. */
+/* The features of the kernel. shmi_probe tries each feature once, by its system call. */
 typedef struct shmi_features {
     int probed;
     int robust, waitv, membarrier, ofd, otmpfile;
-    int registered; /* this process is a target of fences; a child of fork is not */
+    int registered; /* this process has registered for membarrier: see shmi_register_fence; a child of fork has not */
 } shmi_features;
 
 static shmi_features shmi_have;
@@ -2359,14 +2366,14 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Returns the errno for a failed call for byte locks: ENOTSUP if byte locks are missing or forbidden, on this system
- * or on this file system. Any other error may be temporary. */
+/* Returns the errno for a failed system call on a byte lock: ENOTSUP if byte locks are missing or forbidden, on this
+ * system or on this file system. Any other error may be temporary. */
 SHMI_FN int shmi_lock_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
- * shmi_lock_errno does. */
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or the errno that
+ * shmi_lock_errno gives. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -2377,7 +2384,7 @@ SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
     return shmi_lock_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
-/* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
+/* Whether an open file description other than that of fd has locked the byte; -1 if the kernel does not say. */
 SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -2393,8 +2400,9 @@ SHMI_FN int shmi_is_file(int fd, uint64_t dev, uint64_t ino)
     errno = before;
     return same;
 }
-/* Closes fd if it is still a descriptor of that file. If other code of the program has closed fd by mistake, the
- * number fd may belong to another file by now. This function is no cancellation point. */
+/* Closes fd if it is still a descriptor of the file with device number dev and inode number ino. If other code of the
+ * program has closed fd by mistake, the number fd may belong to another file by now. This function is no cancellation
+ * point. */
 SHMI_FN void shmi_close_file(int fd, uint64_t dev, uint64_t ino)
 {
     if (fd >= 0 && shmi_is_file(fd, dev, ino))
@@ -2411,7 +2419,7 @@ SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
         return errno;
     *n = (size_t)sysconf(_SC_PAGESIZE);
     if ((size_t)st.st_blksize > *n)
-        *n = (size_t)st.st_blksize; /* the size of a huge page where the file has those */
+        *n = (size_t)st.st_blksize; /* a file of huge pages must be mapped in whole huge pages */
     *page = mmap(NULL, *n, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (*page == MAP_FAILED) {
         *page = NULL;
@@ -2450,8 +2458,8 @@ SHMI_FN void shmi_probe(void)
     fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    /* If there is no file for the probe, or the probe fails for another reason, it stays unknown whether byte locks
-     * work. Then each join tries them. */
+    /* If there is no file for the probe, or the probe fails for another reason, the probe has not shown whether byte
+     * locks work. Then each join tries them. */
     shmi_have.ofd = !shmi_disabled("ofd");
     if (fd >= 0) {
         if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
@@ -2464,7 +2472,7 @@ SHMI_FN void shmi_probe(void)
     errno = before;
 }
 
-/* Whether this process is a target of fences. */
+/* Whether this process has registered for membarrier: see shmi_register_fence. */
 SHMI_FN int shmi_is_registered(void) { return __atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE); }
 
 /* Whether this process has one thread. */
@@ -2476,7 +2484,8 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
-/* Makes this process a target of fences. That is quick while the process has only one thread. */
+/* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
+ * registration is quick while the process has only one thread. */
 SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
@@ -2486,8 +2495,8 @@ SHMI_FN void shmi_register_fence(void)
     errno = before;
 }
 
-/* Makes every running thread of every registered process pass a fence. Returns 0, or an errno if that could not be
- * done. */
+/* Makes each running thread of each process that has registered for membarrier execute a full fence. Returns 0 or an
+ * errno. */
 SHMI_FN int shmi_fence(void)
 {
     int before = errno, err = 0;
@@ -3311,21 +3320,21 @@ SHMI_ASSERT(offsetof(shmi_signal_row, stats) == 128, "signal_row.stats");
 SHMI_ASSERT(sizeof(shmi_signal_row) == 256, "signal_row");
 /* ---- Failures in words ---- */
 
-/* A failure whose text has yet to be made. */
+/* The parts of a failure from which its text can be made. */
 typedef struct shmi_brief_failure {
     char op[64];
     char object[64];
 } shmi_brief_failure;
 
-/* The last failure of a thread. A shared library has little room for thread-local variables, so the text and the
- * parts from which it can be made share the memory. */
+/* The last failure of a thread. A shared library has little room for thread-local variables, so the text shares its
+ * memory with the parts from which the text can be made. */
 typedef struct shmi_failure {
     union {
         char text[504];
-        shmi_brief_failure of; /* if brief */
+        shmi_brief_failure of; /* valid if brief is not 0 */
     };
-    int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */
-    int brief;       /* the error whose text has yet to be made; 0: text is there */
+    int err;         /* the failure that the current call has noted, or the last call if none is under way; 0: none */
+    int brief;       /* the error whose text is not made yet; 0: text is valid */
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -3366,15 +3375,15 @@ SHMI_FN int shmi_brief(int err, const char *op, const char *object)
     shmi_note_word(shmi_last.of.object, sizeof shmi_last.of.object, object);
     return err;
 }
-/* Notes that no failure is known. A caller does so if it checks later whether one was noted. */
+/* Clears the note of the last failure, so that the caller can check later whether a new failure was noted. */
 SHMI_FN void shmi_no_failure(void)
 {
     shmi_last.text[0] = 0;
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Ends a call that may have met failures and has gone on. If the call succeeds, the note of the last failed call
- * becomes valid again. The caller has saved that note in *before. */
+/* Ends a call that may have met failures and has gone on. The caller has saved the note of the failure before the call
+ * in *before. If the call succeeds, that note becomes valid again. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -3384,9 +3393,9 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Sets err to the result of call, which may repair what a death has left. If repair is not NULL, the call may have met
- * a failure and have gone on, so its success leaves the note of the last failure as it was. Without a repair, a call
- * never goes on after a failure. */
+/* Sets err to the result of call. With a repair, the call may meet a failure, repair what a death has left, and
+ * succeed: then the note of the failure before the call becomes valid again. Without a repair, a call never goes on
+ * after a failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
         if ((repair) != NULL) {                             \
@@ -3410,7 +3419,7 @@ SHMI_COLD int shmi_note_result(int err, const char *function)
     return err;
 }
 SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err == 0) ? 0 : shmi_note_result(err, function); }
-/* The begin and the result of a public function: if it fails, shmsync_error describes this call. */
+/* The begin and the end of a public function: if the function fails, shmsync_error describes this failure. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
 
@@ -3472,13 +3481,13 @@ const char *shmsync_strerror(int err)
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
-    uint64_t linked; /* how many chunks are within reach of a link of 32 bits */
+    uint64_t linked; /* how many chunks a link of 32 bits can name */
     uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
 
-/* The state that a fork wipes. In a child the ID in name is 0, and every fast path reads it first. */
+/* The memory that a fork wipes. In a child of fork, name is 0. Every fast path reads name first. */
 typedef struct shmi_me {
     shmi_participant_id name;
 } shmi_me;
@@ -3519,33 +3528,35 @@ typedef struct shmi_ref {
     struct shmi_ref *next;
     shmi_header h;
     unsigned count; /* opens that have not been closed */
-    int kept;       /* the bit was set before: a dead participant of this slot had it open; see shmi_forget */
+    /* the open bit of this slot was already set when this process opened the object, because a dead participant of the
+     * slot had the object open; see shmi_forget */
+    int kept;
     void *handle;   /* guarded by: shmsync_arena.handles_of */
-    unsigned opens; /* of the handle; guarded by: the same */
-    void (*end)(void *handle); /* what ends it if the arena is closed before; NULL: free. guarded by: the same */
+    unsigned opens; /* openings of handle that have not been closed; guarded by: shmsync_arena.handles_of */
+    void (*end)(void *handle); /* frees handle if the arena is closed first; NULL: free does. guarded by: shmsync_arena.handles_of */
 } shmi_ref;
 
 typedef struct shmi_reap_progress {
-    uint32_t of;     /* state of the slot; 0: no reap */
-    uint64_t window; /* window of the slot: in another one, another participant can have this state */
-    int unknown;     /* objects whose kind this header does not know */
-    int unfinished;  /* a transaction of the dead one is still in an undo log */
-    int64_t reaped; /* when repairs and wakes were done; 0 before */
-    int64_t handed;  /* when they were done again, after the participant was gone; 0 before */
-    int64_t written; /* when the death record was written; 0 before */
-    int reclaimed;     /* its memory went back */
-    uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
-    int64_t seen;    /* when that state was first seen */
+    uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
+    uint64_t window; /* window of the slot then: in another window, another participant can have the same state */
+    int unknown;     /* how many objects are of a kind that this header does not know */
+    int unfinished;  /* a transaction of the dead participant is still in an undo log */
+    int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
+    int64_t handed;  /* when the repairs and wakes were done again, after the participant was gone; 0: not yet */
+    int64_t written; /* when the death record was written; 0: not yet */
+    int reclaimed;     /* the memory of the participant was given back */
+    uint32_t dying;  /* state of the slot of a process that cannot be fenced and has not ended yet */
+    int64_t seen;    /* when dying was first seen */
 } shmi_reap_progress;
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
-    uint64_t sum; /* of the slots, when the list was made */
+    uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
-    shmi_participant_id leaving; /* this participant if the list has its nodes, too, or 0 */
-    uint32_t n; /* if it is more than SHMI_deadWaits, the list has not all */
+    shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
+    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
     shmi_off off[SHMI_deadWaits];
 } shmi_dead_waits;
 
@@ -3553,28 +3564,28 @@ typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
-    int64_t since; /* begin of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
+    int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
+    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
     uint32_t generation;
     uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
     int64_t when;
-    uint32_t asked; /* the state in which the byte lock was asked for */
-    /* guarded by: shmsync_arena.endings: when this process first met the death of generation
-     * ending_of, when it last examined the threads, and whether they have given up their memory */
+    uint32_t asked; /* the state of the slot when this process last asked the kernel for the byte */
+    /* guarded by: shmsync_arena.endings. When this process first met the death of generation ending_of, when it last
+     * examined the threads of that process, and whether these threads have given up their memory */
     uint32_t ending_of;
     uint64_t ending_window;
     int64_t began, looked;
     int detached;
 } shmi_notice;
 
-/* A value for the guard of walks that is not the offset of an object. It says only that any participant may miss a
- * wake if this one dies. */
+/* A value for the guard of walks (SHMI_slotWalking) that is not the offset of an object. It says only that any
+ * participant may miss a wake if this one dies. */
 #define SHMI_WALK_OWED 1
 
-/* What lies where the file of a closed arena was: memory of this process alone, or nothing. */
+/* What this process has mapped at the address of a closed arena: private memory (HERE), or nothing (GONE). */
 enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 
 struct shmsync_arena {
@@ -3588,15 +3599,15 @@ struct shmsync_arena {
     unsigned char *base;
     uint64_t size;
     shmi_geometry geo;
-    char label[256]; /* the file, for messages */
-    char *path;      /* the file; without a slash if it has no name */
+    char label[256]; /* the file of the arena, for messages */
+    char *path;      /* the path of the file; without a slash if the file has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
-    int home;          /* the working directory of that time, or -1 if the program gave no relative path */
+    int home;          /* a descriptor of the working directory at the open, or -1 if the program gave no relative path */
     uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
-    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot, 0 for no reason of its own */
-    int lock_fd; /* its byte lock says that we are alive; -1 where there is none. Written under shmi_attached_lock */
+    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot; 0: it did not, or only because others had the lock */
+    int lock_fd; /* its byte lock says that this process is alive; -1: there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
     uint64_t dev, ino;
@@ -3605,23 +3616,23 @@ struct shmsync_arena {
     shmi_participant_id self; /* never changes; a child of fork has it too, unlike me->name */
     uint32_t my_slot;
     uint32_t caps;
-    int fenced;  /* this process is a target of fences. Atomic. */
-    int closing; /* set once; then calls that wait end */
-    int retired; /* it was closed: SHMI_RETIRED_HERE, or SHMI_RETIRED_GONE. Atomic. */
+    int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
+    int closing; /* set once, at the last close; then calls that wait end */
+    int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
-    uint32_t acting; /* act words in use, a bit each; only this process knows them: a peer's bytes must not make it wait */
+    uint32_t acting; /* act words in use, a bit each. This private copy decides, because a peer could set the words in the arena for ever */
 
     pthread_t watcher;
     int watching;        /* the watcher runs */
-    int join_result;     /* of the watcher: -1 while it is not known; guarded by: start_lock */
-    int started;         /* the watcher was started, and ended by no call yet */
+    int join_result;     /* result of the join, which the watcher makes; -1: not known yet; guarded by: start_lock */
+    int started;         /* shmi_start_watcher has started the watcher, and no call has ended it */
     int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
-    char start_text[256]; /* why it did not become live */
+    char start_text[256]; /* why the join failed */
     unsigned char *robust; /* a page with the robust list */
-    void *robust_before;   /* the list that the helper thread had before */
+    void *robust_before;   /* the robust list that the C library had registered for the helper thread */
     uint32_t alive;        /* what an alive word contains while the helper thread runs */
     int linked;            /* the robust list has the alive words of the slot */
 
@@ -3629,76 +3640,82 @@ struct shmsync_arena {
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
     uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
 
-    pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
-    int left;                /* guarded by: handles; this process gives up its slot, and clears its open bits */
+    pthread_mutex_t handles; /* makes lookups take turns, since this process has one guard */
+    int left;                /* guarded by: handles; this process has given up its slot, and clears its open bits */
     pthread_mutex_t walking; /* held by a walk, with its own guard */
-    shmi_off rest;           /* guarded by: walking; its guard while no walk is under way */
+    shmi_off rest;           /* guarded by: walking; the value of the guard of walks while no walk is under way */
     shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
     uint32_t refs_log, n_refs;
     uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
-    shmi_off *deferred;      /* guarded by: handles; blocks that this process is freeing, and that a peer guarded */
+    shmi_off *deferred;      /* guarded by: handles; blocks that this process wants to free, but that a peer has guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
-    struct shmi_head *upgradable; /* guarded by: handles_of; ended handles of RWMutexes that this process still holds upgradable */
+    struct shmi_head *upgradable; /* guarded by: handles_of; closed handles of RWMutexes of which this process still has an upgradable hold */
     pthread_mutex_t reaping;
     shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
     shmi_notice *notices; /* of the watcher; by slot */
     pthread_mutex_t endings;
-    /* The identity of this process, immutable after it has a slot. proc_dev is the device of a /proc
-     * in which the pid of a slot means what its participant meant; 0 for none. */
+    /* The identity of this process, immutable after it has a slot. proc_dev is the device number of a /proc that shows
+     * the pids of this process's pid namespace; 0: there is none. */
     uint64_t start, pid_ns, proc_dev;
     unsigned char boot[16];
     uint32_t unfinished;  /* not 0: some reap is unfinished */
-    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */
+    int64_t ask_at;       /* when the watcher next asks whether the dead are gone; 0: never. Atomic. */
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* one bit for each slot with an unfinished reap */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
     uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
-    struct shmi_crowd *crowd; /* records of threads that sleep for long; a record is never freed. Atomic. */
+    struct shmi_crowd *crowd; /* records of threads that sleep for long; no record is freed before the close. Atomic. */
     uint32_t in_crowd;        /* number of these threads. Atomic. */
-    uint32_t looks;           /* odd while the watcher checks an object for them. Atomic. */
+    uint32_t looks;           /* odd while the watcher checks an object for the crowd. Atomic. */
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
-    pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
-    pthread_mutex_t key_locks[SHMI_recordLocks]; /* the same for objects that no signal handler calls: MultiLocks. Signals are not blocked */
-    uint64_t marked; /* when shmi_mark_dead has last looked, CLOCK_MONOTONIC ns. Atomic. */
-    shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the record lock of the same number */
+    /* by object: the thread that writes this process's record of a recorded queue holds one, with signals blocked */
+    pthread_mutex_t record_locks[SHMI_recordLocks];
+    /* as record_locks, for objects that no signal handler calls: MultiLocks. Signals are not blocked */
+    pthread_mutex_t key_locks[SHMI_recordLocks];
+    uint64_t marked; /* when shmi_mark_dead last looked for the dead, CLOCK_MONOTONIC ns. Atomic. */
+    shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the lock with the same index in record_locks */
 
     pthread_mutex_t death_lock;
-    void (*on_detached)(shmsync_arena *a, void *arg); /* atomic; written once */
+    void (*on_detached)(shmsync_arena *a, void *arg); /* set once, by shmi_tell_detached. Atomic. */
     void *on_detached_arg;
-    int detached_told; /* owner: the helper thread */
+    int detached_told; /* whether on_detached was called; only the helper thread uses this field */
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    shmi_participant_id *told; /* guarded by: death_lock; whose death was reported, by the place of its record */
-    uint64_t lost;      /* guarded by: death_lock; death records overwritten before they were read, not reported yet */
-    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; those not yet written when they were read */
+    shmi_participant_id *told; /* guarded by: death_lock; the participants whose deaths were reported, by the place of the death record */
+    /* guarded by: death_lock; how many death records were overwritten before this process read them and are not
+     * reported yet */
+    uint64_t lost;
+    /* guarded by: death_lock; the numbers of death records that were not written yet when this process wanted to read
+     * them */
+    uint64_t holes[SHMI_deathRecordDeaths];
     unsigned n_holes;
 };
 
-/* Which wakes of an object a death may have lost. */
+/* Which wakes of an object may be lost because a participant died. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only those for participants that have announced themselves */
-    SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
-    SHMI_OWED_ALL        /* the dead participant had recorded that, too */
+    SHMI_OWED_ANNOUNCED, /* only wakes for participants that have announced themselves */
+    SHMI_OWED_ONE,       /* wakes for one participant, which has recorded that it sleeps */
+    SHMI_OWED_ALL        /* wakes for all: the dead participant, too, had recorded that it sleeps */
 };
 
-/* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each of them
- * at once, for any bytes. So each is idempotent, trusts no bytes, and never blocks. NULL: nothing to do. The table
- * is in the last part. */
+/* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function
+ * at once, and the object may contain any bytes. So each function is idempotent, trusts no bytes, and never blocks.
+ * NULL: nothing to do. The table of these functions is in 95-kinds.h. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
     uint16_t version; /* an object of another version counts as one of an unknown kind */
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
-    /* Whether the object has an undo log with a transaction of dead, which will be undone. */
+    /* Whether the object has an undo log with a transaction of dead that is still to be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
@@ -3715,7 +3732,8 @@ SHMI_FN int shmi_within(const shmsync_arena *a, shmi_off off, uint64_t n, uint64
     return off <= a->size && n <= a->size - off && (off & (align - 1)) == 0;
 }
 
-/* The address of n bytes at an offset that the caller has validated. A wrong offset is a bug of this library. */
+/* The address of n bytes at an offset that the caller has validated. An offset out of the arena is a bug of this
+ * library. */
 SHMI_FN void *shmi_ptr(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
 {
     if (SHMI_UNLIKELY(!shmi_within(a, off, n, align)))
@@ -3775,8 +3793,7 @@ SHMI_FN int shmi_cas_slot(const shmsync_arena *a, uint32_t i, uint32_t from, uin
 {
     return shmi_cas32(shmi_slot32(a, i, SHMI_slotState), from, to);
 }
-/* The capabilities of the participant in slot i. The word has those of another participant if its generation is not
- * that of the slot. */
+/* The capabilities of the participant in slot i, or 0 if the word still has those of another generation. */
 SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
 {
     uint32_t c = shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps));
@@ -3809,8 +3826,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is the ID of a participant that is not marked dead. It costs one load. If the result is 0, no thread of n
- * executes an instruction on the arena any more; the kernel may still write for n until shmi_gone. */
+/* Whether n is the ID of a participant that is not marked dead. The check costs one load. If the result is 0, no
+ * thread of n executes an instruction on the arena any more; the kernel may still write for n until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -3825,12 +3842,12 @@ SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_
 /* Why this process has no ID: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
-/* Counts the reaps, and the leaves, of participants that may have left something in an object or a wait node. If a
- * process finds another number than before, there was such a reap or leave. */
+/* A counter of reaps and leaves of participants that may have left something in an object or a wait node. If a process
+ * finds another number than before, there was such a reap or leave. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
-/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
- * most. */
+/* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
+ * few times. */
 #define SHMI_REAP_TRIES 16
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
@@ -3866,16 +3883,16 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
     return err;
 }
 
-/* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside, it would leave behind
- * locks that a living process holds, and no process takes those back. Outside of a pair of shmi_hold_cancel and
+/* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside a call, it would leave
+ * behind locks that a living process holds, which no reaper takes back. Outside of a pair of shmi_hold_cancel and
  * shmi_let_cancel, the code calls no cancellation point. ---- */
 
 static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
 static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
 
-/* A signal handler may run between any two instructions of these two functions, and may call both. If it finds a count
- * of 0, it overwrites shmi_cancel_before. So the interrupted function keeps the state in a variable of its own until
- * the count is not 0, and after the count is 0 again. */
+/* A signal handler may run between any two instructions of shmi_hold_cancel and shmi_let_cancel, and may call both. A
+ * handler that finds a count of 0 overwrites shmi_cancel_before. So the interrupted function keeps the state in a
+ * variable of its own until the count is not 0, and after the count is 0 again. */
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
@@ -3895,8 +3912,9 @@ SHMI_FN void shmi_let_cancel(void)
         pthread_setcancelstate(before, &ours);
 }
 
-/* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the function
- * returns. If the function is left in another way (an exception, pthread_exit), the process ends. ---- */
+/* ---- Functions of the user that a call runs. The caller has begun an operation that ends only when the user's
+ * function returns. If the user's function is left in another way (an exception, pthread_exit), the process ends. ----
+ */
 
 typedef struct shmi_outside {
     pid_t in; /* the process that called the function */
@@ -3928,7 +3946,8 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     return failed;
 }
 
-/* The arenas on which the thread is in a call. A function of the user's that such a call runs must not close them. */
+/* The arenas on which the thread is in a call. If such a call runs a function of the user's, that function must not
+ * close these arenas. */
 enum { SHMI_INSIDE = 4 };
 typedef struct shmi_inside {
     const shmsync_arena *a;
@@ -3936,9 +3955,9 @@ typedef struct shmi_inside {
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
-/* A signal handler that interrupts this function leaves each count as it was. If it finds an entry with a count of 0,
- * it may leave another arena in that entry. So this function first raises the count of an entry, which keeps handlers
- * away from the entry, and then stores the arena. */
+/* Adds more to the count of calls of this thread on the arena. A signal handler that interrupts this function leaves
+ * each count as it was, but may store another arena in an entry whose count is 0. So this function first raises the
+ * count of an entry, which keeps handlers away from the entry, and then stores the arena. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -3966,15 +3985,15 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 /* Identifies the calling thread among the threads of this process. */
 SHMI_FN const void *shmi_this_thread(void) { return &shmi_last; }
 
-/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the private
- * lock of the same object (63-recordqueue.h), it would wait for the thread that it interrupted. So a thread blocks its
- * signals as long as it holds the private lock of such an object. ---- */
+/* ---- Signals: a handler may call some objects (docs/c-api.md). Suppose the handler has interrupted a thread that
+ * holds the private lock of the same object (63-recordqueue.h): then the handler would wait for that lock for ever. So
+ * a thread blocks its signals as long as it holds the private lock of such an object. ---- */
 
 static SHMI_THREAD volatile unsigned shmi_signals_held; /* private locks that the thread holds */
-static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the outermost of them */
+static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the thread took the first of these locks */
 
-/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. If a
- * thread blocks a signal of the first kind, a fault that raises it kills the process. */
+/* All signals except two groups: those that a fault of the thread itself raises, and the two that the C library needs.
+ * If a thread blocks a signal of a fault, the fault kills the process. */
 #define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
 #define SHMI_SIGNALS                                                                                                        \
     (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
@@ -4006,10 +4025,10 @@ SHMI_FN void shmi_let_signals(void)
 }
 /* ---- Calls that may sleep ---- */
 
-/* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the
- * arena stays mapped, and the thread is not canceled. A thread that is within another call of the arena is not
- * refused: the close waits for that call. If the inner call has to wait, its wait ends with SHMI_CLOSED. An op of NULL
- * says that a refusal is no failure of the call, and is not noted. */
+/* Begins a call. Returns 0, ENOTCONN in a child of fork, or EBADF when this process leaves. Until shmi_exit the arena
+ * stays mapped, and the thread is not canceled. If the thread is already within another call of the arena, the result
+ * is 0 even while this process leaves: the close waits for the outer call. If the inner call has to wait, its wait
+ * ends with SHMI_CLOSED. If op is NULL, a refusal is not noted as a failure. */
 SHMI_FN int shmi_enter(shmsync_arena *a, const char *op)
 {
     if (shmi_self(a) == 0)
@@ -4044,10 +4063,9 @@ SHMI_FN int shmi_exit_with(shmsync_arena *a, int err)
 
 /* ---- What a participant has touched: see internal/arenakernel/touched.go ----
  *
- * slotTouched says in which chunks of the heap the participant may have left something that
- * its death, or its leave, has to take back: bit k stands for the chunks whose number is k
- * modulo SHMI_touchedBits. A bit is set before the first word in such a chunk that names the
- * participant. A reaper examines no other chunk. */
+ * slotTouched says in which chunks of the heap the participant may have left something that must be taken back when it
+ * dies or leaves. Bit k stands for the chunks whose number is k modulo SHMI_touchedBits. The participant sets the bit
+ * before it writes its ID into a word of such a chunk for the first time. A reaper examines no other chunk. */
 
 enum { SHMI_slotTouched = 1280, SHMI_touchedWords = 64, SHMI_touchedBits = SHMI_touchedWords * 64 };
 
@@ -4062,8 +4080,8 @@ SHMI_FN void shmi_touch(shmsync_arena *a, uint64_t chunk)
     if ((shmi_ld64(word) & mask) == 0)
         __atomic_fetch_or(word, mask, __ATOMIC_SEQ_CST);
 }
-/* Moves *chunk to the next chunk, beginning with *chunk itself, that the participant in a slot may have touched.
- * Returns 0 when there is none. */
+/* Advances *chunk to the first chunk, from *chunk on, that the participant in the slot may have touched. Returns 0 if
+ * there is none. */
 SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
 {
     for (; *chunk < a->geo.chunk_count; ++*chunk) {
@@ -4097,9 +4115,9 @@ SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 
 /* ---- Acts on the dead: see internal/arenakernel/act.go ----
  *
- * A thread that takes a word from a dead participant publishes its ID in an act word of its own
- * slot, reads the word again, and asks once more whether the participant is dead. While an ID is in
- * an act word, no participant gets it, however long the thread is stopped. */
+ * Before a thread takes a word from a dead participant, it writes that participant's ID to an act word of its own
+ * slot, reads the word again, and asks once more whether the participant is dead. While an ID is in an act word, no
+ * new participant gets that ID, however long the thread is stopped. */
 
 enum { SHMI_slotActs = 1792, SHMI_actWords = 8 };
 
@@ -4111,15 +4129,15 @@ typedef struct shmi_act {
     uint64_t before; /* signal mask */
 } shmi_act;
 
-/* Publishes n. Signals are blocked until shmi_end_act, except those of faults (SHMI_SIGNALS): otherwise a handler that
- * acts might find no free act word. */
+/* Writes the ID n to a free act word. Signals are blocked until shmi_end_act, except those of faults (SHMI_SIGNALS):
+ * otherwise a handler that acts might find no free act word. */
 SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
 {
     uint64_t all = SHMI_SIGNALS;
     uint32_t k;
     act->word = NULL;
     if (n == 0 || n == a->self || a->my_slot == 0)
-        return; /* it leaves, or it has no slot yet */
+        return; /* this process leaves, or has no slot yet */
     SHMSYNC_CRASHPOINT("arena.act.begun");
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &act->before, sizeof all);
     for (;; sched_yield())
@@ -4141,7 +4159,7 @@ SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
     shmi_and32(&a->acting, ~act->bit);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &act->before, NULL, sizeof act->before);
 }
-/* Clears the act words that the dead participant of this joiner's slot has left. */
+/* Clears the act words of this joiner's slot, which its dead predecessor has left. */
 SHMI_FN void shmi_forget_acts(shmsync_arena *a)
 {
     uint32_t k;
@@ -4149,7 +4167,7 @@ SHMI_FN void shmi_forget_acts(shmsync_arena *a)
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4), 0);
 }
 
-/* Whether n, whose ID an act has published, is dead; if gone is set, whether it is gone, too. */
+/* Whether n, whose ID is in an act word of this process, is dead; if gone is set, whether n is gone, too. */
 SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participant_id n, int gone)
 {
     if (act->word == NULL)
@@ -4159,10 +4177,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces the value old of *word by the value to, and returns whether it did. The value old names n. The word stays
- * as it is while n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which
- * leaves, only the value of the word counts. Every change to a word because the participant in it died goes through
- * this function. The exception is a word that cannot change meanwhile because the caller holds a lock. */
+/* Changes *word from old, which names n, to the value to. Returns whether it did. The word stays as it is while n is
+ * current and, if gone is set, while n is dead but not gone. If n is this participant, which leaves, only the value of
+ * the word counts. Each change that takes a word from a dead participant goes through this function, except where the
+ * caller holds a lock that guards the word. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -4181,8 +4199,8 @@ SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *
     shmi_end_act(a, &act);
     return took;
 }
-/* Whether a reap of dead takes back what o has: dead covers o, and no other participant has got that ID since. A
- * process that leaves takes back its own holds. */
+/* Whether a reap of dead takes back what o has: dead covers o, and no participant has got the ID o again. A process
+ * that leaves takes back its own holds. */
 SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));
@@ -4204,7 +4222,7 @@ enum {
      * has more than 8 bytes. */
     SHMI_classHeadroom = 3
 };
-/* A part of the heap. Each chunk is in one of them, except that SHMI_roomOfLinked is a part of SHMI_roomOfAll. */
+/* A part of the heap. SHMI_roomOfLinked is a part of SHMI_roomOfAll; any two other parts have no chunk in common. */
 typedef enum shmi_room {
     SHMI_roomOfAll,     /* for every allocation */
     SHMI_roomOfLinked,  /* for wait nodes: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
@@ -4214,8 +4232,8 @@ typedef enum shmi_room {
 } shmi_room;
 
 /* Plans the headroom. A link of 32 bits, such as the word objRecords or a link of a queue, contains an offset divided
- * by SHMI_blockMin, so it reaches only the first 256 GiB of the arena. The headroom consists of the last chunks within
- * that reach. If too few chunks are within reach, there is no headroom. */
+ * by SHMI_blockMin. So a link can name only the first 256 GiB of the arena. The headroom consists of the last chunks
+ * of this part, or is empty if this part has too few chunks. */
 SHMI_FN void shmi_plan_headroom(shmi_geometry *g)
 {
     const uint64_t last = (uint64_t)SHMI_blockMin << 32; /* 256 GiB */
@@ -4319,7 +4337,7 @@ SHMI_FN shmi_block shmi_span_at(shmsync_arena *a, uint64_t chunk, uint64_t chunk
     return b;
 }
 
-/* The block or span that off lies in. */
+/* Sets *b to the block or span in which off lies. Returns 0 if there is none. */
 SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 {
     uint64_t i, w, start;
@@ -4352,7 +4370,7 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
     }
     return 0;
 }
-/* The block or span that begins at off. */
+/* Sets *b to the block or span that begins at off. Returns 0 if there is none. */
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
@@ -4366,9 +4384,9 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
     return errno == EOPNOTSUPP ? (int)syscall(SYS_fallocate, fd, 0, (long)off, (long)n) : -1;
 }
 
-/* On older kernels, a signal makes tmpfs give back all that a call of fallocate has allocated so far. With a periodic
- * signal, a long reservation might never succeed in one piece. So after some tries it is made in pieces, which take a few
- * milliseconds each. If signals still interrupt a piece, its size is halved. */
+/* On older kernels, a signal makes tmpfs give back everything that a call of fallocate has allocated so far. With a
+ * periodic signal, one call for a long range might never succeed. So after some tries, the range is allocated in
+ * pieces of a few milliseconds each. If signals still interrupt a piece, its size is halved. */
 enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
 /* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
 SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
@@ -4410,9 +4428,9 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
     syscall(SYS_close, fd);
     return -1;
 }
-/* Returns a descriptor of the arena's file, which shmi_return_file takes back, or -1. Other code of the program may have
- * closed those of the arena by mistake, and their numbers may lead to other files by now. Then this call opens the file
- * again, if its path still leads to it. */
+/* Returns a descriptor of the arena's file, for shmi_return_file, or -1. Other code of the program may have closed the
+ * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
+ * file again, if its path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
 {
     if (shmi_is_file(a->fd, a->dev, a->ino))
@@ -4421,8 +4439,8 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* Closes fd, which shmi_borrow_file has returned, unless its number is that of a descriptor of the arena. If the
- * program had closed that descriptor by mistake, and fd was opened under the same number, fd takes its place. */
+/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. If the program
+ * had closed that descriptor by mistake, and shmi_borrow_file got the same number, fd replaces the lost descriptor. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -4458,7 +4476,7 @@ SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return count;
 }
 
-/* Makes sure that n chunks that we have claimed, and their block words, have memory. */
+/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
@@ -4478,7 +4496,7 @@ SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return 0;
 }
 
-/* Makes n chunks free that we have claimed. */
+/* Frees n chunks that this process has claimed. */
 SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t k;
@@ -4489,7 +4507,7 @@ SHMI_FN void shmi_free_run(shmsync_arena *a, uint64_t head, uint64_t n)
     }
 }
 
-/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is not, or has none free. */
+/* Claims a free block of a chunk, if the chunk is a slab of the class. Returns 0 if it is no such slab, or is full. */
 SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64_t start)
 {
     uint64_t n = shmi_blocks_of(cls), k;
@@ -4531,7 +4549,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
     if (!shmi_in_headroom(in)) {
         __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
-    } else { /* take no fresh chunk of the small headroom while another one has a free block */
+    } else { /* the headroom is small: take no fresh chunk while any slab of the class in it has a free block */
         start = a->geo.headroom;
         most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
     }
@@ -4545,7 +4563,7 @@ SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
     return 0;
 }
 
-/* Claims a free chunk of a room. The chunk word must have all bits of the parameter bits set. */
+/* Claims a free chunk of a room whose chunk word has all bits of the parameter bits set. */
 SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint64_t *chunk, int *busy)
 {
     uint64_t *hint = shmi_u64(a, SHMI_hdrChunkHint);
@@ -4575,7 +4593,7 @@ SHMI_FN int shmi_claim_chunk(shmsync_arena *a, uint64_t bits, shmi_room in, uint
     return 0;
 }
 
-/* Fails for lack of space. The room in is the last one in which the caller has looked. */
+/* Fails for lack of space. The parameter in is the last room in which the caller has looked. */
 SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
@@ -4605,7 +4623,7 @@ SHMI_COLD int shmi_meddled(shmsync_arena *a, shmi_off off)
     return shmi_fail(EPROTO, "arena.alloc", a->label, "the block at 0x%llx was changed while claimed", (unsigned long long)off);
 }
 
-/* Makes a slab of a free chunk and claims a block of it before anybody else can. */
+/* Claims a free chunk, makes a slab of it, and claims a block of the slab before any other participant can. */
 SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t chunk = 0, index;
@@ -4710,8 +4728,8 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         if (!shmi_in_headroom(in) || tries < SHMI_claimTries / 2) {
             sched_yield();
         } else {
-            /* Another participant may be about to make a slab of the only free chunk, and may have lost its CPU. If
-             * that participant has died, its reaper frees the chunk meanwhile. */
+            /* Another participant may have claimed the only free chunk to make a slab of it, and may have lost its
+             * CPU. If that participant has died, its reaper frees the chunk during this pause. */
             shmi_nap(SHMI_headroomPause);
         }
     }
@@ -4736,8 +4754,8 @@ SHMI_FN int shmi_claim_run(shmsync_arena *a, uint64_t head, uint64_t n)
 }
 
 /* Makes a span of n claimed chunks and claims its block word. Returns EAGAIN, with the chunks free again, if that word
- * is not free. The order of the stores is: the block word, the head, the tails. So if this process dies, a reaper
- * finds from the head what it has left. */
+ * is not free. The stores have this order: the block word, the head, the tails. So if this process dies, a reaper
+ * finds everything from the head. */
 SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
 {
     uint64_t i, to = shmi_make_chunk(SHMI_chunkHead, n, 0);
@@ -4761,7 +4779,7 @@ SHMI_FN int shmi_make_span(shmsync_arena *a, uint64_t head, uint64_t n)
     return 0;
 }
 
-/* Makes a span of n chunks, of which head is the first. If these chunks are not free any more, *busy is 1. */
+/* Makes a span of the n chunks that begin with head. *busy is 1 if some of these chunks are not free any more. */
 SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off *off, int *busy)
 {
     int err = shmi_claim_run(a, head, n) ? shmi_make_span(a, head, n) : EAGAIN;
@@ -4775,8 +4793,8 @@ SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off
     return 0;
 }
 
-/* Makes a span of the first n free chunks in a row, downwards from top. If there is no such row, *off is 0, and *busy
- * says whether other participants are working on some of the chunks. */
+/* Makes a span of the first n free chunks in a row that it finds downwards from top. If there is no such row, *off is
+ * 0, and *busy says whether other participants are working on some of the chunks. */
 SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
@@ -4803,8 +4821,9 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     return 0;
 }
 
-/* Sets *head to the first chunk of the row of n free chunks in which most chunks have memory. Returns 0 if no row has
- * a chunk with memory. Other participants may change chunks meanwhile, so the result may be wrong. */
+/* Finds the rows of n free chunks in which some chunk has memory, and sets *head to the begin of the row with the most
+ * memory. Returns 0 if there is no such row. Other participants may change chunks meanwhile, so the result may be
+ * wrong. */
 SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
 {
     uint64_t run = 0, i;
@@ -4862,8 +4881,8 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
 }
 
-/* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
- * the span for this process. */
+/* Frees the chunks of a span, the head last. Until then the block word of the span, claimed or freeing, keeps other
+ * participants away from the span. */
 SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 {
     uint64_t w = shmi_load_chunk(a, head), i, tail, top;
@@ -4888,7 +4907,7 @@ SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off 
 {
     int err = shmi_claim_block(a, cls, in, off);
     if (err != 0) {
-        shmi_flush_deferred(a); /* for the next call */
+        shmi_flush_deferred(a); /* so that the next call finds them free */
         return err;
     }
     SHMSYNC_CRASHPOINT("arena.alloc.claimed");
@@ -4904,8 +4923,8 @@ SHMI_FN int shmi_class_for(uint64_t size, uint64_t align)
         cls++;
     return cls;
 }
-/* Finds a block of at least size bytes and claims it for this process, zeroed. No other process learns of it before
- * shmi_publish; if this process dies first, a reaper frees the block. The block does not lie in the headroom. */
+/* Claims a block of at least size bytes for this process, zeroed. No other process learns of the block before
+ * shmi_publish. If this process dies first, a reaper frees the block. The block does not lie in the headroom. */
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls = shmi_class_for(size, align);
@@ -4922,8 +4941,8 @@ SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
     return 0;
 }
 
-/* Frees a block or span whose word is w: claimed or freeing, by this process or by a dead one that it is the reaper
- * of. */
+/* Frees a block or span whose word is w. The word says claimed or freeing, by this process or by a dead participant
+ * whose reaper this process is. */
 SHMI_FN void shmi_release(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     if (b->class_ < 0)
@@ -4977,9 +4996,8 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
     return 0;
 }
 
-/* Takes back what dead was working on when it died: blocks, chunks and names that it had claimed, what it was
- * freeing, the slabs that it was sweeping. The caller is the reaper of its slot. Another reaper may repeat a call
- * that was cut short. */
+/* Takes back what dead had claimed, was freeing, or was sweeping when it died: blocks, chunks, slabs, and names in the
+ * directory. The caller is the reaper of the slot. If the call is cut short, another reaper may repeat it. */
 SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
@@ -5000,27 +5018,28 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the rollback does those */
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the rollback resolves these */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
                     } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
-                        /* If the word has changed, a deleter has published the record, and the block may be anything by now. */
+                        /* If the word has changed, a process that deletes an object has published the record, and the
+                         * block may have any use by now. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }
             }
         }
-        w = shmi_load_chunk(a, i); /* the chunk itself comes last */
+        w = shmi_load_chunk(a, i); /* the chunk word comes after its block words */
         if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == dead)
             shmi_swap_chunk(a, i, w, shmi_chunk_freed(w));
     }
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Goes through those blocks and spans of chunk i whose words have that kind, until f returns 0. */
+/* Calls f for each block or span of chunk i whose word has the given kind, until f returns 0. */
 SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0, k;
@@ -5042,8 +5061,8 @@ SHMI_FN int shmi_each_block_of(shmsync_arena *a, uint64_t i, uint32_t kind, int 
             return 0;
     return 1;
 }
-/* Goes through the blocks and spans of a kind in the chunks that the participant in a slot may have touched, or in all
- * chunks if slot is 0, until f returns 0. */
+/* Calls f for each block or span of the given kind, until f returns 0. If slot is not 0, only those chunks count that
+ * the participant in the slot may have touched. */
 SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int (*f)(shmsync_arena *a, shmi_off off, void *arg), void *arg)
 {
     uint64_t i;
@@ -5054,9 +5073,9 @@ SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int
 
 /* ---- Telling the owner of a wait that the wait is over: see internal/arenakernel/telling.go ----
  *
- * slotTelling counts the waits of others that this participant is ending. A wait counts from the time before it is
- * resolved until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a
- * stack. So a reaper knows which nodes of the dead will not be put on a stack any more. */
+ * slotTelling counts the waits of others that this participant is ending. A wait counts from just before the
+ * participant resolves it until it has told the owner. While the count is 0, the participant puts no resolved or ready
+ * node on a ready stack. So a reaper knows when no process will put a node of the dead on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
@@ -5072,7 +5091,7 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
             return 0;
     return 1;
 }
-/* Waits until shmi_all_told is true, but only for a limited time. Returns whether it is. */
+/* Waits for a short time until shmi_all_told is true. Returns whether it is. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;
@@ -5087,9 +5106,9 @@ SHMI_FN int shmi_await_told(shmsync_arena *a)
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
 SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
-/* The word of the node after it has been given back. */
+/* The next word of the node when its owner gives it back. */
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
-/* The word of the node after a wait, if its owner keeps the node for another wait. */
+/* The next word of the node when its owner keeps it for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_queued(uint32_t word)
 {
@@ -5104,16 +5123,16 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 /* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
- * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
- * the wait: 0, one of these, or the next node. */
+ * 63-recordqueue.h. Then its stamp has the bit SHMI_RECORDED_STAMP. The high half of its word next contains the state
+ * of the wait: 0, a constant of this enum, or the next node, as its offset divided by SHMI_blockMin. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
        SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
-/* Whether a node whose word next has this value is on its queue. */
+/* Whether v, the state of a wait in the word next, says that the node is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
-/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. Such a
- * node must not be reused or freed. */
+/* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. No process
+ * may reuse or free such a node. */
 SHMI_FN int shmi_node_on_queue(const shmi_node *n)
 {
     uint64_t v = shmi_ld64(&n->next) >> 32;
@@ -5123,7 +5142,7 @@ SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld
 
 SHMI_FN shmi_node *shmi_node_ptr(const shmsync_arena *a, shmi_off off) { return (shmi_node *)shmi_ptr(a, off, SHMI_nodeSize, SHMI_nodeSize); }
 
-/* The node at an offset that may have come from a peer, in use or not; NULL where none is. */
+/* The node at an offset that may have come from a peer, in use or not; NULL if no node is there. */
 SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
@@ -5132,8 +5151,8 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
     return shmi_node_ptr(a, off);
 }
 
-/* Claims a wait node, and makes it idle: it belongs to this process and to no object. It lies within reach of the links of
- * queues, which have 32 bits. */
+/* Claims a wait node, and makes it idle: it belongs to this process and to no object. The links of queues have 32
+ * bits, so the node lies in the part of the heap that they can name. */
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
@@ -5170,7 +5189,7 @@ SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
     }
 }
 
-/* Makes a node free, whatever participant owns it; it is on no list. */
+/* Frees a node that is on no list, whatever participant owns it. */
 SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 {
     shmi_block b;
@@ -5187,17 +5206,17 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* Frees a node that is on no list and whose owner has no more use for it. Several participants may try: the one
- * that makes itself the owner by CAS frees the node. The owner may be a reaper that has died while it freed the node,
- * and the node may be freed and claimed again while this thread is stopped. So the node is freed only in the same use,
- * and only if it is in use. */
+/* Frees a node that is on no list and that its owner does not need any more. Several participants may try: the
+ * participant that makes itself the owner by CAS frees the node. The parameter owner may itself be a reaper that died
+ * before it freed the node. While this thread is stopped, other processes may free the node and claim it again. So the
+ * node is freed only if it is in use, and still in the same use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_block b;
     uint32_t w;
     if (n == NULL || owner == 0 || !shmi_locate(a, off, &b))
-        return; /* owner 0: another participant is about to free it, or it is free */
+        return; /* owner 0: another participant is about to free the node, or it is free */
     w = shmi_node_load(n);
     shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
     if (shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
@@ -5206,8 +5225,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
             shmi_free_node(a, off);
     }
 }
-/* As shmi_reap_node, for a node that other processes may free at the same time. It frees the node only if it is in
- * the use that it had when its word was w, on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its use is
+ * still that of its word w, it is on no queue, and its owner is dead. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5217,10 +5236,10 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant that was taken off its recorded queue. The parameter next is the value that the
- * word next of the node got at that time. If several participants try, only one frees the node. If the wait was
- * resolved, a participant may be about to put the node on the stack of the dead participant. Then shmi_free_nodes_of
- * frees the node later. */
+/* Frees a node of a dead participant after the node was taken off its recorded queue. The parameter next is the value
+ * that the word next of the node got then. If several participants try, only one frees the node. If the wait was
+ * resolved, a participant may be about to put the node on the ready stack of the dead participant. Then
+ * shmi_free_nodes_of frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5231,8 +5250,8 @@ SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Makes this participant the owner of a node that the participant owner does not need any more. Returns 0 if the node
- * has another owner. */
+/* Changes the owner of a node from the participant owner, which does not need the node any more, to this participant.
+ * Returns 0 if the node has another owner. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5241,7 +5260,7 @@ SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id o
     SHMSYNC_CRASHPOINT("arena.node.reclaimed");
     return 1;
 }
-/* Goes through the nodes in use. */
+/* Calls f for each node in use. */
 SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     uint64_t i, k;
@@ -5257,9 +5276,9 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
     }
 }
 
-/* ---- Poller nodes: through these, releasers find the pollers of Go processes, whose goroutines do not sleep in the
- * kernel. A C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other
- * processes. ---- */
+/* ---- Poller nodes: by a poller node, a releaser finds the poller of a Go process, in which goroutines do not sleep
+ * in the kernel. A C process has no poller node, because its threads sleep in the kernel, but it wakes the pollers of
+ * other processes. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
  * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
@@ -5302,7 +5321,7 @@ SHMI_FN void shmi_push_ready(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_
     shmi_ring(shmi_slot32(a, shmi_id_slot(owner), SHMI_slotDoorbell));
 }
 
-/* Moves a node from waiting to ready, puts it on its owner's stack and rings. */
+/* Changes a node from waiting to ready, puts it on the ready stack of its owner, and rings the owner's doorbell. */
 SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
 {
     shmi_participant_id owner;
@@ -5311,7 +5330,7 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
         return 0;
     shmi_begin_tell(a);
     if (shmi_current(a, shmi_node_owner(n)) && shmi_node_move(n, SHMI_NodeWaiting, SHMI_NodeReady)) {
-        owner = shmi_node_owner(n); /* it does not change hands while ready */
+        owner = shmi_node_owner(n); /* a ready node keeps its owner */
         if (shmi_current(a, owner)) {
             SHMSYNC_CRASHPOINT("arena.ready.marked");
             shmi_push_ready(a, off, n, owner);
@@ -5322,10 +5341,10 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a node that was parked and is now resolved on the stack of the owner that it had then, and rings that owner.
- * Only the granter that resolved the node does that, and once: it called shmi_begin_tell before it resolved the
- * node, and calls shmi_end_tell afterwards. If the owner has died, the node may have a new owner by now, and no
- * process is told. */
+/* Puts a resolved node, whose owner was parked, on the ready stack of that owner, and rings its doorbell. Only the
+ * granter that resolved the node calls this function, and only once: between shmi_begin_tell, before it resolved the
+ * node, and shmi_end_tell. The parameter owner is the owner at the time of the grant. If that owner has died, the node
+ * may have a new owner by now, and the call does nothing. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -5370,7 +5389,7 @@ SHMI_FN int shmi_ready_who(shmsync_arena *a, shmi_off off, shmi_node *n, void *a
     return !v->done;
 }
 
-/* Makes one of the waiting poller nodes of a list ready, and says whether there was one. */
+/* Makes one of the waiting poller nodes of a list ready. Returns whether there was one. */
 SHMI_FN int shmi_ready_one(shmsync_arena *a, const uint64_t *head, uint32_t turn)
 {
     int tries;
@@ -5414,8 +5433,8 @@ SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *ar
         --*v->left;
     return !v->found && *v->left > 0;
 }
-/* Whether the node at off is on the list whose head is at list. It also answers yes if it cannot tell within the
- * steps that are left, because a peer has overwritten the list. */
+/* Whether the node at off is on the list whose head is at list. The answer is also yes if *left steps do not suffice
+ * to tell, because a peer has overwritten the list. */
 SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
 {
     shmi_block b;
@@ -5436,12 +5455,12 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
     return shmi_locate(a, off, &b) && shmi_block_kind(shmi_ld32(b.word)) == SHMI_blockObject;
 }
 
-/* Keeps the block at off from being reused until shmi_unguard. The caller must look the
- * object up again after the call. */
+/* Keeps the block at off from being reused until shmi_unguard. After the call, the caller must check again that the
+ * block is still the object that it wants. */
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node that is ready and has no owner: the owner died while the node was not on its stack, and a releaser
+/* A poller node that is ready and has no owner. The owner died while the node was not on its ready stack. A releaser
  * may be about to put the node there. */
 typedef struct shmi_orphan {
     shmi_off off;
@@ -5453,11 +5472,11 @@ typedef struct shmi_dead_nodes {
     shmi_participant_id dead;
     uint64_t left;
     int told; /* no process will put a resolved or ready node on a stack any more */
-    shmi_orphan orphans[64]; /* further ones wait for the next death */
+    shmi_orphan orphans[64]; /* if there are more, they wait for the next death */
     unsigned n_orphans;
 } shmi_dead_nodes;
 
-/* Whether a node is on the ready stack of n. */
+/* Whether the node want is on the ready stack of n. */
 SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want, uint64_t *left)
 {
     shmi_off anchor = 0, off = shmi_ld64(shmi_slot64(a, shmi_id_slot(n), SHMI_slotReady));
@@ -5479,13 +5498,13 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told, by a granter that is yet to tell its owner. */
+/* Whether a node was resolved, perhaps after d->told was set, by a granter that has not told the owner yet. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Completes the last change of the object of a node, and guards the object. 0: that was not possible. */
+/* Completes the last change of the object of a node, and guards the object. Returns 0 if that was not possible. */
 SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
 {
     shmi_off object = shmi_ld64(&n->object);
@@ -5493,22 +5512,23 @@ SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
     shmi_guard(a, object);
     if (shmi_ld64(&n->object) != object)
         return 0;
-    shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
+    shmi_begin_tell(a); /* if this process dies after it has resolved waits and before it has woken their owners, its reaper wakes all owners */
     done = shmi_complete_object(a, object);
     shmi_end_tell(a);
     return done;
 }
-/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one or resolve its
- * wait. A process that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node
- * to a process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
- * object guarded.
+/* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue
+ * or resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not
+ * know the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The
+ * call may leave the object guarded.
  *
- * A record that is committed and not complete may put the node on a queue, and then the word next is still 0. Or a record
- * has ended the wait, and is yet to resolve it. In both cases the record is completed first. Another process may complete
- * such a record at any time, so each round of the loop decides by one load of the word next. */
+ * A record that is committed and not complete may be about to change the node. In one case it puts the node on a
+ * queue, and the word next is still 0. In the other case it has ended the wait, and has not resolved the node yet. In
+ * both cases this function first completes the record. Another process may complete such a record at any time, so each
+ * round of the loop decides by one load of the word next. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    int joined = 0, ended = 0; /* in which of the two cases the record was completed */
+    int joined = 0, ended = 0; /* whether the record was completed, in the first case and in the second case */
     for (;;) {
         uint64_t v = shmi_ld64(&n->next) >> 32;
         int *completed = v == 0 ? &joined : &ended;
@@ -5544,13 +5564,13 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
             /* The owner of the node was reaped. Another participant then took the node off its queue, and died before
-             * it could give the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+             * it gave the node back, or is about to give it back. The guard is for shmi_forget_wait. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
     }
-    /* While the object is guarded, no process takes it apart, so its nodes stay in the same use. */
+    /* While the object is guarded, no process deletes it, so its nodes stay in the same use. */
     object = shmi_ld64(&n->object);
     shmi_guard(a, object);
     w = shmi_node_load(n);
@@ -5559,15 +5579,15 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
     if (list == 0 && there && !shmi_off_queue(a, n))
-        return; /* it is on a queue, or may get there: the functions of the object's kind take it off and give it back */
+        return; /* the node is on a queue, or may get there: the functions of the object's kind take it off and give it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its granter may put it on the ready stack of the slot, which must not happen when the slot has another participant */
+        return; /* its granter may still put it on the ready stack of the slot, which must not happen when a successor has the slot */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        /* The node need not be ready: the dead participant may have taken it off the stack. */
+        /* A node that is not ready is freed, too: the dead participant may have taken it off its stack. */
         if (d->told || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
@@ -5576,7 +5596,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
-/* Frees the orphaned nodes that are on no stack and that no participant can put on one any more. */
+/* Frees the orphaned nodes that are on no stack and that no participant will put on one any more. */
 SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
 {
     uint64_t left = UINT64_C(1) << 20;
@@ -5585,22 +5605,22 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
     if (d->n_orphans == 0 || !shmi_await_told(a))
         return;
     for (i = 1; i <= a->geo.slots; i++) {
-        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* a joiner begins with an empty stack */
+        shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i)); /* a participant that joins later begins with an empty stack */
         if (!shmi_current(a, n))
             continue;
         for (k = 0; k < d->n_orphans; k++)
             d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
-        return; /* a releaser may be on its way down a stack that was emptied meanwhile */
+        return; /* a releaser may still be walking down a stack that was emptied meanwhile */
     for (k = 0; k < d->n_orphans; k++)
         if (!d->orphans[k].on)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
 }
 
 /* Gives back the nodes of a dead participant. Poller nodes stay on the lists of their objects, for the next
- * participant that needs one. The caller is the reaper, as for shmi_reclaim_blocks. A node that some participant
- * may be about to put on the dead one's stack stays until the next death. */
+ * participant that needs one. The caller is the reaper, as for shmi_reclaim_blocks. If some participant may be about
+ * to put a node on the ready stack of the dead participant, that node stays until the next death. */
 SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_dead_nodes d;
@@ -5619,7 +5639,7 @@ SHMI_FN void shmi_free_nodes_of(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* Whether the participant owner, which owns the node, is dead and no participant is about to tell it that its wait is
+/* Whether the participant owner, which owns the node, is dead, and no process is about to tell it that its wait is
  * over. */
 SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id owner)
 {
@@ -5627,27 +5647,29 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id ow
            (shmi_node_state(shmi_node_load(n)) != SHMI_NodeResolved || shmi_all_told(a));
 }
 
-/* Whether the node has not been freed since its word was w. */
+/* Whether the node is still in the use that it had when its word was w: no process has freed it since. */
 SHMI_FN int shmi_same_use(shmi_node *n, uint32_t w) { return ((shmi_node_load(n) ^ w) & ~15u) == 0; }
 
-/* Forgets the wait of a node whose object is deleted. Its owner has discarded the node, because a queue of the object
- * might still have named it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may free the node
- * at any time, and another participant may use it for another object. So the object is read after the other words, and the
- * changes are conditional on what was read before it. The owner may also be a reaper, or a participant that leaves, which
- * guards the object, makes itself the owner by CAS, and frees the node. So this process takes the node, and then frees it,
- * only if the object has no guard and the node is still in the same use. The comment in Go has the proof. */
+/* Gives up the wait of a node whose object is deleted. The owner had given up the node, but left it, because a queue
+ * of the object might still name it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may
+ * free the node at any time, and another participant may use the node for another object. So this function reads the
+ * object after the other words, and changes each word only if it still has the value that was read.
+ *
+ * The owner may also be a reaper, or a participant that leaves. Such an owner guards the object, makes itself the
+ * owner by CAS, and frees the node. So this process takes and frees the node only if no participant guards the object
+ * and the node is still in the same use. The comment in Go has the proof. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object)
 {
     shmi_participant_id owner;
     uint64_t stamp;
     uint32_t w, state;
-    shmi_begin_tell(a); /* no participant gets the owner's ID */
+    shmi_begin_tell(a); /* until shmi_end_tell, no new participant gets the ID of the owner */
     owner = shmi_node_owner(n);
     stamp = shmi_ld64(&n->stamp);
     w = shmi_node_load(n);
     state = shmi_node_state(w);
-    /* If the owner is 0, another participant is freeing the node. If the object is another one, the node has another
-     * wait by now. The guard is read first, and whether the node is still in the same use is checked last. */
+    /* If the owner is 0, another participant is freeing the node. If the node has another object, it has another wait
+     * by now. The guard is read first. Whether the node is still in the same use is checked last. */
     if (owner != 0 && !shmi_guarded(a, object) && shmi_ld64(&n->object) == object && shmi_same_use(n, w)) {
         if (state == SHMI_NodeResolved) {
             shmi_cas64(&n->stamp, stamp, 0);
@@ -5661,7 +5683,7 @@ SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi
     shmi_end_tell(a);
 }
 
-/* Frees a node of an object that this process takes apart. owner is the dead participant that the node belongs to. */
+/* Frees a node of an object that this process deletes. The dead participant owner owns the node. */
 SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object, shmi_participant_id owner)
 {
     shmi_act act;
@@ -5673,7 +5695,7 @@ SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shm
 SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_off object = *(shmi_off *)arg;
-    shmi_participant_id owner = shmi_node_owner(n); /* one load: a reaper makes itself the owner of a dead participant's node */
+    shmi_participant_id owner = shmi_node_owner(n); /* one load, because a reaper may make itself the owner of a dead participant's node */
     /* The list is read before the object: if the node becomes a poller node of another object meanwhile, its owner
      * stores the object before the list. */
     uint64_t list = shmi_ld64(&n->list);
@@ -5682,7 +5704,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
     if (list != 0)
         shmi_free_node(a, off);
     else if (shmi_ld64(&n->stamp) != 0 && shmi_orphaned(a, n, owner))
-        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of its owner may be about to free it, too */
+        shmi_reap_node_of(a, off, n, object, owner); /* the reaper of the owner may be about to free the node, too */
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n, object);
 }
@@ -5697,17 +5719,17 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
     if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved)
         shmi_wake(&n->word, SHMI_ALL);
 }
-/* Wakes the sleepers on nodes whose wait is over: a dead participant may have resolved the wait and not woken its
- * owner. */
+/* Wakes the sleepers on nodes whose wait is over: a participant may have resolved the wait, and died before it woke
+ * the owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
 /* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
  *
  * A participant that dies may leave a wait that owes something to another wait of the object. To find these waits, a
- * process looks at all nodes of the arena, once after each death. A dead participant claims no node. So the list that
- * the process makes then stays complete. */
+ * process makes a list of the nodes of all dead participants, once after each death. The list stays complete, because
+ * a dead participant claims no node. */
 
-/* A hash of the states and windows of all slots. After a death, a join or a leave it has another value. */
+/* A hash of the states and windows of all slots. It changes with each death, join and leave. */
 SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* basis and prime are those of FNV-1a */
@@ -5748,13 +5770,14 @@ SHMI_FN void shmi_visit_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, 
     if (shmi_ld64(&n->object) == v->object && shmi_node_waited(a, n, v->leaving))
         v->f(a, off, n, v->arg);
 }
-/* Goes through the nodes of an object that may be waits of dead participants, or of this participant if it is leaving.
- * The caller holds the record lock with that number. */
+/* Calls f for each node of an object that may be a wait of a dead participant, or of this participant if it is
+ * leaving. The caller holds the record lock with the index lock. */
 SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off object, shmi_participant_id leaving,
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
     shmi_dead_waits *l = &a->dead_waits[lock];
-    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another one. */
+    /* The sum is computed before the nodes are read: if a participant dies meanwhile, the next call finds another sum.
+     */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
     uint32_t i;
@@ -5781,8 +5804,8 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
 }
 /* ---- Descriptions of types ----
  *
- * The text that describes a type is in docs/abi.md. It comes from a program, or from the header of an object, which
- * a peer may have written. So each function below accepts any bytes that end with 0. */
+ * docs/abi.md defines the text that describes a type. The text comes from a program, or from the header of an object,
+ * which a peer may have written. So each function below accepts any bytes that end with 0. */
 
 #define SHMI_TYPE_MOST 4095  /* bytes of a description */
 #define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
@@ -5844,7 +5867,7 @@ SHMI_FN void shmi_type_kind(const char *p, char *out, size_t size)
         if (*s == '[') {
             used += (size_t)snprintf(out + used, size - used, "%.*s", (int)n, s);
             single = 0;
-        } else if (*s == '{' && *p == '@') { /* it means the same as its only field */
+        } else if (*s == '{' && *p == '@') { /* the struct means the same as its only field */
             if (!single)
                 used += (size_t)snprintf(out + used, size - used, "atomic ");
             if (shmi_type_token(&p, &n) == NULL)
@@ -5872,7 +5895,7 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
-/* Whether the n bytes are a name: they contain no character that controls a terminal. The text is UTF-8. */
+/* Whether the n bytes can be a name: they contain no character that controls a terminal. The text is UTF-8. */
 SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 {
     size_t i;
@@ -5888,7 +5911,7 @@ SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within);
 
-/* Looks through the fields of the struct at start, up to its end. */
+/* Visits the fields of the struct at start, up to its end. */
 SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s, *at;
@@ -5929,9 +5952,8 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
     }
 }
 
-/* Looks through the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the
- * description of the type, or the outermost struct that means the same. within says that the type is the element of
- * an array. */
+/* Visits the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the description of the
+ * type, or of the outermost struct that means the same. within says that the type is the element of an array. */
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s;
@@ -5998,7 +6020,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the same path as like. If so, *found is set to that part. */
+/* Whether the type has a part with the same path as like. If so, *found is that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -6009,7 +6031,7 @@ SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_ty
     return shmi_type_each(&w, text) == SHMI_TYPE_ENOUGH;
 }
 
-/* A text that is made of parts. It is cut where it does not fit. */
+/* A text that is put together from parts, and cut if it does not fit. */
 typedef struct shmi_words {
     char *text;
     size_t size, used;
@@ -6030,7 +6052,7 @@ __attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_wo
 
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
-    const char *own, *other;    /* the type that the leaf is a part of, and the type to compare with */
+    const char *own, *other;    /* the type whose part leaf is, and the type to compare it with */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
     int arena;                  /* own is the type of the object */
     int moved;                  /* 1: compare only the fields that have moved; 0: all others */
@@ -6136,27 +6158,28 @@ SHMI_FN int shmi_type_difference(const char *arena, const char *program, int mos
     shmi_say_count(&words, moved.count - moved.named, "more field has moved", "more fields have moved");
     return changed.count + moved.count;
 }
-/* ---- Handles of the user, and what is left of those that are closed ----
+/* ---- Handles of the user, and the memory of closed handles ----
  *
- * What a process knows of an object that it has open lies behind a head with a serial number, and a
- * handle of the user has that number, too. The last close changes the number in the head, so a call
- * with any copy of the handle finds that it is closed. The memory is used again, for the same kind of
- * thing, but never given back: such a call may read it whenever it comes. */
+ * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains
+ * that number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
+ * handle is closed. Such a call may come at any time. So the memory is never given back to malloc, and only used again
+ * for things of the same size. */
 
 typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
-    uint64_t serial;        /* serial number of what follows; 0 while nothing is there. Atomic. */
+    uint64_t serial;        /* serial number of the thing behind the head; 0: closed. Atomic. */
     size_t size;
-    uint64_t off;           /* of the object, in the head of a handle. Atomic. */
+    uint64_t off;           /* in the head of a handle: the offset of the object. Atomic. */
     uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
     uint32_t pad_[3];
 } shmi_head;
 SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memory from malloc");
 
-/* A bit of users: the opening has ended, or ends. No call can keep the object open from then on. */
+/* A bit of users: the opening has ended or is ending. From then on, no call can keep the object open. */
 #define SHMI_ENDED UINT32_C(0x80000000)
 
-/* A closed thing is used again only after SHMI_SPARES further closes of its size: calls of other threads may still read it. */
+/* A closed thing is used again only after SHMI_SPARES further closes of things of its size, because calls of other
+ * threads may still read it. */
 enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
 
 typedef struct shmi_spares {
@@ -6164,13 +6187,13 @@ typedef struct shmi_spares {
     shmi_head *first, *last;
 } shmi_spares;
 
-static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* forks take it */
+static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* also taken by fork */
 static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock */
 static uint64_t shmi_serials;                                        /* atomic */
 
 SHMI_FN shmi_head *shmi_head_of(const void *thing) { return (shmi_head *)(uintptr_t)thing - 1; }
 
-/* The spare things of that size; NULL where there are more sizes than this header has kinds. */
+/* The closed things of that size; NULL if the table is full. */
 SHMI_FN shmi_spares *shmi_spares_of(size_t size)
 {
     int i;
@@ -6183,7 +6206,7 @@ SHMI_FN shmi_spares *shmi_spares_of(size_t size)
     return NULL;
 }
 
-/* Memory for size bytes behind a head; NULL: there is none. The bytes are zero. */
+/* Returns size bytes behind a head, all zero, or NULL if there is no memory. */
 SHMI_FN void *shmi_new_thing(size_t size)
 {
     shmi_head *h = NULL;
@@ -6231,8 +6254,8 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-/* Keeps the object of a handle open until shmi_exit_for, even if the last handle is closed meanwhile. 0: the opening has
- * ended. */
+/* Keeps the object of a handle open until shmi_exit_for, even if the last handle is closed meanwhile. Returns 0 if the
+ * opening has ended. */
 SHMI_FN int shmi_keep(void *thing)
 {
     uint32_t *users = &shmi_head_of(thing)->users, n;
@@ -6241,8 +6264,9 @@ SHMI_FN int shmi_keep(void *thing)
     while ((n & SHMI_ENDED) == 0 && !shmi_cas32(users, n, n + 1));
     return (n & SHMI_ENDED) == 0;
 }
-/* The check of a call that has waited, and is about to return something that only an open handle can give back. Returns
- * EBADF if the handle was closed meanwhile; then the caller gives it back itself. The caller still keeps the object open. */
+/* Returns EBADF if the handle was closed meanwhile. A call makes this check after a wait, before it returns something
+ * that the program can give back only through an open handle, such as a hold. After EBADF the call gives it back
+ * itself. The caller still keeps the object open. */
 SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 {
     return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
@@ -6250,20 +6274,20 @@ SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 /* Ends the opening of a closed handle if no call keeps the object open. Returns whether it did. */
 SHMI_FN int shmi_may_end(void *thing) { return shmi_cas32(&shmi_head_of(thing)->users, 0, SHMI_ENDED); }
 
-/* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
+/* The serial number for a handle on thing. If thing was closed meanwhile, the result is a number that no thing has. */
 SHMI_FN uint64_t shmi_serial_of(const void *thing)
 {
     uint64_t serial = thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0;
     return serial != 0 ? serial : UINT64_MAX;
 }
 
-/* Whether a handle with this number is open. No handle on a thing has number 0. */
+/* Whether a handle with this serial number is open. Serial number 0 belongs to no open handle. */
 SHMI_FAST int shmi_is_open(const void *thing, uint64_t serial)
 {
     return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }
 
-/* The failure of a call with a closed handle; function is its name. */
+/* Returns EBADF for a call with a closed handle, and notes the failure; function is the name of the called function. */
 SHMI_COLD int shmi_closed(const char *function)
 {
     char op[64], *p;
@@ -6274,7 +6298,7 @@ SHMI_COLD int shmi_closed(const char *function)
     return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
 }
 
-/* Stands at the head of each function with a handle: if the handle is closed, the function returns EBADF. With
+/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
  * SHMI_OPENED_OR, it returns value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
@@ -6283,9 +6307,9 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
-/* The same for a function that sets what further calls use, such as a hold. If the handle is closed, the statement
- * clear sets the hold to zeros. Calls with a hold of zeros fail; without clear, the hold would have whatever was in
- * the memory. */
+/* As SHMI_OPENED, for a function that fills in something for later calls, such as a hold. If the handle is closed, the
+ * statement clear sets the hold to zeros, so that later calls with it fail. Otherwise the hold would have whatever was
+ * in the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
     do {                                                         \
         SHMI_BEGIN();                                            \
@@ -6307,11 +6331,11 @@ SHMI_FN void shmi_set_flag(int *flag, int value)
         }                                                        \
     } while (0)
 
-/* Returns why shmi_share has returned NULL: the error that it has noted. If a signal handler has called the library
- * since then, the note may be gone; then the result is ENOMEM. */
+/* Why shmi_share has returned NULL: the error that it has noted, or ENOMEM if a signal handler that called the library
+ * has cleared the note since. */
 SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
-/* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
- * shmi_share has noted. */
+/* Makes handle a handle on thing, which is the result of shmi_share. Returns 0, or, if thing is NULL, the error of
+ * shmi_share. */
 #define SHMI_HAND_OUT(handle, type, thing) \
     ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_no_handle())
 
@@ -6427,7 +6451,7 @@ SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off)
     const shmi_kind_ops *ops;
     shmi_header h;
     if (off == 0 || shmi_header_at(a, off, &h) != 0 || !shmi_object_there(shmi_ld32(h.state)))
-        return 1; /* it is gone, and its queue of waits, too */
+        return 1; /* the object is deleted, and its queue of waits, too */
     ops = shmi_kind_of(&h.o);
     return ops != NULL && (ops->complete == NULL || ops->complete(a, &h.o));
 }
@@ -6452,25 +6476,25 @@ SHMI_FN int shmi_guarded(shmsync_arena *a, shmi_off off)
     return 0;
 }
 
-/* ---- Slot records and blocks: what an object has besides its body; internal/arenakernel/slotrecord.go ----
+/* ---- Slot records and blocks, the memory of an object outside its body: internal/arenakernel/slotrecord.go ----
  *
- * A slot record belongs to a slot. A block is memory that a participant has added to the object because the object
- * needed more room. Both are on one list of the object. A slot record has the number 0. The number of a block is
- * greater by 1 than that of the next block on the list, so the numbers of the blocks fall along the list. */
+ * A slot record belongs to a slot. A block is memory that a participant has added because the object needed more room.
+ * Both are on one list of the object. A slot record has the number 0. The number of a block is greater by 1 than that
+ * of the next block on the list, so the numbers of the blocks fall along the list. */
 
-/* The block word of a slot record, or of a block of an object: a raw block with a name of generation 0. */
+/* The block word of a slot record, or of a block of an object: a raw block with an ID of generation 0. */
 SHMI_FN uint32_t shmi_record_word(uint32_t slot) { return shmi_make_block(SHMI_blockRaw, shmi_make_participant_id(slot, 0)); }
 SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_blockRaw && shmi_block_name(w) != 0; }
 
 /* A walk through the list of an object, the latest record or block first. */
 typedef struct shmi_record_walk {
     shmi_off object, next;
-    uint64_t size;   /* least size of what the walk is about */
+    uint64_t size;   /* least size that each record or block must have */
     shmi_block b;    /* the record or block */
-    uint32_t slot;   /* its slot, or that of the participant that added the block */
-    uint32_t number; /* of the block; 0: it is a slot record */
-    uint32_t least;  /* the number of the last block of the walk; 0: the walk has met none */
-    int bad;         /* the list has something else in it */
+    uint32_t slot;   /* the slot of the record, or of the participant that added the block */
+    uint32_t number; /* number of the block; 0: a slot record */
+    uint32_t least;  /* number of the last block that the walk has met; 0: none yet */
+    int bad;         /* the list has something on it that is neither a slot record nor a block */
     uint32_t seen[SHMI_MaxSlots / 32 + 1];
 } shmi_record_walk;
 /* Begins a walk at a value of the word objRecords. */
@@ -6485,8 +6509,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
 {
     shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
 }
-/* Goes to the next record or block of the walk. The participant that made it may not have published it yet. The walk
- * ends, because no slot comes twice, and the numbers of the blocks fall. */
+/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no
+ * slot comes twice, and the numbers of the blocks fall. */
 SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -6512,7 +6536,7 @@ SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
     v->bad = 0;
     return 1;
 }
-/* Whether what the walk has met has the size that the walk asks for. */
+/* Whether the record or block that the walk has reached has the least size of the walk. */
 SHMI_FN int shmi_listed_fits(shmi_record_walk *v)
 {
     v->bad |= v->b.size < v->size;
@@ -6540,7 +6564,7 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* The number for a block that is pushed while the word objRecords has the value first. 0: there is no such number. */
+/* The number for a block that is pushed while the word objRecords has the value first. 0: the numbers are used up. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -6550,9 +6574,9 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
             return v.number == UINT32_MAX ? 0 : v.number + 1;
     return v.bad ? 0 : 1;
 }
-/* Claims a block for the list of o, unless it would lie where the word objRecords cannot point to. If exists is not 0,
- * the block may lie in the headroom. The first slot record of an object may not, because the participant that creates
- * the object makes it. Otherwise a participant could use the headroom up by creating objects. */
+/* Claims a block for the list of o, within reach of the word objRecords. If exists is not 0, the block may lie in the
+ * headroom. The participant that creates an object makes its first slot record, and that record must not lie in the
+ * headroom. Otherwise a participant could use the headroom up by creating objects. */
 SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
     int err = shmi_claim(a, size, off), cls = shmi_class_for(size, 1);
@@ -6575,8 +6599,8 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o: as a slot record, or, if numbered is not 0, as a block with a number. In
- * the second case, if the list does not begin with first any more, this function frees the block instead. */
+/* Pushes the block at off on the list of o: if numbered is 0, as a slot record; otherwise as a block with a number. If
+ * a numbered block finds that the list does not begin with first any more, the function frees it instead. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -6604,7 +6628,7 @@ SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off of
         return shmi_meddled(a, off);
     return 0;
 }
-/* Finds the record of o for this process's slot, or makes one, of at least size bytes. The caller has o open, and
+/* Finds or makes the slot record of o for this process's slot, of at least size bytes. The caller has o open, and
  * holds handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
@@ -6621,8 +6645,8 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     err = shmi_claim_listed(a, o, size, shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)) != 0, off);
     return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
-/* Makes a slot record of o for this process, which visits o in a reap and has not opened it; 0: there is no room, or
- * another thread has handles_of. */
+/* Makes a slot record of o for this process, which visits o in a reap and has not opened it. Returns 0 if there is no
+ * room, or another thread has handles_of. */
 SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_off record;
@@ -6633,8 +6657,8 @@ SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64
     pthread_mutex_unlock(&a->handles_of);
     return err == 0;
 }
-/* The length of an array of a handle that has a place for each slot. It is a power of two, because each size of
- * handles and arrays has spare memory of its own, so there should be few sizes. */
+/* The length of an array of a handle that has a place for each slot. It is a power of two, so that there are few
+ * sizes: each size of handles and arrays has spare memory of its own. */
 SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
 {
     size_t n = 16;
@@ -6642,15 +6666,15 @@ SHMI_FN size_t shmi_slot_places(shmsync_arena *a)
         n *= 2;
     return n;
 }
-/* What a handle remembers of a list that it has read: the first record, and in bit 32 whether the list is corrupt. It is one
- * word, because threads may read the list at the same time. */
+/* What a handle remembers of a list that it has read: the first record, and in bit 32 whether the list is corrupt.
+ * Threads may read the list at the same time, so both are in one word. */
 SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { return head | (uint64_t)(v->bad != 0) << 32; }
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
-/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
- * and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not begin
- * with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value
+ * tag, and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not
+ * begin with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
@@ -6661,11 +6685,11 @@ SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size
     return shmi_push_listed(a, o, off, 1, head);
 }
 
-/* Publishes a block that a dead participant had claimed, if the dead participant had pushed it on the list of an
- * object, as a slot record or as a block with a number. Returns 0 if it had not. The bytes of a claimed block may be
- * anything: only the list of the object says what the block is. The caller is the reaper of the dead participant, and
- * holds handles. If a peer has damaged the list, a handle may still use a record that is not on it any more. So a block
- * that could be one of that list is kept. */
+/* Publishes a block that a dead participant had claimed, if that participant had pushed it on the list of an object,
+ * as a slot record or as a numbered block. Returns 0 if it had not. A claimed block may contain any bytes: only the
+ * list of the object says what the block is. If a peer has damaged the list, a handle may still use a record that is
+ * not on the list any more, so a block that may belong to that list is kept. The caller is the reaper of the dead
+ * participant, and holds handles. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -6674,9 +6698,9 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     int kept = 0;
     if (!shmi_locate(a, object, &o) || o.class_ == SHMI_classNode)
         return 0;
-    /* A deleter makes the object freeing, checks for guards, publishes the records, and then frees them. So either the
-     * deleter sees this guard, or it publishes this block, or this process sees that the object is gone. The object may
-     * become freeing at any time, so one load of its word decides. */
+    /* A process that deletes the object sets its block to freeing, checks for guards, publishes the records, and then
+     * frees them. So either that process sees this guard, or it publishes this block, or this process sees that the
+     * object is gone. The object may become freeing at any time, so one load of its word decides. */
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size) {
         uint32_t kind = shmi_block_kind(shmi_ld32(o.word));
@@ -6694,7 +6718,8 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     shmi_unguard(a);
     return kept;
 }
-/* Publishes what is on the list of an object that is being freed: the reapers of dead makers may not have done so yet. */
+/* Publishes the records and blocks on the list of an object that is being freed: if their makers died, their reapers
+ * may not have published them yet. */
 SHMI_FN void shmi_publish_records(shmsync_arena *a, shmi_off object)
 {
     shmi_record_walk v;
@@ -6709,8 +6734,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks through the list of an object, and stores its end in last, which has room for that many entries. Entry number
- * n of the list is at place n modulo room. Returns how many entries the list has. */
+/* Walks the list of an object, and stores its last entries in last, which has room for that many. Entry number n of
+ * the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -6722,10 +6747,10 @@ SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed
     }
     return n;
 }
-/* Frees what is on the list of an object whose block is being freed, from the end of the list on. Another process may
- * repeat a call that was cut short: the list then ends at a block that was freed, because it is no block of this
- * object. A list may have very many blocks, so the call asks for memory for all of them. If there is none, it frees a
- * few of them at a time. */
+/* Frees the records and blocks on the list of an object whose block is being freed, from the end of the list on. If
+ * the call is cut short, another process may repeat it: the list then ends at the first freed block, because that
+ * block is no block of this object any more. A list may be very long, so the call asks for memory for all entries. If
+ * there is none, it frees a few entries at a time. */
 SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
 {
     enum { SHMI_atOnce = 32 };
@@ -6736,10 +6761,10 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
         room = n;
         n = shmi_last_listed(a, object, last, room);
     }
-    for (;;) { /* a peer may make more records meanwhile */
+    for (;;) { /* another process may make more records meanwhile */
         for (k = 1; k <= n && k <= room; k++) {
             shmi_listed *l = &last[(n - k) % room];
-            shmi_release(a, &l->b, l->word); /* changes no block whose word a peer has changed since */
+            shmi_release(a, &l->b, l->word); /* changes no block whose word another process has changed since */
             SHMSYNC_CRASHPOINT("arena.slotrecord.freeing");
         }
         if (n <= room || rounds-- == 0)
@@ -6749,18 +6774,19 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     free(all);
 }
 
-/* Frees a block that was in the directory, or was an object, as shmi_release does. While a process guards the block,
- * the block is only marked as freeing by this process, and is released later. The caller holds handles. */
+/* Releases a block that was in the directory, or was an object, as shmi_release does. While a process guards the
+ * block, this function only sets it to freeing by this process, and the block is released later. The caller holds
+ * handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    /* A claimed block has no records. Its participant may have died before it had cleared the bytes, which may still be
-     * those of an object that lay there before. They may then name a block that another participant has claimed. */
+    /* A claimed block has no records. But if its participant died before it had cleared the bytes, they may be those
+     * of an earlier object. Then they may name a record of another object. */
     if (shmi_block_kind(w) == SHMI_blockClaimed)
         shmi_st32(shmi_u32(a, b->off + SHMI_objRecords), 0);
     if (!shmi_guarded(a, b->off)) {
-        shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
-        shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more */
+        shmi_free_nodes_at(a, b->off); /* no reaper looks at the nodes any more */
+        shmi_publish_records(a, b->off); /* a reaper that has not opened the object may have made one more record */
         shmi_free_records(a, b->off);
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
@@ -6772,14 +6798,14 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
             size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
             shmi_off *more = (shmi_off *)realloc(a->deferred, cap * sizeof *more);
             if (more == NULL)
-                return; /* the block goes back when this process leaves */
+                return; /* no memory: the block stays freeing until this process leaves */
             a->deferred = more;
             a->cap_deferred = cap;
         }
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases the blocks whose release had to wait. The caller holds handles. */
+/* Releases the blocks in a->deferred that no process guards any more. The caller holds handles. */
 SHMI_FN void shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
@@ -6805,8 +6831,8 @@ SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
-/* How far a search may have to go. hdrDirLowering tells whether a participant lowers the reach: see
- * internal/arenakernel/directory_lower.go. */
+/* How far a search may have to go. A search goes further while a participant lowers the reach, as hdrDirLowering says:
+ * see internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
     int tries;
@@ -6826,8 +6852,8 @@ SHMI_FN void shmi_raise_reach(shmsync_arena *a, uint64_t k)
     }
 }
 
-/* The greatest distance of an entry from the place of its hash. For an entry whose hash cannot be read, that is the
- * greatest distance possible. */
+/* The greatest distance of an entry from the place that its hash selects. An entry whose hash cannot be read counts
+ * with the greatest distance possible. */
 SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
 {
     uint64_t pos, far = 0;
@@ -6837,7 +6863,7 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
         shmi_block b;
         if (!shmi_entry_used(e))
             continue;
-        shmi_guard(a, e & SHMI_OFF_MASK); /* its block is not reused, so the hash is that of the entry */
+        shmi_guard(a, e & SHMI_OFF_MASK); /* the guard keeps the block from being reused, so the hash is that of the entry */
         if (shmi_ld64(word) != e)
             continue;
         if (shmi_locate(a, e & SHMI_OFF_MASK, &b) && b.size >= SHMI_objectHeader) {
@@ -6851,8 +6877,8 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
     shmi_unguard(a);
     return far;
 }
-/* Makes the reach as small as the entries allow, unless another participant does. The caller
- * holds handles. */
+/* Lowers the reach to the greatest distance of an entry, unless another participant is doing that. The caller holds
+ * handles. */
 SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
@@ -6861,7 +6887,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* otherwise a participant died before the second check */
+    if ((w & 1) == 0) { /* otherwise a participant died while it lowered the reach, and before its second check */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -6873,9 +6899,9 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when this has become worth its cost: searches of this process have passed so many removed entries
- * that an examination of all entries would have been cheaper. After an attempt that did not help, it waits for more
- * such entries. The caller holds handles. */
+/* Lowers the reach when that is worth its cost: the searches of this process have passed more removed entries than an
+ * examination of all entries costs. After an attempt that did not help, more removed entries are needed for the next
+ * attempt. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -6886,11 +6912,11 @@ SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
     shmi_lower_reach(a);
     if (shmi_reach(a) <= before / 2)
         a->lower_after = 0;
-    else /* an entry is that far away; it may be removed soon, so the delay has a bound */
+    else /* some entry is that far away; it may be removed soon, so the number for the next attempt has a bound */
         a->lower_after = a->lower_after == 0 ? ratio : a->lower_after < 8 * ratio ? 2 * a->lower_after : 8 * ratio;
 }
 
-/* Puts the object at off into the directory; 0 when that is full. */
+/* Puts the object at off into the directory. Returns 0 if the directory is full. */
 SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
 {
     uint64_t mine = shmi_make_entry(off, hash), k;
@@ -6899,7 +6925,7 @@ SHMI_FN int shmi_place(shmsync_arena *a, shmi_off off, uint64_t hash)
         for (e = shmi_ld64(word); !shmi_entry_used(e); e = shmi_ld64(word)) {
             shmi_raise_reach(a, k);
             if (shmi_cas64(word, e, mine)) {
-                shmi_raise_reach(a, k); /* a concurrent lowering may not have seen the entry */
+                shmi_raise_reach(a, k); /* another participant may have lowered the reach before it saw the entry */
                 return 1;
             }
         }
@@ -6927,8 +6953,8 @@ SHMI_FN void shmi_unlist(shmsync_arena *a, shmi_off off, uint64_t hash)
         shmi_cas64(word, shmi_make_entry(off, hash), SHMI_GONE);
 }
 
-/* Guards the object of entry e and reads its header. Returns 0 with *same set if that was possible. *same is 0 if
- * the entry has changed. The caller calls shmi_unguard in any case. */
+/* Guards the object of entry e and reads its header. *same says whether the entry is still e; if so, the result is 0
+ * or the error of the header. The caller calls shmi_unguard in any case. */
 SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_header *h, int *same)
 {
     shmi_block b;
@@ -6955,7 +6981,8 @@ SHMI_FN shmi_ref **shmi_refs_at(shmsync_arena *a, shmi_off off) /* guarded by: h
     /* Fibonacci hashing: blocks of one size class differ in few bits. */
     return &a->refs[off * UINT64_C(0x9e3779b97f4a7c15) >> (64 - a->refs_log)];
 }
-/* The place of the reference to the object at off, or where one is added; NULL if there is no table. */
+/* The place in the table of the reference to the object at off, or the place where it would be added; NULL if there is
+ * no table. */
 SHMI_FN shmi_ref **shmi_ref_place(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
     shmi_ref **p;
@@ -6970,7 +6997,7 @@ SHMI_FN shmi_ref *shmi_ref_of(shmsync_arena *a, shmi_off off) /* guarded by: han
     shmi_ref **p = shmi_ref_place(a, off);
     return p != NULL ? *p : NULL;
 }
-/* Makes room for one more reference, with a table of at least as many lists; 0 when there is no memory. */
+/* Makes room in the table for one more reference, so that its lists stay short. Returns 0 if there is no memory. */
 SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
 {
     uint32_t log = a->refs != NULL ? a->refs_log : 0, i;
@@ -6993,8 +7020,8 @@ SHMI_FN int shmi_grow_refs(shmsync_arena *a) /* guarded by: handles */
     return 1;
 }
 
-/* Makes room to note one more open object. NULL: there is no memory. The caller does this before the step that opens
- * or publishes the object: after that step only the close of a reference clears the open bit. */
+/* Makes the reference for one more open object, or returns NULL if there is no memory. The caller does this before it
+ * opens or publishes the object, because afterwards only the close of a reference clears the open bit. */
 SHMI_FN shmi_ref *shmi_new_ref(shmsync_arena *a, const shmi_header *h) /* guarded by: handles */
 {
     shmi_ref *r = shmi_grow_refs(a) ? (shmi_ref *)calloc(1, sizeof *r) : NULL;
@@ -7017,7 +7044,7 @@ SHMI_FN void shmi_remember(shmsync_arena *a, shmi_ref *r, const shmi_header *h, 
 
 SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead);
 
-/* Closes the object at off once; 0 if this process has not opened it. */
+/* Closes one opening of the object at off. Returns 0 if this process has not opened it. */
 SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
     shmi_ref **p = shmi_ref_place(a, off), *r = p != NULL ? *p : NULL;
@@ -7025,7 +7052,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        if (!r->kept || !shmi_unfinished(a, a->self)) /* if an undo is left, it will write into the object */
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* the undo of a transaction may still write into the object */
             shmi_and32(word, ~mask);
         *p = r->next;
         a->n_refs--;
@@ -7034,8 +7061,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
     return 1;
 }
 
-/* Opens the object h, which the caller guards. *there is 0 if the object does not exist yet, or does not exist any
- * more. */
+/* Opens the object h, which the caller guards. *there is 0 if the object does not exist yet, or not any more. */
 SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off), *made;
@@ -7061,19 +7087,20 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         if (!shmi_object_legal(s))
             break;
         if (shmi_object_phase(s) == SHMI_objectDeleting) {
-            /* The deletion is cancelled. As long as our open bit is set, no other deletion is decided. */
+            /* The deletion is cancelled. As long as the open bit of this process is set, no other deletion can be
+             * decided. */
             SHMSYNC_CRASHPOINT("arena.object.cancelling");
             if (!shmi_cas32(h->state, s, shmi_make_object(SHMI_objectCommitted, 0)))
                 continue;
             *there = 1;
         } else if (shmi_object_phase(s) == SHMI_objectCommitted) {
-            uint32_t w = shmi_ld32(h->block.word); /* the maker may be dead before it could publish */
+            uint32_t w = shmi_ld32(h->block.word); /* the maker may have died before it published the object */
             if (shmi_block_kind(w) == SHMI_blockClaimed)
                 shmi_block_swap(&h->block, w, shmi_make_block(SHMI_blockObject, 0));
             *there = 1;
         } else {
             free(made);
-            return 0; /* the bit goes with the object */
+            return 0; /* the bit is freed with the object */
         }
         shmi_remember(a, made, h, kept);
         return 0;
@@ -7083,7 +7110,8 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
 
-/* Aborts h if it is pending. If wait is set and its maker lives, that maker gets some time to commit it first. */
+/* Aborts h if it is pending. If wait is set and the maker of h lives, this function first gives it some time to commit
+ * h. */
 SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
 {
     int tries;
@@ -7100,8 +7128,8 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A maker that has placed its own object passes it as mine. Only then
- * does the call deal with pending objects of the name: it waits a little for those that were placed before mine,
+/* Finds the object of that name and opens it. A maker that has placed its own object passes the offset as mine. Only
+ * then does the call resolve pending objects of the name: it waits a little for those that were placed before mine,
  * and then aborts them. The caller holds handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
@@ -7177,9 +7205,9 @@ SHMI_FN void shmi_resolve_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, 
 
 typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
-    int whole; /* a block does not say which name it has, if any */
+    int whole; /* a block of dead has an unreadable header, so any entry of the directory may lead to it */
 } shmi_resolve_arg;
-/* Resolves the name in the block at off, which dead may have claimed, or may have been freeing. */
+/* Resolves the entry of the block at off, if dead had claimed the block or was freeing it. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
@@ -7188,7 +7216,8 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     uint64_t *word;
     if (!shmi_locate(a, off, &b) || b.class_ == SHMI_classNode || shmi_block_name(shmi_ld32(b.word)) != s->dead)
         return 1;
-    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. */
+    /* An object with a name has its kind and hash before it has an entry, and keeps them until its block is free. This
+     * block has neither, so it has no entry. */
     if (shmi_ld32(shmi_u32(a, off + SHMI_objKind)) == 0 && shmi_ld64(shmi_u64(a, off + SHMI_objHash)) == 0)
         return 1;
     if (shmi_read_header(a, &b, &h) != 0) {
@@ -7200,7 +7229,7 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     }
     return 1;
 }
-/* Publishes the objects that dead had committed, and removes the names of those that it had not committed, or had
+/* Publishes the objects that dead had committed. Removes the entries of objects that dead had not committed, or had
  * begun to free. The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
@@ -7222,10 +7251,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. If the program was
- * compiled with an older header, it has fewer fields: the others are 0. If it was compiled with a newer header and
- * sets a field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version
- * 0.1; a struct_size of 0 means that size. *how gets the flags. */
+/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
+ * compiled with an older header has fewer fields: the others are 0. If the header was newer, and the program sets a
+ * field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version 0.1,
+ * which a struct_size of 0 means. *how gets the flags. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -7247,9 +7276,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object with the parameters name, opts and existing. After it,
- * opts has all fields, flags are known, and existing says whether a missing object is ENOENT. impl is the handle's:
- * it stays NULL unless the open succeeds. */
+/* The first statement of a function that opens an object with the parameters name, opts and existing. After this
+ * statement, opts has all fields, the flags are known, and existing says whether a missing object is ENOENT. impl is
+ * that of the handle, and stays NULL unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -7262,7 +7291,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         opts = &own_options;                                                                          \
     }                                                                                                 \
     existing = (flags & SHMSYNC_OPEN_EXISTING) != 0
-/* The same statement for the function that opens an arena. */
+/* As SHMI_OPTIONS, for the function that opens an arena. */
 #define SHMI_ARENA_OPTIONS(name)                                                                            \
     shmsync_arena_options own_options;                                                                      \
     uint32_t how = 0;                                                                                       \
@@ -7277,20 +7306,19 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
 typedef struct shmi_spec {
     uint32_t kind;
     uint16_t version;
-    int any_size;     /* an existing object of another size will do */
-    int any_layout;   /* an existing object of another fingerprint will do */
+    int any_size;     /* an existing object may have another size */
+    int any_layout;   /* an existing object may have another fingerprint */
     uint32_t flags;   /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
-    const char *name; /* NULL or "": a fresh anonymous one */
-    uint64_t size;    /* of the body */
+    const char *name; /* NULL or "": a new anonymous object */
+    uint64_t size;    /* size of the body */
     uint64_t layout;
     const char *type; /* description of the type; NULL: none */
-    /* Fills in the body of a new object, which is all zero. It may be called for an object that is thrown away
-     * afterwards. */
+    /* Fills in the body of a new object, which is all zero. The object may be thrown away afterwards. */
     void (*init)(unsigned char *body, const void *arg);
     const void *arg;
 } shmi_spec;
 
-/* Claims a block and makes a whole object of it, which nobody can find yet. */
+/* Claims a block and makes a complete object of it, which no process can find yet. */
 SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, uint32_t state, shmi_header *h)
 {
     uint64_t open_ = (SHMI_objectHeader + spec->size + 7) & ~UINT64_C(7), name_off = open_ + shmi_open_bytes(a);
@@ -7327,7 +7355,7 @@ SHMI_FN int shmi_build(shmsync_arena *a, const shmi_spec *spec, size_t len, uint
     return 0;
 }
 
-/* Takes back an object of ours that has not been committed. Others may be looking at it. */
+/* Takes back an object that this process has made and not committed. Other participants may be looking at it. */
 SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
 {
     shmi_cas32(h->state, shmi_make_object(SHMI_objectPending, a->self), shmi_make_object(SHMI_objectAborted, a->self));
@@ -7336,8 +7364,8 @@ SHMI_FN void shmi_withdraw(shmsync_arena *a, shmi_header *h)
     shmi_release_unseen(a, &h->block, shmi_make_block(SHMI_blockClaimed, a->self));
 }
 
-/* Makes the object, or opens the one that another participant has made meanwhile; *found says which. EAGAIN:
- * another participant aborted the new object, so the caller searches again. */
+/* Makes the object, or opens the object of that name that another participant has made meanwhile; then *found is not
+ * 0. EAGAIN: another participant aborted the new object, so the caller searches again. */
 SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t len, uint64_t hash, shmi_header *h, int *found)
 {
     uint32_t pending = shmi_make_object(SHMI_objectPending, a->self);
@@ -7379,8 +7407,8 @@ SHMI_FN int shmi_create_named(shmsync_arena *a, const shmi_spec *spec, size_t le
     return err;
 }
 
-/* Undoes one open of the object. The caller need not be within shmi_enter: once this process gives up its slot, the
- * bytes of the open bit may belong to another object, so the call does nothing. */
+/* Undoes one open of the object. The caller need not be within shmi_enter. After this process has given up its slot,
+ * the bytes of the open bit may belong to another object, so then the call does nothing. */
 SHMI_FN void shmi_close_object(shmsync_arena *a, shmi_off off)
 {
     pthread_mutex_lock(&a->handles);
@@ -7402,7 +7430,7 @@ SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
 
 #define SHMI_KIND_PHRASE 40 /* bytes of the name of a kind in a sentence */
 
-/* Names an object of a kind in a sentence, as KindPhrase of internal/arenakernel does. */
+/* The name of a kind for use in a sentence, as KindPhrase of internal/arenakernel gives it. */
 SHMI_COLD const char *shmi_kind_phrase(uint32_t kind, char out[SHMI_KIND_PHRASE])
 {
     static const struct {
@@ -7456,9 +7484,9 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: the difference, the remedy, and the processes that are in, because
- * on_first runs only while no other process is in. The text of a failure has room for little more, so it names one
- * field if three are too long. */
+/* Fails because an object has another type than the program. The text names the difference, the remedy, and the
+ * processes that are in, because the remedy needs on_first, which runs only while no other process is in. The text has
+ * little room, so it names one field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
     enum { difference = 160 };
@@ -7573,8 +7601,7 @@ SHMI_FN int shmi_open_entered(shmsync_arena *a, const shmi_spec *spec, shmi_obje
     }
     return shmi_fail(EPROTO, "arena.open_object", spec->name, "others keep making and taking away this name");
 }
-/* Finds the object of that name or creates it. The object stays in existence for this process until
- * shmi_close_object. */
+/* Finds the object of that name or creates it. No process can delete the object until shmi_close_object. */
 SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_object *o, int *created)
 {
     int err = shmi_enter(a, "arena.open_object");
@@ -7598,9 +7625,9 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return err != 0 || there ? err : shmi_no_object(a, off);
 }
 
-/* Opens the object at an offset that may have come from a peer, if it is of that kind
- * and at least that size. If it returns 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle:
- * until then no close waits for the object, and the caller reads its words. */
+/* Opens the object at an offset that may have come from a peer, if it is of that kind and at least that size. After
+ * the result 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle. Until then no close ends
+ * the opening, so the caller can read the words of the object. */
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
@@ -7625,10 +7652,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether an undo log has a transaction of dead, in an object that the participants of its slot may have touched.
- * The undo of that transaction writes into what dead had open. Until it is done, no process may use that memory for
- * anything else. The objects are not guarded, so another process may delete one while this function reads it. Then
- * the function may find any bytes. At worst it answers yes although there is no transaction. */
+/* Whether the object at off has an undo log with a transaction of dead. The undo of that transaction writes into
+ * memory that dead had open, so no process may use that memory for anything else before. The objects are not guarded,
+ * so another process may delete the object while this function reads it. Then the function may find any bytes. At
+ * worst it answers yes although there is no transaction. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -7644,7 +7671,7 @@ SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead)
     return dead == 0;
 }
 
-/* Counts the participants that have the object open, and names two at most in words, which may be NULL. */
+/* Counts the participants that have the object open. If words is not NULL, appends the names of up to two of them. */
 SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words *words)
 {
     uint32_t i, mask, count = 0;
@@ -7673,12 +7700,12 @@ SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
     n = shmi_openers(a, h, &words);
     if (n > 2)
         shmi_say(&words, " and %u more", n - 2);
-    if (n == 0) /* it has just been closed */
+    if (n == 0) /* the last participant has just closed the object */
         shmi_say(&words, "a participant");
     return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s %s it open", who, n > 1 ? "have" : "has");
 }
 
-/* Gives back what is left of an object whose deletion is decided. */
+/* Frees an object whose deletion is decided. */
 SHMI_FN void shmi_finish_erase(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -7706,8 +7733,8 @@ SHMI_COLD int shmi_fail_holder(shmsync_arena *a, const shmi_header *h, shmi_part
     shmi_say_participant(a, shmi_id_slot(holder), 1, &words);
     return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s holds it", who);
 }
-/* Brings h from committed to aborted unless a participant has it open, or has closed it and still holds it; see
- * docs/abi.md. */
+/* Decides the deletion of h: changes its state from committed to aborted, unless a participant has h open, or has
+ * closed h and still holds it; see docs/abi.md. */
 SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 {
     uint32_t ours = shmi_make_object(SHMI_objectDeleting, a->self), who = 0;
@@ -7746,8 +7773,8 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
     return shmi_fail_openers(a, h);
 }
 
-/* Deletes the object h, which this process has just opened in order to delete it. If that is not possible, closes h.
- * The caller holds handles. */
+/* Deletes the object h, which this process has just opened in order to delete it. If the deletion is not possible,
+ * closes h. The caller holds handles. */
 SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -7756,7 +7783,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
         shmi_forget(a, h->o.off);
         return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "this process has it open");
     }
-    /* The guard replaces the open bit, with which the deletion could not be decided. */
+    /* The guard replaces the open bit of this process, which would prevent the deletion. */
     shmi_guard(a, h->o.off);
     *h = ref->h;
     shmi_forget(a, h->o.off);
@@ -7768,7 +7795,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
     }
     return err;
 }
-/* Removes only the object of that name, not what an upgrade has left. The caller holds handles. */
+/* Removes only the object of that name, not the successor that an upgrade has left. The caller holds handles. */
 SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 {
     shmi_header h;
@@ -7778,15 +7805,15 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
     return err != 0 ? err : shmi_erase(a, &h);
 }
 
-/* ---- What an upgrade in Go has left: internal/arenakernel/upgrade.go ---- */
+/* ---- Successors, which interrupted upgrades of Go programs have left: internal/arenakernel/upgrade.go ---- */
 
 #define SHMI_SUCCESSOR_SUFFIX " (upgrade)"
-/* The size of what follows the new body in a successor: the offset and the time of creation of the old object, 8
- * bytes each, and the kind and version of the new one, 4 bytes each. */
+/* The size of the trailer behind the new body in a successor. The trailer contains the offset and the time of creation
+ * of the old object, 8 bytes each, and the kind and version of the new object, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h, if it is the one that was created at that time. ENOENT: it does not exist any more, even if
- * another object has its name by now. The caller holds handles. */
+/* Deletes the object h, if it is the one that was created at that time. ENOENT: that object does not exist any more,
+ * even if another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -7800,9 +7827,9 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     }
     return shmi_erase(a, &now);
 }
-/* Whether the object of that name contains the data of its successor s as well, so that s is not needed: see
- * isRedundant. *busy is how many participants have the object open, besides this call. If of is not 0, the object
- * must be the one at that offset. */
+/* Whether the object of that name makes its successor s redundant, because the object also contains the data of s: see
+ * isRedundant. If of is not 0, the object must be at that offset. *busy is how many participants have the object open,
+ * besides this call. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -7816,7 +7843,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
         return err;
     memcpy(from, t, sizeof from);
     memcpy(to, t + sizeof from, sizeof to);
-    *busy = shmi_openers(a, &h, NULL) - 1; /* without this process, unless it has another opening */
+    *busy = shmi_openers(a, &h, NULL) - 1; /* without this process; the next statement adds it if it has another opening */
     *busy += shmi_ref_of(a, h.o.off)->count > 1;
     *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
                  (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&
@@ -7825,11 +7852,10 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
     shmi_forget(a, h.o.off);
     return 0;
 }
-/* Deletes what an interrupted upgrade of the object of that name has left, before the object is deleted: see
- * deleteSuccessor. Without its successor the object is as it was, so a death between the two deletions has the same
- * effect as a death before both. A successor that does not belong to the object has data of its own, so it stays
- * while a process keeps the object from being deleted. If of is not 0, only a successor of the object at that
- * offset is deleted. The caller holds handles. */
+/* Deletes the successor that an interrupted upgrade of the object of that name has left, before the caller deletes the
+ * object: see deleteSuccessor. The object does not need its successor, so a death between the two deletions does no
+ * harm. A successor that is not redundant has data of its own, so it stays while a participant has the object open. If
+ * of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -7857,11 +7883,11 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
         if (redundant || busy == 0) {
             err = shmi_delete_created(a, &s, created);
             *deleted = err == 0;
-            return err == ENOENT ? 0 : err; /* else another process has deleted it */
+            return err == ENOENT ? 0 : err; /* ENOENT: another process has deleted it */
         }
         if (tries >= SHMI_timeout)
             return shmi_fail(EBUSY, "arena.delete", name, "%u participants have it open", busy);
-        sched_yield(); /* a participant may have it open for a moment */
+        sched_yield(); /* a participant may have the object open only for a moment */
     }
 }
 
@@ -7901,7 +7927,7 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
         if (err == 0 && found)
             shmi_forget(a, named.o.off);
         shmi_forget(a, off);
-        /* What an interrupted upgrade has left belongs to the object that has the name. */
+        /* A successor belongs to the object that has the name. */
         if (err == 0 && found && named.o.off == off)
             err = shmi_delete_successor(a, h.o.name, h.o.name_len, h.o.off, &deleted);
         if (err == 0)
@@ -7914,8 +7940,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends a deletion of the object in b that dead had begun: completes it if it was decided, and cancels it otherwise.
- * The caller is the reaper of dead and holds handles. */
+/* Ends a deletion of the object in b that dead had begun: completes a deletion that was decided, and cancels any
+ * other. The caller is the reaper of dead and holds handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
@@ -7958,10 +7984,10 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->err = EPROTO;
     return 1;
 }
-/* Calls f for all objects in the chunks that the participant in a slot may have touched. If slot is 0, it calls f
- * for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes are not used
- * again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because its header is
- * impossible. */
+/* Calls f for each object in the chunks that the participant in a slot may have touched. If slot is 0, calls f for
+ * each object of the arena. The objects are not opened: another process may delete an object meanwhile, but its bytes
+ * are not used again before f returns. f must not visit objects itself. EPROTO: an object with an impossible header
+ * was left out. */
 SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
@@ -7975,7 +8001,7 @@ SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena 
     pthread_mutex_unlock(&a->walking);
     return v.err;
 }
-/* Sets the guard of walks to rest. It has this value whenever no walk is under way. */
+/* Sets the value that the guard of walks has while no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
 {
     pthread_mutex_lock(&a->walking);
@@ -7999,8 +8025,8 @@ SHMI_FN int shmi_clear_bit_at(shmsync_arena *a, shmi_off off, void *arg)
     shmi_unguard(a);
     return 1;
 }
-/* Clears the open bit of an object that is committed and whose block is still claimed by its maker. The bytes of a
- * claimed block may be anything, so the directory tells whether there is an object. */
+/* Clears the open bit in an object that is committed, and whose block is still claimed by its maker. A claimed block
+ * may contain any bytes, so the directory decides whether there is an object. */
 SHMI_FN int shmi_clear_bit_unpublished(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_block b;
@@ -8023,8 +8049,7 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    /* Claimed blocks come first, and objects second: between the two, the maker of a claimed block may publish its
-     * object. */
+    /* Claimed blocks come before objects: otherwise a maker that publishes its object in between would be left out. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
@@ -8032,11 +8057,11 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_unlock(&a->handles);
 }
 
-/* ---- Handles: all that this process opens of one object share one ---- */
+/* ---- Handles: all openings of an object in this process share one handle ---- */
 
 /* Returns err, the result of the call that opened o to make a handle. If that call failed and o is a new anonymous
- * object, it deletes o first, because no process could find it. The caller is still within the shmi_enter in which
- * it opened o. */
+ * object, deletes o first, because no process could find it. The caller is still within the shmi_enter in which it
+ * opened o. */
 SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created, int err)
 {
     if (err != 0 && created && o->name_len == 0) {
@@ -8047,8 +8072,8 @@ SHMI_FN int shmi_handed_out(shmsync_arena *a, const shmi_object *o, int created,
     return err;
 }
 
-/* Gives the handle that this process has for the object, which the caller has opened. If there is none, build makes
- * one; if build returns NULL, the result is ENOMEM. */
+/* Returns the handle that this process has for the object, which the caller has opened. If there is none, build makes
+ * it. If that fails, shmi_share notes the error of build, or ENOMEM, and returns NULL. */
 SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(shmsync_arena *a, const shmi_object *o, const void *arg), const void *arg)
 {
     shmi_ref *r;
@@ -8068,8 +8093,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
         } else if (r->opens == 0) {
-            /* Calls through closed handles are under way, and have kept the object open. From now on this opening
-             * keeps it open. */
+            /* The last handle is closed, but calls through it are under way and have kept the object open. From now on
+             * this opening keeps it open. */
             shmi_renew_thing(r->handle);
             shmi_close_object(a, o->off);
         }
@@ -8085,8 +8110,9 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Sets end, which frees the handle of an object and all that the handle owns if the arena is closed before the
- * handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of. */
+/* Sets end, which frees the handle of an object and all that the handle owns, for the case that the arena is closed
+ * before the handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of.
+ */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -8096,13 +8122,15 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* Whether the arena was closed before the handle that ends: then the words of the object are not there any more, and the
- * close has made the wakes. */
+/* Whether the arena was closed before the handle that is being ended. Then the words of the object are not mapped any
+ * more, and the close of the arena has made the wakes. */
 SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
-/* Ends the opening of a handle that was closed for the last time, unless a call through it is under way. The last such
- * call ends the opening. After shmi_may_end no thread waits for the object, so no check of it begins, and the opening ends
- * after a check that is under way. The caller holds handles_of, so no check waits for handles_of, and no call that a check
- * makes may end an opening. */
+/* Ends the opening of a handle that was closed for the last time, unless a call through it is under way: then the last
+ * such call ends the opening. The caller holds handles_of.
+ *
+ * The watcher may be checking the object for sleeping threads. After shmi_may_end no thread waits for the object, so
+ * no further check begins, and the opening ends after the check that is under way. So a check must neither wait for
+ * handles_of nor make a call that may end an opening. */
 SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 {
     shmi_off off = r->h.o.off;
@@ -8114,8 +8142,8 @@ SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
     r->end(handle);
     shmi_close_object(a, off);
 }
-/* Gives one opening back, and calls end with the handle when it was the last opening and no call through the handle is
- * under way. EBADF: the object is not open. */
+/* Gives one opening back. If it was the last one and no call through the handle is under way, calls end with the
+ * handle. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -8126,7 +8154,7 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
-    open_ = r != NULL && r->opens > 0; /* if it has no handle, another thread may end r after the unlock */
+    open_ = r != NULL && r->opens > 0; /* if r has no handle, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
     if (open_) {
         if (--r->opens == 0) {
@@ -8142,10 +8170,10 @@ SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handl
     return open_ ? 0 : shmi_fail(EBADF, "close", NULL, "it is not open");
 }
 
-/* As shmi_enter, for a call that waits for an object or runs a function of the user's, through the handle at thing. The
- * call counts itself in users of the head of the handle, and is refused if the opening has ended already. The last
- * close sets serial of that head to 0. The opening is ended by the close, if no call is counted then; otherwise by the
- * last counted call, when it leaves through shmi_exit_for and finds that serial is 0:
+/* As shmi_enter, for a call that waits for an object, or runs a function of the user's, through the handle at thing.
+ * The call counts itself in users of the head of the handle, and is refused if the opening has ended already. The last
+ * close sets serial of that head to 0. If no call is counted then, the close ends the opening. Otherwise the last
+ * counted call does so, when it leaves through shmi_exit_for and finds that serial is 0:
  *
  *     the call                             the last close
  *     users + 1, unless the opening ended  serial := 0
@@ -8170,7 +8198,7 @@ SHMI_COLD void shmi_settle_close(void *thing, shmsync_arena *a)
     pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, shmi_ld64(&shmi_head_of(thing)->off));
-    last = r != NULL && r->handle == thing && r->opens == 0; /* if it is not the handle of r, another thread may end r after the unlock */
+    last = r != NULL && r->handle == thing && r->opens == 0; /* if thing is not the handle of r, another thread may end r after the unlock */
     pthread_mutex_unlock(&a->handles);
     if (last)
         shmi_end_if_unused(a, r);
@@ -8183,16 +8211,17 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
         shmi_settle_close(thing, a);
     shmi_exit(a);
 }
-/* Begins the rest of a call that has taken effect, through the handle at thing. Another thread may know of the effect, may
- * have closed the handle and deleted the object, and another object may have its bytes. So such a call only loads words
- * until the result is 1; then it calls shmi_exit_for when it needs the words no more. If the result is 0, the handle has
- * ended, and the end has made the wakes of the call. No signal handler calls this, as it does not call shmi_enter_for. */
+/* Begins the rest of a call through the handle at thing, after the call has taken effect. Another thread may know of
+ * the effect, and may have closed the handle and deleted the object. Then another object may have its bytes. So before
+ * this function, such a call only loads words. After the result 1 it may use the words until shmi_exit_for. After the
+ * result 0 the handle has ended, and its end has made the wakes of the call. No signal handler calls this function,
+ * for the reason that shmi_enter_for has. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
 {
-    return shmi_enter_for(thing, a, NULL) == 0; /* if it is refused, the call has succeeded all the same */
+    return shmi_enter_for(thing, a, NULL) == 0; /* a refusal is no failure: the call has succeeded */
 }
 
-/* ---- The threads of a process that ends: threads_linux.go has the reasons ---- */
+/* ---- The threads of a process that is ending: threads_linux.go has the reasons ---- */
 
 /* Reads a small file of /proc; the text ends with a NUL. */
 SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
@@ -8205,7 +8234,7 @@ SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
     return n;
 }
 
-/* Whether a call failed because something is used up for the moment. Such a failure says nothing about the system. */
+/* Whether err says that a resource is used up for the moment. Such a failure says nothing about the system. */
 SHMI_FN int shmi_is_shortage(int err) { return err == EMFILE || err == ENFILE || err == ENOMEM; }
 
 #define SHMI_THREADS_MOST 32768
@@ -8236,7 +8265,7 @@ SHMI_FN int shmi_open_tasks(const char *process, shmi_tasks *d)
     return 0;
 }
 
-/* Whether a thread has memory, or may have it because that cannot be told. A thread that has ended has none. */
+/* Whether a thread has memory. The answer is also yes if the kernel does not say. A thread that has ended has none. */
 SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
 {
     char path[32], b;
@@ -8269,8 +8298,8 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
                 err = f(arg, (uint32_t)strtoul(e + name, NULL, 10));
             at += size;
         }
-        /* If an entry would still have fitted, the kernel has come to the end. It may also have stopped because a thread
-         * has ended, or because this thread has got a signal. */
+        /* If the next entry would have fitted into the buffer, the walk is over. Either the list has ended, or the
+         * kernel has stopped early, because a thread has ended or this thread has got a signal. */
         if (err != 0 || n < (long)sizeof b.bytes - 64)
             return err;
     }
@@ -8282,7 +8311,8 @@ typedef struct shmi_found {
     uint32_t at, common; /* of the second walk */
 } shmi_found;
 
-/* Called for each thread of the first walk: 1 if the thread may have memory, -1 if there is no room for it. */
+/* Called for each thread of the first walk. Returns 1 if the thread may have memory, and -1 if the list has no room
+ * for it. */
 SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -8293,7 +8323,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* Called for each thread of the second walk. Both walks are in the order of the kernel's list. */
+/* Called for each thread of the second walk. Both walks have the order of the kernel's list. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -8313,8 +8343,8 @@ SHMI_FN int shmi_open_stat(const shmi_tasks *d, uint32_t thread)
     snprintf(path, sizeof path, "%u/stat", thread);
     return shmi_open_below(d->fd, path, 0);
 }
-/* How many threads the process has, exactly; 0 if that cannot be read. fd is the stat file of one of them. *size is 0
- * if that one has no memory. */
+/* How many threads the process has, exactly; 0 if the count cannot be read. fd is the stat file of one of its threads.
+ * *size is 0 if that thread has no memory. */
 SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
 {
     char b[1024] = {0}, *p;
@@ -8337,7 +8367,7 @@ SHMI_FN uint32_t shmi_count_threads(int fd, uint64_t *start, uint64_t *size)
     return threads;
 }
 
-/* Whether each thread of the process has given up its memory. 0 if that cannot be told. */
+/* Whether each thread of the process has given up its memory; 0 also if /proc does not say. */
 SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t start)
 {
     shmi_found x;
@@ -8347,7 +8377,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
         return 0;
-    /* Reading this file takes a reference to the memory of the leader, if it has any. It has none. */
+    /* Reading the stat file takes a reference to the memory of the leader, if it has any. At this point it has none. */
     stat_fd = shmi_open_stat(d, leader);
     if (stat_fd < 0)
         return 0;
@@ -8362,9 +8392,9 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
         x.room = SHMI_THREADS_MOST;
     }
     if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
-        /* it cannot be told */
+        /* the answer is 0 */
     } else if (count == 1 && size == 0) {
-        detached = 1; /* the same read shows the only thread, and that it has no memory */
+        detached = 1; /* the same read shows that there is one thread, and that it has no memory */
     } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
         count = shmi_count_threads(stat_fd, &started, &size);
         detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
@@ -8375,8 +8405,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
-/* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the
- * device of /proc. -1 with an errno: a shortage hides that. */
+/* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the device
+ * number of /proc. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
     char b[4096], pid[16], *p;
@@ -8408,7 +8438,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     return ok;
 }
 
-/* Whether no process of this process's pid namespace has that number. The number belongs to a process until all its
+/* Whether no process of this process's pid namespace has the number pid. A process keeps its number until all its
  * threads have given up its memory and its parent has waited for it. */
 SHMI_FN int shmi_no_process(uint32_t pid)
 {
@@ -8435,8 +8465,8 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 
 /* ---- Deaths in two stages, dead and gone: docs/design/0018-two-stages-of-a-death.md ----
  *
- * A death has two stages. The words are repaired when no thread of the dead process executes instructions any more.
- * The data that they protect passes on when the kernel, too, can write nothing for the process any more. */
+ * Words are repaired when no thread of the dead process executes instructions any more. The data that these words
+ * protect passes on to others later, when the kernel, too, can write nothing for the process any more. */
 
 #define SHMI_ASK_FIRST INT64_C(50000)
 #define SHMI_ASK_MOST INT64_C(50000000)
@@ -8445,12 +8475,12 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 #define SHMI_LOOK_MOST INT64_C(5000000)
 
 /* Whether a process holds the byte lock of slot i; -1 if the kernel does not answer. A process that has no byte lock
- * itself, because it could not open its descriptor again, can ask, too. */
+ * of its own, because it could not open the file a second time, can ask, too. */
 SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    /* A descriptor that was closed by mistake elsewhere in this program may name another
-     * file by now, whose bytes nobody has locked. */
+    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file by now,
+     * on which no process has locks. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
@@ -8465,7 +8495,7 @@ SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return i != a->my_slot && shmi_slot_has_byte(w) && shmi_ask_for_byte(a, i) == 0;
 }
-/* Whether this process can never find out whether a process holds the byte lock of slot i. */
+/* Whether this process has no way to find out whether a process holds the byte lock of slot i. */
 SHMI_FN int shmi_cannot_ask(shmsync_arena *a, uint32_t i) { return a->lock_fd < 0 && shmi_ask_for_byte(a, i) < 0; }
 
 SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
@@ -8476,25 +8506,26 @@ SHMI_FN int shmi_marked_by_kernel(shmsync_arena *a, uint32_t i, int all)
     return all ? marked == SHMI_aliveWords : marked != 0;
 }
 
-/* Whether the participant in slot i, in state w, is a joiner without a byte lock whose death the kernel marks: see
- * shmi_link_alive. */
+/* Whether the participant in slot i, in state w, is a joiner without a byte lock that has its alive words on its
+ * robust list, so that the kernel marks its death: see shmi_link_alive. */
 SHMI_FN int shmi_linked(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0;
 }
-/* Whether the participant that is in slot i in state w is dead and not yet marked so. */
+/* Whether the participant that is in slot i in state w is dead and not marked dead yet. */
 SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While a participant with a byte lock is joining, the alive words are still those of its predecessor. */
+    /* While a participant with a byte lock is joining, the alive words are still those of its predecessor in the slot.
+     */
     if ((shmi_slot_phase(w) != SHMI_phaseJoining || shmi_linked(a, i, w)) && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* The value of slotGone that says that the participant in slot i, in state w, was found gone: see foundGone in
+/* The value of the word slotGone after the participant in slot i, in state w, was found gone: see foundGone in
  * internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
@@ -8504,15 +8535,14 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Replaces the value before of slotGone by the mark that shmi_gone_mark gives for a participant: the participant is
- * gone. */
+/* Changes slotGone from the value before, so that it has mark, which shmi_gone_mark gave: the participant is gone. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
 }
 /* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
- * takes that lock. Otherwise, if it is stopped with the lock, others could not learn whether the dead participant
- * is gone. Returns 0 if the joiner cannot get the lock now. */
+ * takes that byte lock for itself. Otherwise, if the joiner is stopped with the lock, others could not learn whether
+ * the dead participant is gone. Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -8525,16 +8555,16 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
     SHMSYNC_CRASHPOINT("arena.inherit.unlocked");
     return shmi_slot_state(a, i) == w && ((uint32_t)before == mark || shmi_note_gone(a, i, before, mark));
 }
-/* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
- * mark, because in a copied file the kernel marks no participant. */
+/* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants whose death the kernel would
+ * mark: in a copied file, the kernel marks no death. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
- * after the last thread has left all other kernel code. If this process cannot ask for the lock, the answer depends on
- * whether all alive words are marked, which is a weaker proof. */
+/* Whether the process whose participant in slot i is dead has ended, so that its byte lock is free. The kernel frees
+ * the lock after the last thread has left all other kernel code. If this process cannot ask for the lock, it accepts a
+ * weaker proof: that all alive words are marked. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -8542,14 +8572,14 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
         return 1;
     if (shmi_slot_has_byte(w) && !shmi_cannot_ask(a, i))
         return 0;
-    /* A joiner without a byte lock that died before it was live: the kernel will never mark its alive words. */
+    /* A joiner without a byte lock died before it was live: the kernel will never mark its alive words. */
     if (!shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) == 0 && shmi_slot_phase(w) == SHMI_phaseDead)
         return 1;
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* The notice of the death in slot i, in state w. The result is NULL if the slot has had another participant since the
- * caller read w: the notice of the later participant stays. The caller has a->endings. */
+/* The notice of the death in slot i, in state w. NULL: the slot has had another participant since the caller read w,
+ * and the notice is that of the later participant. The caller has a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -8581,19 +8611,20 @@ SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t s
     }
     return h;
 }
-/* Whether the parent of the dead participant in slot i, in state w, with that identity, has waited for it. The kernel
- * may still have its memory, and so its byte lock: see waitedFor in internal/arenakernel/gone.go. */
+/* Whether the process of the dead participant in slot i, in state w, with that pid and start time, has been waited for
+ * by its parent. The kernel may still have its memory, and so its byte lock: see waitedFor in
+ * internal/arenakernel/gone.go. */
 SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
 {
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
-    shmi_load_fence(); /* what its threads have stored is read after this */
+    shmi_load_fence(); /* read what the threads of the process have stored only after this */
     return 1;
 }
 
-/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
- * does not say which process that is. It is also 0 if another thread has just made this check, because a check costs
- * 10 us or more. */
+/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot does
+ * not say which process that is. A check costs 10 us or more, so the answer is also 0 if another thread has just made
+ * one. */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -8604,7 +8635,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_notice *n;
     int look = 0, detached = 0;
     if (pthread_mutex_trylock(&a->endings) != 0)
-        return 0; /* another thread asks, or the one that a signal handler has interrupted */
+        return 0; /* another thread of this process is asking, or a signal handler has interrupted the thread that is asking */
     n = shmi_ending(a, i, w);
     if (n != NULL) {
         pause = (now - n->began) / 16;
@@ -8617,7 +8648,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     pthread_mutex_unlock(&a->endings);
     if (!look)
         return detached;
-    /* A pid means something only in its own namespace, and before the next boot. */
+    /* A pid is valid only in its own namespace, and until the next boot. */
     if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
@@ -8632,9 +8663,9 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether the participant that is dead in slot i, in state w, is gone. It is gone if another process has found that.
- * It is also gone if it had declared no asynchronous system calls, and all threads of its process have given up their
- * memory. */
+/* Whether the participant that is dead in slot i, in state w, is gone. That is so if another process has found it
+ * gone. It is also so if the participant had declared no asynchronous system calls, and all threads of its process
+ * have given up their memory. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -8647,10 +8678,9 @@ SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
     return 1;
 }
 
-/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. The last
- * store of n to data that a lock protects comes before n is gone, and its last store to words before n stops being
- * current. The caller asks about a participant that is not current, or about this process as it leaves. A yes is
- * final. */
+/* Whether nothing can write into the arena for n any more, not even the kernel in a system call of n. n stops storing
+ * to words before it stops being current, and stops storing to data that a lock protects before it is gone. The caller
+ * asks about a participant that is not current, or about this process as it leaves. A yes is final. */
 SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -8658,13 +8688,13 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
-        return 1; /* a slot gets its next participant only when the dead one is gone */
+        return 1; /* the slot has another participant by now, and gets one only after the dead participant is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
     return shmi_slot_phase(w) == SHMI_phaseDead &&
            ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
-/* Whether every participant that is dead is gone, too. */
+/* Whether each participant that is dead is gone, too. */
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
 {
     uint32_t i;
@@ -8684,8 +8714,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after a while: an eighth of the time that has passed since the parameter since. So the
- * watcher asks rarely about a process that takes long to end. */
+/* Makes the watcher ask again after an eighth of the time that has passed since the parameter since. So the watcher
+ * asks rarely about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -8696,13 +8726,13 @@ SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
     shmi_st32(&a->unfinished, 1);
 }
 
-/* How long a waiter sleeps before it checks itself whether a dead holder is gone. *ask is 0 at first. */
+/* How long a waiter sleeps before it checks itself whether a dead holder is gone. *ask is 0 before the first check. */
 SHMI_FN int64_t shmi_next_ask(int64_t *ask)
 {
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
-/* After how many nanoseconds a thread that waits for the dying participant n checks again whether n is dead: see
+/* The time in ns after which a thread that waits for the dying participant n checks again whether n is dead: see
  * NextLook in internal/arenakernel/gone.go. */
 SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
 {
@@ -8715,10 +8745,9 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* A word of 32 or of 64 bits that names a dead participant. While the word has the value is, it names that
- * participant. */
+/* A word that names the dead participant name while it has the value is. */
 typedef struct shmi_naming {
-    const uint32_t *word32; /* one of the two is NULL */
+    const uint32_t *word32; /* the word is at word32 or at word64, and the other pointer is NULL */
     const uint64_t *word64;
     uint64_t is;
     shmi_participant_id name;
@@ -8729,16 +8758,16 @@ SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
-    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another one has this ID */
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another participant has this ID */
 }
 /* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
- * participant may have the ID. The caller then reads the word again. If w is NULL, it waits until all dead
- * participants are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
+ * participant may have the ID. The caller then reads the word again. If w is NULL, waits until all dead participants
+ * are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait;
     int err;
-    int was = w != NULL && shmi_current(a, w->name); /* true only if a peer has overwritten the name */
+    int was = w != NULL && shmi_current(a, w->name); /* not 0 only if a peer has overwritten the word */
     if (shmi_await_over(a, w, 1))
         return 0;
     err = shmi_enter(a, op);
@@ -8777,8 +8806,8 @@ SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uin
     return shmi_await(a, &w, op, called, abs);
 }
 
-/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 if that
- * cannot be told yet. */
+/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 if this
+ * process cannot be sure yet. */
 SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
@@ -8786,15 +8815,15 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
-/* Leaves the rest of the reap in slot i for later. The watcher goes on with it. If the result is not 0, the watcher may
- * be asleep, so a caller other than the watcher has to ring it. */
+/* Leaves the rest of the reap in slot i to the watcher of this process. If the result is not 0, the watcher may be
+ * asleep, so a caller other than the watcher has to ring it. */
 SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
     return shmi_xchg32(&a->unfinished, 1) == 0;
 }
 
-/* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
+/* Changes the state of slot i from w to dead, after a fence. Returns whether this call made the change. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t now;
@@ -8804,30 +8833,31 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    /* After a stop of this thread, the slot may contain the generation of a later participant: see dateDeath. */
+    /* If this thread was stopped, the word slotDied may already contain the generation of a later participant. Then
+     * this CAS fails: see dateDeath. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As shmi_declare_dead, for a participant that was found dead. The thread first publishes the ID of that participant
- * in an act word. */
+/* As shmi_declare_dead, for a participant that was found dead. The thread first writes the ID of that participant to
+ * an act word. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
-    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* publishes nothing for a joiner that has no slot: it has the byte lock of slot i */
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* a joiner that has no slot yet gets no act word, but it has the byte lock of slot i */
     /* Checks once more whether the participant is dead. Before its ID was in an act word, another participant may have
-     * got the ID; from now on, none can get it. */
+     * got the ID; from now on, none can. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
 }
 
-/* As shmi_survey_dead, but at most once in a second. It finds a participant whose robust list the kernel could not
- * walk. */
+/* As shmi_survey_dead, but at most once a second. This check finds a dead participant whose robust list the kernel
+ * could not walk. */
 SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(&a->asked[i], __ATOMIC_RELAXED);
@@ -8836,7 +8866,7 @@ SHMI_FN int shmi_found_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Whether n is the ID of a participant that died or left. If this call is the first to see the death, it marks the
- * slot, and the reap begins. */
+ * slot, and a reap begins. */
 SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w, now;
@@ -8848,20 +8878,22 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
-        /* The caller goes on at once with its own wait. The kernel has woken watchers for the rest of the reap; in
-         * case they do not run, our watcher checks again. */
+        /* The caller goes on at once with its own wait, and leaves the rest of the reap to watchers. The kernel has
+         * woken some of them. In case they do not run, the watcher of this process checks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     } else if (((now = shmi_slot_state(a, i)) == w || now == shmi_slot_with(w, SHMI_phaseDead)) && shmi_leave_for(a, i)) {
-        /* The slot cannot be marked yet, and no other process may be able to do that later. Or another participant has just
-         * marked it, and may be stopped or dead by now. */
+        /* Either the slot cannot be marked yet, and perhaps no other process will mark it later. Or another
+         * participant has just marked it, and may be stopped or dead by now. In both cases the watcher of this process
+         * goes on. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
 }
 
-/* Whether the kernel has ended a process whose threads may still execute instructions. Its participant is current. */
+/* Whether there is a process that the kernel is ending, that is still current, and whose threads may still execute
+ * instructions. */
 SHMI_FN int shmi_any_dying(shmsync_arena *a)
 {
     uint32_t i;
@@ -8872,7 +8904,7 @@ SHMI_FN int shmi_any_dying(shmsync_arena *a)
     }
     return 0;
 }
-/* Waits until there is no such dying process. The caller is within shmi_enter. Returns 0 or EBADF. */
+/* Waits until shmi_any_dying finds no process. The caller is within shmi_enter. Returns 0 or EBADF. */
 SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
 {
     int64_t ask = 0;
@@ -8884,7 +8916,7 @@ SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *
     return 0;
 }
 
-/* Whether n is a participant that has neither died nor begun to leave. */
+/* Whether n is the ID of a participant that has neither died nor begun to leave. */
 SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -8896,8 +8928,8 @@ SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
 
 /* ---- Death records ---- */
 
-/* The place of record number n of the deaths, or of the orderly leaves. Each of the two has a ring of its own, so
- * that a leave does not overwrite the record of a death that no process has read yet. */
+/* The place of record number n of the deaths or, if left is set, of the orderly leaves. Deaths and leaves have
+ * separate rings, so that a leave does not overwrite the record of a death that some process has not read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -8905,8 +8937,8 @@ SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 }
 SHMI_FN uint64_t *shmi_death_records_total(shmsync_arena *a, int left) { return shmi_u64(a, left ? SHMI_hdrLeftTotal : SHMI_hdrDeathRecordsTotal); }
 
-/* Labels are for people, and may change while they are read. They are read word by word, so that there is no data
- * race. */
+/* Labels are for people, and may change while a process reads them. They are read and written word by word, with
+ * atomic operations, so that there is no data race. */
 SHMI_FN void shmi_put_label(shmsync_arena *a, shmi_off off, const char *label)
 {
     uint64_t words[(SHMI_labelBytes + 1) / 8];
@@ -8948,13 +8980,13 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_put_label(a, o + SHMI_deathRecordLabel, p->label);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), number + 1);
 }
-/* The date in the word slotDied, or 0: see dateIn in internal/arenakernel/identity.go. */
+/* The date in the word slotDied, or 0 if it has none: see dateIn in internal/arenakernel/identity.go. */
 SHMI_FN int64_t shmi_slot_died(shmsync_arena *a, uint32_t i)
 {
     uint64_t died = shmi_ld64(shmi_slot64(a, i, SHMI_slotDied));
     return died <= SHMI_maxGeneration ? 0 : (int64_t)died;
 }
-/* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are those of a
+/* Describes the participant in slot i: see describe in internal/arenakernel/identity.go. *flags are flags as in a
  * death record. The result is the generation, or 0 if the slot has no participant. */
 SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant *p, uint32_t *flags)
 {
@@ -8987,7 +9019,7 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* not a date: see shmi_slot_died */
+    shmi_st64(shmi_slot64(a, i, SHMI_slotDied), generation); /* a generation is no date: see shmi_slot_died */
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
 }
 /* Records that this participant leaves. */
@@ -9018,7 +9050,7 @@ SHMI_FN int shmi_read_death_record(shmsync_arena *a, int left, uint64_t n, shmsy
     return shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
 }
 
-/* The last death record of n in a ring. */
+/* Finds the last record of n in the ring of deaths, or of leaves. */
 SHMI_FN int shmi_find_death_record(shmsync_arena *a, int left, shmi_participant_id n, shmsync_participant *out)
 {
     uint64_t total = shmi_ld64(shmi_death_records_total(a, left)), back;
@@ -9037,11 +9069,11 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
-/* The most deaths that one call records. A slot has several dead participants if one after the other died while it
- * took the slot over. The bytes of a peer may claim any number of them. */
+/* The most deaths that one call records. A slot has several dead participants if one joiner after the other died while
+ * it took the slot over. A hostile peer may write bytes that claim any number of them. */
 #define SHMI_MOST_HEIRS 256u
-/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records: see
- * recordDeaths in internal/arenakernel/deathrecord.go. 0 if the state changed. */
+/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records:
+ * see recordDeaths in internal/arenakernel/deathrecord.go. Returns 0 if the state has changed. */
 SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t last)
 {
     shmsync_participant described, p;
@@ -9052,7 +9084,7 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     for (; g <= last && !changed; g++) {
         shmi_participant_id n = shmi_make_participant_id(i, g);
         shmi_act act;
-        if (a->self != 0) /* a->self is 0 in a joiner that has the slot */
+        if (a->self != 0) /* a joiner that takes the slot over has no ID yet, so a->self is 0 */
             shmi_begin_act(a, &act, n);
         if (!shmi_has_death_record(a, n)) {
             changed = shmi_slot_state(a, i) != w;
@@ -9063,7 +9095,7 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
                 p.slot = i;
                 p.generation = g;
             }
-            if (p.died_ns == 0) /* the participant that marked the death has not stored the time, or has died before */
+            if (p.died_ns == 0) /* the participant that marked the death has not stored the time yet, or died before it could */
                 p.died_ns = shmi_unix_now();
             if (!changed)
                 shmi_put_death_record(a, 0, &p, of == g ? flags : (uint32_t)SHMI_deathRecordPending);
@@ -9085,8 +9117,8 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 }
 
 enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */
-/* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
- * otherwise from the death records. ENOENT: neither the slot nor the records have it. */
+/* Describes the participant with ID n: from its slot or, if another participant has taken the slot since, from the
+ * death records. ENOENT: neither the slot nor the records have it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
     uint32_t i = shmi_id_slot(n), w, of, flags, phase;
@@ -9094,8 +9126,8 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
     int tries;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
-    /* If the state changes meanwhile, n may have died, or a joiner may have taken the slot over. Neither writes a death
-     * record in the same step, so the slot is read again. */
+    /* If the state of the slot changes meanwhile, n may have died, or a joiner may have taken the slot over. The death
+     * record is written in a separate step, so the slot is read again. */
     for (tries = 0; tries < SHMI_whoTries; tries++) {
         w = shmi_slot_state(a, i);
         of = shmi_describe(a, i, out, &flags);
@@ -9104,13 +9136,13 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         if (shmi_slot_state(a, i) != w)
             continue;
         phase = shmi_slot_phase(w);
-        if (of != shmi_id_gen(n)) /* a joiner that has not described itself yet */
+        if (of != shmi_id_gen(n)) /* a joiner has not described itself yet */
             memset(out, 0, sizeof *out);
         out->slot = i;
         out->generation = shmi_id_gen(n);
-        /* The death record is written before the slot's words are cleared, and the words are cleared before the state of
-         * the slot changes. While a joiner takes the slot over, the words describe its predecessor until the predecessor
-         * has a death record. */
+        /* A reaper writes the death record, then clears the words of the slot, then changes the state of the slot.
+         * While a joiner takes the slot over, the words describe its predecessor until the predecessor has a death
+         * record. */
         if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
             && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
             *out = gone;
@@ -9130,7 +9162,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* One death may have several records, with others between them. No participant gets an ID that a record has. */
+    /* One death may have several records, with other records between them. No participant gets an ID that a record
+     * has, so the ID identifies the death. */
     for (k = 0; k < SHMI_deathRecordDeaths; k++)
         told = told || a->told[k] == name;
     a->told[number % SHMI_deathRecordDeaths] = name;
@@ -9164,7 +9197,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
     }
     for (i = 0; i < n; i++)
         if (total - holes[i] > SHMI_deathRecordDeaths)
-            a->lost++; /* written over */
+            a->lost++; /* the record was overwritten before this process read it */
         else if (!shmi_tell_death(a, holes[i]))
             a->holes[a->n_holes++] = holes[i];
     for (; a->death_record_next < total; a->death_record_next++) {
@@ -9183,10 +9216,10 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
     SHMI_BEGIN();
-    int err = shmi_enter(a, "arena.on_death"); /* it writes into the slot, which may be another process's after the close */
+    int err = shmi_enter(a, "arena.on_death"); /* the call writes into the slot, which after the close may belong to another process */
     if (err != 0)
         return SHMI_TELL(err);
-    if (pthread_equal(a->watcher, pthread_self())) { /* the function of on_death, in which the watcher has the lock */
+    if (pthread_equal(a->watcher, pthread_self())) { /* the watcher calls on_death with death_lock held, so a lock would wait for ever */
         err = shmi_fail(EDEADLK, "arena.on_death", a->label, "a function that the helper thread calls cannot replace the function of on_death");
         shmi_exit(a);
         return SHMI_TELL(err);
@@ -9195,7 +9228,8 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     if (a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
     if (a->told != NULL) {
-        /* The capability comes first: the writer of a record that is not counted yet then rings this participant. */
+        /* The capability comes first. So whoever writes a record that death_record_next does not count yet rings this
+         * participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL)
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
@@ -9209,20 +9243,21 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     return SHMI_TELL(err);
 }
 
-/* ---- The threads of the library. They have a name, the CPU affinity that the process began with, and the ordinary
- * scheduling policy. They take no signals, and do not keep the process alive. ---- */
+/* ---- The threads of the library. Each has a name, the CPU affinity that the process had when the library was loaded,
+ * and the ordinary scheduling policy. It takes no signals, and does not keep the process alive. ---- */
 
-/* The CPUs that the process might use when it began. */
+/* The CPUs on which the process could run when the library was loaded. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
-static uint32_t shmi_own_threads;         /* threads of this copy of the library that run: each counts itself. Atomic. */
-static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
-static int shmi_opener_ended;              /* a thread that announced its end has ended: none may be left. Atomic. */
-static int shmi_process_ends;             /* a thread ends the process. Atomic. */
+static uint32_t shmi_own_threads;         /* running threads of this copy of the library: each counts itself. Atomic. */
+static uint32_t shmi_own_changes;         /* how often shmi_own_threads has changed. Atomic. */
+/* a thread that had opened an arena has ended, so perhaps no thread of the application is left. Atomic. */
+static int shmi_opener_ended;
+static int shmi_process_ends;             /* a thread is ending the process. Atomic. */
 static pthread_key_t shmi_end_key;
 static int shmi_end_key_made; /* written by pthread_once */
 static pthread_once_t shmi_end_key_once = PTHREAD_ONCE_INIT;
-static int shmi_main_noted; /* the main thread announces its end. Atomic. */
+static int shmi_main_noted; /* the end of the main thread will call shmi_note_end. Atomic. */
 
 #define SHMI_LONELY_SOON INT64_C(200000000)
 #define SHMI_LONELY_EVERY INT64_C(1000000000)
@@ -9236,7 +9271,7 @@ SHMI_FN void shmi_note_end(void *value)
 }
 
 SHMI_FN void shmi_make_end_key(void) { shmi_end_key_made = pthread_key_create(&shmi_end_key, shmi_note_end) == 0; }
-/* Notes that the calling thread opens an arena: it will announce its end. */
+/* Notes that the calling thread opens an arena: its end will call shmi_note_end. */
 SHMI_FN void shmi_note_opener(void)
 {
     pthread_once(&shmi_end_key_once, shmi_make_end_key);
@@ -9244,7 +9279,7 @@ SHMI_FN void shmi_note_opener(void)
         __atomic_store_n(&shmi_main_noted, 1, __ATOMIC_RELAXED);
 }
 
-/* Runs before main, or in dlopen. */
+/* Runs before main, or in the dlopen that loads the library. */
 __attribute__((constructor)) static void shmi_at_load(void)
 {
     shmi_first_cpus_size = syscall(SYS_sched_getaffinity, 0, sizeof shmi_first_cpus, shmi_first_cpus);
@@ -9259,8 +9294,8 @@ typedef struct shmi_sched_attr {
     uint64_t runtime, deadline, period;
 } shmi_sched_attr;
 SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-/* Sets the scheduling slice of this thread, in nanoseconds, which Linux has since 6.12. Returns what it was, or 0 if it
- * was not longer than the parameter longer_than, or could not be set. */
+/* Sets the scheduling slice of this thread to slice ns, which Linux supports since 6.12. Returns the slice before, or
+ * 0 if that slice was not longer than the parameter longer_than, or could not be changed. */
 SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
 {
     shmi_sched_attr attr;
@@ -9274,15 +9309,15 @@ SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
     return syscall(SYS_sched_setattr, 0, &attr, 0u) == 0 ? was : 0;
 }
 
-/* A thread of the library, and what the thread that started it had: for the helper thread, that is the thread that opened
- * the arena. */
+/* A thread of the library, and the settings that its creator had, such as the signal mask. The creator of the helper
+ * thread is the thread that opened the arena. */
 typedef struct shmi_thread_arg {
     const char *name;
     void *(*f)(void *);
     void *arg;
     sigset_t mask;
-    long slack;     /* in nanoseconds; 0: the same */
-    uint64_t slice; /* scheduling slice in nanoseconds; 0: the same */
+    long slack;     /* timer slack of the creator in ns; 0: this thread has the same */
+    uint64_t slice; /* scheduling slice of the creator in ns; 0: this thread has the same */
 } shmi_thread_arg;
 static SHMI_THREAD shmi_thread_arg *shmi_thread_of_library; /* NULL in a thread of the application */
 
@@ -9294,8 +9329,8 @@ SHMI_FN void shmi_restore_thread(const shmi_thread_arg *of)
         (void)shmi_set_slice(of->slice, 0);
     pthread_sigmask(SIG_SETMASK, &of->mask, NULL);
 }
-/* In a child of fork, the only thread belongs to the application, also if a thread of the library has forked. So it gets
- * back what that thread changed for itself. */
+/* In a child of fork, the only thread belongs to the application, even if a thread of the library has forked. So this
+ * function undoes the changes that the thread of the library had made for itself. */
 SHMI_FN void shmi_restore_child(void)
 {
     const shmi_thread_arg *of = shmi_thread_of_library;
@@ -9320,7 +9355,7 @@ SHMI_FN void *shmi_run_thread(void *arg)
         (void)!syscall(SYS_sched_setaffinity, 0, (size_t)shmi_first_cpus_size, shmi_first_cpus);
     return t.f(t.arg);
 }
-/* Starts a thread of the library; name has at most 15 characters. 0 or an errno. */
+/* Starts a thread of the library; name has at most 15 characters. Returns 0 or an errno. */
 SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void *), void *arg)
 {
     struct sched_param ordinary;
@@ -9353,7 +9388,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     return err;
 }
 SHMI_FN void shmi_end_thread(void) { shmi_count_own(-1); }
-/* In a child of fork, forgets the threads of the parent. */
+/* In a child of fork, forgets the threads of the parent process. */
 SHMI_FN void shmi_forget_threads(void)
 {
     shmi_own_threads = 0;
@@ -9369,8 +9404,8 @@ SHMI_FN void *shmi_end_process(void *arg)
     shmi_restore_thread(&shmi_ends_as);
     exit(0);
 }
-/* Ends the process. Its handlers of exit may close arenas, and a close waits for the watcher. So they run on a thread of
- * their own if one can be started, and on this watcher otherwise. */
+/* Ends the process. Its handlers of exit may close arenas, and a close waits for the watcher. So the handlers run on a
+ * new thread, or on this watcher if no thread can be started. */
 SHMI_FN void shmi_begin_exit(void)
 {
     pthread_t t;
@@ -9384,22 +9419,21 @@ SHMI_FN void shmi_begin_exit(void)
     exit(0);
 }
 
-/* Whether the first thread of this process has memory, or may have it. */
+/* Whether the first thread of this process has memory. The answer is also yes if the kernel does not say. */
 SHMI_FN int shmi_first_has_memory(void)
 {
     char path[64], b;
     snprintf(path, sizeof path, "/proc/self/task/%d/exe", (int)getpid());
     return syscall(SYS_readlinkat, AT_FDCWD, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
-/* Whether /proc has the process IDs of this process's own namespace. It needs no descriptor. */
+/* Whether /proc shows the process IDs of this process's own namespace. The check needs no descriptor. */
 SHMI_FN int shmi_proc_is_own(void)
 {
     char id[24] = "";
     return syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", id, sizeof id - 1) > 0 && atoi(id) == (int)getpid();
 }
-/* How many threads this process has, exactly; 0 if that cannot be told. If the process can open no file, the number of
- * links of a directory says it, on Linux: each thread is a directory in it. In another namespace, the path of the file
- * does not exist, but a process without descriptors cannot see that. */
+/* How many threads this process has, exactly; 0 if the count cannot be read. If the process can open no file, the
+ * function uses the number of links of the directory /proc/self/task, in which each thread is a directory. */
 SHMI_FN uint32_t shmi_threads_of_process(void)
 {
     char path[64];
@@ -9417,8 +9451,8 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
 }
 
 /* If all threads but those of the library have ended, ends the process as the end of its last thread would. The
- * parameter at is the time of the next check, 0 for at once. The result is the time of the check after that; 0 means
- * that no check is needed before a thread announces that it ends. */
+ * parameter at is the time of the next check; 0: at once. Returns the time of the check after that; 0: no check is
+ * needed before another thread that has opened an arena ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
     uint32_t own, changes;
@@ -9428,9 +9462,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return 0;
     if (shmi_now() < at)
         return at;
-    /* The kernel counts the threads of this process at one moment. The first thread stays in the count when it has ended.
-     * A thread of the library counts itself only while the kernel counts it. So if the counts agree, there is no other
-     * thread, unless the count of the library changes meanwhile. */
+    /* The kernel counts the threads of this process at one moment. The first thread stays in this count after it has
+     * ended. A thread of the library counts itself only while the kernel counts it. So if the counts agree, and the
+     * count of the library has not changed meanwhile, there is no other thread. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
@@ -9440,10 +9474,11 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
     return shmi_now() + soon;
 }
 
-/* ---- What is loaded, and mapped ---- */
+/* ---- Loaded code and mapped memory ---- */
 
-/* A thread of the library runs until the close of its arena. If a program unloads the code without that close, the
- * code has to stay. These functions do not exist in a static program, from which nothing is unloaded. */
+/* Keeps the code of the library loaded. A thread of the library runs until the close of its arena, and must not lose
+ * its code if a program unloads the library without that close. A static program has no dladdr and dlopen, and unloads
+ * nothing. */
 #pragma weak dladdr
 #pragma weak dlopen
 SHMI_FN void shmi_stay_loaded(void)
@@ -9457,9 +9492,9 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether memory is locked when it is mapped: mlockall(MCL_FUTURE). The kernel does not let a locked page go.
- * mincore could tell that as well, but systemd's filter @system-service does not allow it and kills a process that
- * calls it. */
+/* Whether the kernel locks memory when it is mapped: mlockall(MCL_FUTURE). The kernel refuses to drop a locked page.
+ * The system call mincore could tell that as well, but systemd's filter @system-service kills a process that calls it.
+ */
 SHMI_FN int shmi_maps_locked(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -9469,14 +9504,14 @@ SHMI_FN int shmi_maps_locked(void)
         munmap(p, page);
     return locked;
 }
-/* Maps a file, which may be sparse. Returns MAP_FAILED on failure. Under mlockall the file stays sparse: a page is
- * locked when it is used first. */
+/* Maps a file, which may be sparse. Returns MAP_FAILED on failure. Under mlockall the file stays sparse, because a
+ * page is locked only when it is used first. */
 SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
 {
     void *p;
     if (!shmi_maps_locked())
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* nothing can be taken */
+    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* without access rights, the lock allocates no page */
     if (p == MAP_FAILED)
         return p;
     if (syscall(SYS_mlock2, p, size, 1u) != 0) /* MLOCK_ONFAULT */
@@ -9487,20 +9522,21 @@ SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
     return MAP_FAILED;
 }
 
-/* ---- Reap: several processes may do each step at once, and if one dies in a step, another repeats the step. Each
- * process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions of
- * the kinds find out which of the two it is. ---- */
+/* ---- Reap: several processes may do each step at once, and if one dies in a step, another process repeats the step.
+ * Each process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions
+ * of the kinds of objects find out which of the two repairs it is. ---- */
 
-#define SHMI_RECLAIM_AFTER 1000000 /* ns: the threads that the death has woken need the CPU first */
+/* ns that the reaper waits before it gives memory back: the threads that the death has woken need the CPU first */
+#define SHMI_RECLAIM_AFTER 1000000
 /* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
- * Meanwhile other participants, which know that kind, may repair those objects. */
+ * Meanwhile participants that know the kind may repair those objects. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
 
 enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings the n participants that come before slot i in the ring of slots. */
+/* Rings the n participants whose slots come before slot i in the ring of slots. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;
@@ -9512,8 +9548,8 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
         }
     }
 }
-/* Wakes the death watchers that watch slot i, that have watched it, or that will have to watch it: they read the
- * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
+/* Wakes the death watchers that watch slot i, have watched it, or will have to watch it: each reads the ring of slots
+ * again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
 /* Rings the participants that want to be told of deaths, so that they read the death records. */
@@ -9526,12 +9562,12 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
 }
 
 /* The participants that a death, or a leave, concerns: those that have an object open which the dead participant had
- * open, too. Only these may miss a wake because of the death. If the dead participant was ending waits of others, or
- * was reaping, any participant may miss one. */
+ * open, too. Only they may miss a wake because of the death. The exception is a dead participant that was ending waits
+ * of others, or was reaping: then any participant may miss a wake. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead participant */
-    int anything; /* there is such an object */
+    int anything; /* there is an object that the dead participant and another one had open */
     int all;      /* all participants are concerned */
     int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
@@ -9568,14 +9604,14 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
         r->concern->unfinished = 1;
 }
 /* Whether dead, which is not this process, was ending waits of others, or was reaping. If so, any participant may miss
- * a wake because of its death, and dead may hold any object. */
+ * a wake because of the death, and dead may hold any object. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotTelling)) != 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotWalking)) != 0;
 }
 /* Takes back what dead holds of any object, and finds out which participants that concerns. Returns how many objects
- * are of an unknown kind. If all is 0, dead has touched each object that it holds; else dead may hold any object. */
+ * have an unknown kind. If all is 0, dead has touched each object that it holds; otherwise dead may hold any object. */
 SHMI_FN int shmi_repair_all(shmsync_arena *a, shmi_participant_id dead, int all, shmi_concern *c)
 {
     shmi_repair_arg r;
@@ -9604,9 +9640,9 @@ SHMI_FN int shmi_owed_order(const void *x, const void *y)
     const shmi_owed *p = (const shmi_owed *)x, *q = (const shmi_owed *)y;
     if (p->object != q->object)
         return p->object < q->object ? -1 : 1;
-    return q->level - p->level; /* the highest first */
+    return q->level - p->level; /* the highest level first */
 }
-/* Notes, for each object with a recorded sleeper, which wakes may have been lost by the death of dead. */
+/* Notes, for each object with a recorded sleeper, which wakes may be lost because of the death of dead. */
 SHMI_FN void shmi_collect_owed(shmsync_arena *a, shmi_participant_id dead, shmi_owed_list *l)
 {
     uint32_t i, k;
@@ -9643,7 +9679,7 @@ SHMI_FN int shmi_owed_level(const shmi_owed_list *l, shmi_off object)
     size_t low = 0, high = l->n;
     if (l->full)
         return SHMI_OWED_ALL;
-    while (low < high) { /* the first of the object */
+    while (low < high) { /* find the first entry of the object */
         size_t mid = (low + high) / 2;
         if (l->v[mid].object < object)
             low = mid + 1;
@@ -9658,9 +9694,9 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Makes the participants that a death or a leave concerns check their objects. It counts the death, and rings each
- * of these participants that has goroutines that wait. A woken participant checks all of its objects, so a
- * participant that cannot have missed a wake is not rung. */
+/* Counts the death or the leave, and rings the participants that it concerns and in which goroutines wait, so that
+ * they check their objects. A woken participant checks all of its objects, so a participant that cannot have missed a
+ * wake is not rung. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -9673,7 +9709,7 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
         if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
-/* Wakes, once, all waiters whose wake the death may have lost. */
+/* Wakes, once, all waiters whose wakes the death may have lost. */
 SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
@@ -9686,7 +9722,7 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const
     shmi_count_death(a, c);
 }
 
-/* Gives back the memory that dead had not handed to any other process. It does the same for earlier participants of
+/* Gives back the memory that dead had not passed on to any other process. Does the same for earlier participants of
  * the slot, if their successors died while they cleaned up. The caller is the reaper of the slot, or has the slot. */
 SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
@@ -9694,16 +9730,16 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
     if (shmi_ld32(reclaimed) == last) {
-        shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
+        shmi_clear_open_bits(a, dead); /* dead may have opened or guarded objects after its own call of this function, while it was leaving */
         return;
     }
-    /* These participants of the slot died one after the other. The bytes of a peer may claim more of them. No
-     * participant has the generation 0, but the words of slot records name it. */
+    /* These participants of the slot died one after the other. A hostile peer may write bytes that claim more of them.
+     * No participant has the generation 0, but the words of slot records name it. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
-        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else they have claimed no node */
+        if (!shmi_touched_nothing(a, shmi_id_slot(dead))) /* else no participant of the slot has claimed a node */
             shmi_free_nodes_of(a, n);
         shmi_reclaim_blocks(a, n);
         shmi_clear_open_bits(a, n);
@@ -9711,34 +9747,34 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* otherwise the slot's next participant frees the blocks that a peer guards */
+    if (left == 0) /* else blocks that a peer guards are left, and the slot's next participant frees them */
         shmi_st32(reclaimed, last);
 }
 
-/* Does what shmi_free_slot does, but does not change the state of the slot. */
+/* As shmi_free_slot, but leaves the state of the slot unchanged. */
 SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     uint64_t *date = shmi_slot64(a, i, SHMI_slotDied), died;
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
-    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear a newer one */
+    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear the description of a later participant */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     died = shmi_ld64(date);
-    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not that of the next participant */
+    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not the date of the next participant */
         shmi_cas64(date, died, 0);
 }
-/* Makes slot i, dead or leaving in state w, available again. keep leaves the set of touched chunks to the next
- * participant of the slot: that one's reaper repairs what this process could not. */
+/* Makes slot i, dead or leaving in state w, available again. If keep is set, the set of touched chunks stays: the
+ * reaper of the next participant of the slot then repairs what this process could not. */
 SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
 {
     shmi_clear_slot(a, i, w, keep);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));
 }
 
-/* Whether another participant is there that may be a Go program, which knows all kinds. */
+/* Whether there is another participant that may be a Go program, which knows all kinds of objects. */
 SHMI_FN int shmi_others(shmsync_arena *a)
 {
     uint32_t i;
@@ -9750,24 +9786,24 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether to leave the end of the reap to other participants, which may know the kinds that this header does not.
- * since is the time at which this process did its repair. */
+/* Whether to leave the end of the reap to other participants, which may know kinds that this header does not. since is
+ * the time at which this process made its repairs. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its slot.
- * Only one process may do that: the reaper. While this process waits for the dead participant to be gone, it gives
- * up the role of the reaper, because the wait may take long and this process may be stopped. */
+/* Writes the death record. A moment after the dead participant is gone, gives back its memory and frees its slot. Only
+ * one process at a time may do that: the reaper. While this process waits for the dead participant to be gone, it
+ * gives up the role of the reaper, because the wait may take long and this process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && !shmi_dead(a, u)) {
-        /* If that reaper dies before it has finished, this process goes on, because the watchers of the slot may be
-         * stopped. */
+        /* Another process is the reaper. This process checks again later, in case that reaper dies and the watchers of
+         * the slot are stopped. */
         shmi_ask_after(a, b->reaped);
         return;
     }
@@ -9786,11 +9822,11 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         b->written = now;
         if (shmi_has_death_record(a, dead))
             /* Another participant has written the record, so the participants that the death woke have had time to
-             * run. The wait begins once for each death: if each reaper began it anew, reapers with short lives would
-             * never end it. */
+             * run. If each reaper began this wait anew, reapers that die early would never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
-            /* A joiner has taken the slot, and gives it back if this process keeps it waiting. Nothing is recorded yet. */
+            /* A joiner has taken the slot. If this process kept the role of the reaper, the joiner would give the slot
+             * back. Nothing is recorded yet. */
             b->written = 0;
             shmi_leave_for(a, i);
             shmi_cas32(word, a->self, 0);
@@ -9800,10 +9836,10 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_leave_for(a, i);
         shmi_ring_told(a);
     }
-    /* The slot becomes free only when shmi_ended says so. By what it declared about its system calls, a participant
-     * can be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel
-     * could mark the joiner's words for that death. */
-    if (b->handed != 0 && b->unfinished) /* another process undoes it, and may be stopped */
+    /* The slot becomes free only when shmi_ended says so. A participant that declared no asynchronous system calls may
+     * be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel could
+     * mark the joiner's words for the old death. */
+    if (b->handed != 0 && b->unfinished) /* another process undoes the transaction, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
         shmi_ask_after(a, b->reaped);
@@ -9812,7 +9848,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
-        shmi_cas32(word, a->self, 0); /* as above: a process that is stopped here must not keep others from going on */
+        shmi_cas32(word, a->self, 0); /* as above: if this process is stopped here, others must be able to go on */
         return;
     }
     if (!b->reclaimed)
@@ -9844,7 +9880,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         gone = shmi_gone(a, dead);
         if (!b->reaped) {
-            /* Several threads may sleep on each of these words, and the kernel woke only one of them. */
+            /* Several threads may sleep on each of these words, and the kernel has woken only one of them. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
@@ -9875,7 +9911,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant did, or it cannot be done yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant has marked the slot, or it cannot be marked yet */
         shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
@@ -9900,8 +9936,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     pthread_mutex_lock(&a->reaping);
     for (i = 1; i <= a->geo.slots; i++)
         if (a->reaps[i].of != 0 && shmi_slot_state(a, i) != a->reaps[i].of) {
-            /* Other processes have finished the reap, or a joiner has taken the slot over and waits for the reaper
-             * there. */
+            /* Other processes have finished the reap, or a joiner has taken the slot over and waits until this process
+             * is not the reaper of the slot any more. */
             shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), a->self, 0);
             memset(&a->reaps[i], 0, sizeof a->reaps[i]);
         }
@@ -9916,8 +9952,8 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Checks whether the participants that this process is to watch have their byte locks, and reaps those that do not.
- * After a reap, it checks again whom it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
+/* Checks whether the participants that this process has to watch have their byte locks, and reaps those that do not.
+ * After a reap, checks again which participants it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;
@@ -9940,18 +9976,18 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another window, with
- * generations that no word of the arena names, and on whose IDs no thread is about to act. The next participant of the
- * slot has the first generation of that window. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window. Its
+ * generations are such that no word of the arena names their IDs, and no thread is about to act on them. The next
+ * participant of the slot gets the first generation of that window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
-    SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
+    SHMI_RENEW_MOST = 64, /* how many slots one search is for */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
-    SHMI_RENEW_EVERY = 64 /* once in this many joins of a slot, a joiner renews the other slots */
+    SHMI_RENEW_EVERY = 64 /* after this many joins of a slot, a joiner also renews the other slots */
 };
-#define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
-/* Tests make both smaller, so that generations are used again soon. */
+#define SHMI_HEIRS_LEFT 256u /* these generations of a window are only for joiners that take over the slot of a dead participant */
+/* Tests make SHMI_GENERATIONS_MOST and SHMI_WINDOW_LEAST smaller, so that generations are used again soon. */
 #ifndef SHMI_GENERATIONS_MOST
 #define SHMI_GENERATIONS_MOST 262143u
 #endif
@@ -9972,7 +10008,7 @@ SHMI_FN uint64_t shmi_make_window(uint32_t first, uint32_t last, uint32_t number
 {
     return first | (uint64_t)last << 18 | (uint64_t)number << 36;
 }
-/* The window of slot i. It is not legal if a peer has overwritten it. */
+/* The window of slot i. It is not legal if a peer has overwritten the word. */
 SHMI_FN shmi_window shmi_window_of(const shmsync_arena *a, uint32_t i)
 {
     shmi_window w;
@@ -9998,21 +10034,21 @@ SHMI_FN int shmi_untouched(shmsync_arena *a, uint32_t i)
             return 0;
     return 1;
 }
-/* Whether no trace is left of the participants that were in slot i. The slot is free, in state w. */
+/* Whether all traces of the earlier participants of slot i are removed. The slot is free, in state w. */
 SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
 }
-/* Whether a joiner may take slot i as the first generation of window win. The slot is free, in state w of an
- * earlier window: see mayEnter in internal/arenakernel/window.go. */
+/* Whether a joiner may take slot i with the first generation of the window win. The slot is free, and its state w is
+ * still of an earlier window: see mayEnter in internal/arenakernel/window.go. */
 SHMI_FN int shmi_may_enter(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_window *win)
 {
     uint32_t r = shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed));
     return (r == shmi_slot_gen(w) || r == win->first - 1) && shmi_untouched(a, i);
 }
-/* The generation of the next participant that takes slot i, free or dead in state w, and the bytes of the window
- * that this generation is of. The result is 0 if the generations of the slot are used up. inherit says that the
- * slot's participant is dead. */
+/* The generation of the next participant that takes slot i, free or dead in state w. *raw is the window to which this
+ * generation belongs. The result is 0 if the generations of the slot are used up. inherit says that the slot's
+ * participant is dead. */
 SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, int inherit, uint64_t *raw)
 {
     shmi_window win = shmi_window_of(a, i);
@@ -10021,7 +10057,7 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        /* With inherit, a peer wrote these bytes, because a window is recorded only for a free slot. */
+        /* With inherit, a peer has overwritten the window, because a process records a window only for a free slot. */
         return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
@@ -10035,11 +10071,11 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* A search for generations of some slots that words of the arena, or bytes that may be IDs, name. */
+/* A search for the generations of some slots that occur in IDs: in words of the arena, or in bytes that may be IDs. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
     uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
-    uint64_t *found;                  /* a set for each of slots */
+    uint64_t *found;                  /* for each slot, the set of the generations that were found */
 } shmi_id_search;
 enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
 
@@ -10053,7 +10089,7 @@ SHMI_FN void shmi_found_id(shmi_id_search *s, shmi_participant_id n)
     if (k != 0)
         shmi_found_generation(s, k - 1u, shmi_id_gen(n));
 }
-/* An ID may be in bits 0..28 or 3..31. */
+/* Notes the IDs that w may contain: an ID may be in bits 0..28 or 3..31. */
 SHMI_FN void shmi_search_word(shmi_id_search *s, uint32_t w)
 {
     if (w != 0) {
@@ -10066,13 +10102,13 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
-/* How many bytes of a body may name participants: all, except that the records of an undo log are bytes of users. */
+/* How many bytes of a body may name participants: all but the records of an undo log, which contain bytes of users. */
 SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
 {
     uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
     return o->kind == SHMI_KIND_MUTEX && o->size > head && (shmi_ld32(shmi_u32(a, o->body + offsetof(shmi_mutex_words, policy))) & 0xff) == SHMI_POLICY_ROLLBACK ? head : o->size;
 }
-/* Searches a block, but not the bytes of users in it. */
+/* Searches a block, except for the bytes of users in it. */
 SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
 {
     shmi_header h;
@@ -10123,7 +10159,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
         case SHMI_chunkSweeping:
             n = shmi_blocks_of((int)shmi_chunk_number(w));
             size = shmi_class_size[shmi_chunk_number(w)];
-            /* The words of a free node stay as they were, and another process may still look at them. */
+            /* The words of a free node keep their values, and another process may still look at them. */
             if (shmi_chunk_number(w) == SHMI_classNode)
                 shmi_search_words(a, s, shmi_chunk_off(a, i), shmi_chunk_off(a, i) + SHMI_chunkSize);
             break;
@@ -10149,8 +10185,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until it has seen each participant once at a time when that participant was not ending a wait of another
- * one. Returns 0 if a participant takes long over that. */
+/* Waits until it has seen each participant at a moment when that participant was not ending a wait of another
+ * participant. Returns 0 if that takes long. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -10175,13 +10211,13 @@ SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
 }
 
 typedef struct shmi_renewal {
-    uint32_t crowded;      /* slots that have too few generations that no word names */
-    const char *postponed; /* why slots that are used up could not be renewed, or NULL */
+    uint32_t crowded;      /* number of slots for which too few generations are in no word */
+    const char *postponed; /* why used-up slots could not be renewed, or NULL */
 } shmi_renewal;
 
-/* Renews the slots that are used up: gives them another window, with generations that no word names and on whose
- * IDs no thread is about to act. The result says whether it is worth looking at the slots again, because the call
- * has renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
+/* Renews the slots that are used up: gives each another window, with generations that no word names and on whose IDs
+ * no thread is about to act. The result is not 0 if the caller should look at the slots again, because the call has
+ * renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
 SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
@@ -10219,7 +10255,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
     for (k = 0; k <= SHMI_SEARCHES; k++) {
         if (k > 0)
             shmi_search_ids(a, s);
-        if (k < 2 && !shmi_each_told(a)) { /* before the first search, too: a walk takes long */
+        if (k < 2 && !shmi_each_told(a)) { /* also before the first search: otherwise a long search may be in vain */
             r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
         }
@@ -10242,7 +10278,8 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* The swap fails if another process has renewed the slot: no two windows of a slot have the same number. */
+        /* The CAS fails if another process has renewed the slot, because no two windows of a slot have the same
+         * number. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
@@ -10277,7 +10314,7 @@ SHMI_FN void shmi_renew_others(shmsync_arena *a)
 #define SHMI_GATE_PAUSE INT64_C(50000)
 #define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
 #define SHMI_GATE_TIMEOUT INT64_C(1000000000)
-/* Results that are not errno values, because on_first may return any errno. */
+/* These results are negative, so that no errno that on_first returns is taken for one of them. */
 enum {
     SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
     SHMI_TRY_AGAIN = -2
@@ -10290,25 +10327,25 @@ SHMI_FN uint64_t shmi_make_epoch(uint32_t phase, uint32_t number, shmi_participa
 {
     return (uint64_t)number | (uint64_t)(claimant & SHMI_NAME_MASK) << 32 | (uint64_t)phase << 61;
 }
-/* The epoch word for a claim by the process that has the gate, when the epoch word is w. */
+/* The epoch word that claims the next epoch for claimant, which has the gate. The epoch word before is w. */
 SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
 {
     uint32_t n = shmi_epoch_number(w);
     if (shmi_epoch_phase(w) == SHMI_epochOpen || n == 0)
-        n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
+        n = n + 1 != 0 ? n + 1 : 2; /* 2, because epoch 1 is that of an arena which no participant has changed yet */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The epoch word for the end of a claim that found a participant in: it names the epoch before the claim. */
+/* The epoch word after a claim that has failed because a participant is in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
 }
-/* Whether no participant can have changed the arena yet, not even in on_first. */
+/* Whether no participant, not even one that ran on_first, can have changed the arena yet. */
 SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word that has the number of death records at the time when the epoch with that number began. It is written
+/* The word with the number of death records that there were when the epoch with that number began. It is written
  * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
@@ -10319,7 +10356,7 @@ SHMI_FN int shmi_cas_epoch(shmsync_arena *a, uint64_t from, uint64_t to) { retur
 
 enum {
     SHMI_isOut,
-    SHMI_isDying, /* it is dead, but may execute stores still */
+    SHMI_isDying, /* dead, but threads or system calls of its process may still write */
     SHMI_isIn
 };
 
@@ -10327,10 +10364,12 @@ enum {
 SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
 {
     int round;
-    for (round = 0; round < 8; round++) { /* each round but the first means that the slot changed */
+    for (round = 0; round < 8; round++) { /* there is a further round only if the slot has changed */
         uint32_t w = shmi_slot_state(a, i);
         if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
-            return SHMI_isDying; /* a participant waits for its end before it calls on_first */
+            /* only a remover, whose a->self is 0, needs this: a joiner waits for the end of that process anyway,
+             * before it runs on_first */
+            return SHMI_isDying;
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
             return SHMI_isOut;
         if (shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) != SHMI_admissionIn) {
@@ -10340,7 +10379,8 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
             if (shmi_slot_state(a, i) == w)
                 return SHMI_isIn;
         } else if (a->self == 0) {
-            return shmi_found_gone(a, i, w) || shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying; /* a process that is no participant marks nobody */
+            /* the caller is no participant, so it does not mark the slot dead */
+            return shmi_found_gone(a, i, w) || shmi_ended(a, i) ? SHMI_isOut : SHMI_isDying;
         } else {
             shmi_mark(a, i, w);
             if (shmi_slot_state(a, i) == w)
@@ -10349,7 +10389,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     }
     return SHMI_isDying;
 }
-/* A participant that is in, or 0. */
+/* The slot of a participant that is in, or 0. */
 SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
 {
     uint32_t i;
@@ -10358,7 +10398,7 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
             return i;
     return 0;
 }
-/* Whether a participant is in the arena, or runs on_first and will be in the arena after that. */
+/* Whether a participant is in, or will be in because it runs on_first. */
 SHMI_FN int shmi_occupied(shmsync_arena *a)
 {
     uint32_t i;
@@ -10371,28 +10411,30 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
     }
     return 0;
 }
-/* Takes the gate. Returns what shmi_lock_byte returns. */
+/* Tries to take the gate. Returns the result of shmi_lock_byte. */
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
- * internal/arenakernel/gate_prepare.go. */
+/* What a joiner that found no participant in has done before it takes the gate. In this preparation it reaps the dead:
+ * see preparation in internal/arenakernel/gate_prepare.go. */
 typedef struct shmi_full_state {
     uint32_t word;
     uint64_t window;
 } shmi_full_state;
 typedef struct shmi_preparation {
-    int64_t end;                               /* after this time it leaves the rest of a reap to its reaper; 0 before the first pass */
-    shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots of which nothing is left that it has to repair */
-    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which it has repaired what earlier participants left */
-    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant has not ended, or whose reap is not finished */
-    int waiting;                                /* waits is not empty */
-    shmi_full_state met[SHMI_MaxSlots + 1];     /* the last death in each slot that it met, or the last joiner that took a slot over */
-    int passes;                                 /* passes over the slots */
-    int news;                                   /* how often met changed after the first pass, and how many claims failed because of a death */
+    int64_t end;                               /* after this time the joiner leaves the rest of a reap to its reaper; 0 before the first pass */
+    shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots in which nothing is left that the joiner has to repair */
+    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which the joiner has repaired what earlier participants left */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant's process has not ended, or whose reap is not finished */
+    int waiting;                                /* whether waits has a slot */
+    /* for each slot, the last state with a death, or with a joiner that took the slot over, that the joiner met */
+    shmi_full_state met[SHMI_MaxSlots + 1];
+    int passes;                                 /* number of passes over the slots */
+    /* how often met changed after the first pass, plus the number of claims that failed because of a death */
+    int news;
 } shmi_preparation;
 
-/* Joiners may die all the time, and each pass finds the next one. After this many passes a joiner leaves the
+/* Joiners may die all the time, so that each pass finds a new death. After this many news, a joiner leaves
  * participants that died while pending to shmi_repair_late. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
@@ -10405,7 +10447,7 @@ SHMI_FN void shmi_meet(shmi_preparation *p, uint32_t i, uint32_t w, uint64_t win
     s->window = window;
     p->news += p->passes > 1;
 }
-/* Whether the participant in slot i, in state w, was never in, and did not begin an epoch. */
+/* Whether the participant in slot i, in state w, never was in and never began an epoch. */
 SHMI_FN int shmi_died_pending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmsync_participant p;
@@ -10420,8 +10462,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* The ID of the last earlier participant of slot i, in state w, if earlier participants may have left something
- * that is not reclaimed yet; else 0. */
+/* The ID of the last earlier participant of slot i, in state w, if memory that earlier participants left may not be
+ * reclaimed yet; otherwise 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -10444,24 +10486,25 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     if (now == w || now == dead) {
         if (shmi_is_late(p) && shmi_died_pending(a, i, w))
             return 1;
-        /* The rest of this reap may belong to a participant that is stopped. The data is repaired already. */
-        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
+        /* The data is repaired. The rest of this reap may belong to a participant that is stopped, so after p->end
+         * this joiner does not wait for it. */
+        if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* shmi_gone may need system calls, so it comes last */
             return 0;
         p->reaped[i].word = dead;
         p->reaped[i].window = window;
     }
     return 1;
 }
-/* Repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of a dead
- * participant does the same, but it may be stopped. */
+/* Repairs what dead, an earlier participant of slot i, has left. The joiner that took the slot over has to make the
+ * same repair, but it may be stopped. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
 {
     shmi_concern concern;
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
-/* Reaps all dead participants, and repairs what earlier ones left. The result says whether nothing is left to do.
- * While it waits for the end of dead processes it checks no other slots, because a check of a slot that is not dead
- * costs a system call. */
+/* Reaps all dead participants, and repairs what earlier participants left. Returns whether nothing is left to do.
+ * While this function waits for dead processes to end, it checks no other slots, because a check of a slot that is not
+ * dead costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -10498,7 +10541,7 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether p has reaped the participant in slot i, if it is dead, and repaired what earlier participants left there. */
+/* Whether nothing in slot i needs this joiner: p has reaped a dead participant, and repaired what earlier ones left. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -10512,12 +10555,12 @@ SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
-            p->news++; /* the death watcher may finish this reap before the next pass */
+            p->news++; /* the next pass may find the reap finished, and so would not count this death */
             return 0;
         }
     return 1;
 }
-/* Does what a late preparation has left out, once this process has claimed the epoch: see repairLate in
+/* Does what a late preparation has left out, after this process has claimed the epoch: see repairLate in
  * internal/arenakernel/gate_prepare.go. */
 SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
 {
@@ -10536,9 +10579,9 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Claims the epoch if no participant is in, so that none gets in until this process ends the claim: see claimEpoch.
+/* Claims the epoch if no participant is in: no participant gets in until this process ends the claim. See claimEpoch.
  * The caller has the gate. The claim of a joiner also fails if there is a dead participant that p has not reaped.
- * Returns the epoch word, or 0; then *in is a participant that is in. */
+ * Returns the new epoch word, or 0. If a participant is in, *in is its slot. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
@@ -10560,7 +10603,7 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
         }
         dying = dying || is == SHMI_isDying;
     }
-    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* a dead claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* keep the old word: a dead claimant may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
@@ -10575,10 +10618,10 @@ SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
     struct stat st;
     return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
-/* Stores in path, which has room for PATH_MAX bytes, an absolute path of a file that the program opened by a relative
- * path. Returns 0 if that path does not lead from the working directory of that time to the file any more. That directory
- * may have been renamed, so the function asks the kernel for its current path: see workingDir in
- * internal/arenakernel/path.go. */
+/* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
+ * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
+ * path: see workingDir in internal/arenakernel/path.go. Returns 0 if the path from that directory does not lead to the
+ * file any more. */
 SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
 {
     char own[32];
@@ -10594,13 +10637,13 @@ SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
     memcpy(path + n, a->below, strlen(a->below) + 1);
     return shmi_leads_to(a, path);
 }
-/* Stores the path of the arena in path, or the one that leads to the file since the working directory was renamed. */
+/* Stores the current path of the arena in path, even if the working directory of the open was renamed. */
 SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 {
     if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
         snprintf(path, PATH_MAX, "%s", a->path);
 }
-/* Whether the path of the arena leads elsewhere. */
+/* Whether the path of the arena leads to another file, or to none. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
     char path[PATH_MAX];
@@ -10611,7 +10654,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
         return errno == ENOENT && !shmi_leads_home(a, path);
     return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
-/* Whether the file may be on a disk. */
+/* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
 {
     struct statfs fs;
@@ -10620,9 +10663,8 @@ SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
     return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
-/* The number of the epoch that this participant, which leaves, is in, or 0 if it was never in. *synced is the
- * number of the epoch after which the file was last written back. The slot of this participant is not free yet, so
- * the epoch cannot end. */
+/* The number of the epoch in which this participant is, which is leaving, or 0 if it was never in. *synced is the
+ * number of the epoch after which the file was last written back. The slot is not free yet, so the epoch cannot end. */
 SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
 {
     uint64_t w = shmi_epoch(a);
@@ -10632,7 +10674,7 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
 /* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
- * The slot words are read before and after: if none has changed, no process was in the file meanwhile. */
+ * The state words of the slots are read before and after: if none has changed, no process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -10640,7 +10682,7 @@ SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
     if (number == 0 || !shmi_outlives_boot(a))
         return;
     words = (uint32_t *)malloc(((size_t)a->geo.slots + 1) * sizeof *words);
-    if (words == NULL) /* the file then counts as not written back */
+    if (words == NULL) /* then the file counts as not written back */
         return;
     for (i = 1; i <= a->geo.slots; i++) {
         words[i] = shmi_slot_state(a, i);
@@ -10658,25 +10700,26 @@ SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 
 /* ---- Removal of a file: internal/arenakernel/remove_file.go ---- */
 
-/* The private name that the file with inode number ino has while it is removed from path. */
+/* The private name to which a remover renames the file with inode number ino, before it removes the file from path. */
 SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t n)
 {
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
-/* Tests take renameat2 away: they define this as a number of no system call. */
+/* Tests define this as the number of no system call, to test without renameat2. */
 #ifndef SHMI_RENAMEAT2
 #define SHMI_RENAMEAT2 SYS_renameat2
 #endif
-/* Gives a file another path. EEXIST: the path is taken. ENOTSUP: the kernel, or the file system, cannot rename so. */
+/* Renames a file without replacing another file. EEXIST: the new path is taken. ENOTSUP: the kernel, or the file
+ * system, cannot do that. */
 SHMI_FN int shmi_rename_new(const char *from, const char *to)
 {
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
 /* Whether the entry at private_name was left by a process that died while it removed the file own. Such an entry is
- * either a hard link to that file, or the symbolic link that shmi_rename_to_private makes as a placeholder. No living
- * process can have left the entry, since this process has the gate of the file. */
+ * either a hard link to own, or the symbolic link that shmi_rename_to_private makes as a placeholder. This process has
+ * the gate of own, so no living process is removing it. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -10692,8 +10735,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     int err = shmi_rename_new(path, private_name);
     if (err != ENOTSUP)
         return err;
-    /* The kernel cannot rename without replacing a file that has the new name. So this remover first takes the private
-     * name by a symbolic link, and then replaces only that link. */
+    /* Without renameat2, a rename may replace a file that has the new name. So this remover first takes the private
+     * name by a symbolic link. The rename then replaces only that link. */
     if (symlink(placeholder, private_name) != 0)
         return errno;
     SHMSYNC_CRASHPOINT("arena.remove.placed");
@@ -10703,8 +10746,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     unlink(private_name);
     return err;
 }
-/* Renames the file at path to its private name. EEXIST if there is a file of that name, unless a remover that died has
- * left it. */
+/* Renames the file at path to its private name. EEXIST: there is another file of that name. An entry that a dead
+ * remover has left is replaced. */
 SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, const char *private_name)
 {
     char placeholder[64];
@@ -10717,8 +10760,9 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which is
- * still there. The kernel has no call that removes a name only if it leads to a certain file. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
+ * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
+ * first, and then checks which file it has. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char private_name[PATH_MAX + 300];
@@ -10751,8 +10795,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
     return 0;
 }
-/* Removes files that were at path, and whose remover died after it had renamed them and before it had removed the
- * private name. */
+/* Removes files that were at path, and whose removers died after they had renamed them to private names. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
     char private_name[PATH_MAX + 300], dir[PATH_MAX];
@@ -10779,8 +10822,8 @@ SHMI_FN void shmi_sweep_removed(const char *path)
         closedir(d);
 }
 
-/* Removes the file of an arena in which this process is alone. *moved says that the file was not removed, because
- * the path leads to another file by now, or this process is not alone any more. */
+/* Removes the file of an arena that this process has claimed. *moved says that the file was not removed, because the
+ * path leads to another file by now, or because the claim has ended. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
     char path[PATH_MAX];
@@ -10793,13 +10836,14 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* Joiners that have the file open start over. If the file was moved, it is at no path that they know. */
+    /* Joiners that have the file open look the name up again. If the file was moved, no path that they know leads to
+     * it. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
 }
 
-/* Notes which process a joiner waits for, and returns err. */
+/* Fails with err, and names the process for which this joiner waits. */
 SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
@@ -10812,13 +10856,13 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
     }
     return shmi_fail(err, op, a->label, "another process has the gate of the arena");
 }
-/* Whether this process begins the epoch: its on_first runs. */
+/* Whether this process is beginning the epoch: it runs on_first. */
 SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
 {
     uint64_t w = shmi_epoch(a);
     return shmi_epoch_phase(w) == SHMI_epochClaimed && shmi_epoch_claimant(w) == a->self;
 }
-/* Names the participant in slot i, which is the n'th of a list. The list names two. */
+/* Appends the participant in slot i to words, as number n of a list. Only the first two are named. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
     char label[SHMI_labelBytes + 1];
@@ -10828,7 +10872,7 @@ SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi
     shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
              shmi_slot_gen(shmi_slot_state(a, i)));
 }
-/* Says which other participants are in, and counts them. It names two at most. */
+/* Says in words which other participants are in, two at most, and returns how many there are. */
 SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
 {
     uint32_t i, n = 0;
@@ -10858,9 +10902,9 @@ SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
     return shmi_fail(EBUSY, op, a->label, "%s", who);
 }
 
-/* Writes the missing death records of slot i: of the participants that are dead in it, or, if a joiner is taking
- * the slot over, of those before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0
- * if the slot changed. */
+/* Writes the missing death records of slot i: those of its dead participants or, if a joiner is taking the slot over,
+ * of the participants before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0 if the
+ * slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i), last = shmi_slot_gen(w), of;
@@ -10868,7 +10912,7 @@ SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
         return shmi_record_deaths(a, i, w, last);
     if (shmi_slot_phase(w) != SHMI_phaseJoining)
         return 1;
-    /* A joiner that takes the slot over describes itself only when it has recorded the death of its predecessor. */
+    /* A joiner that takes a slot over describes itself only after it has recorded the death of its predecessor. */
     of = shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed));
     return of == 0 || of >= last || shmi_record_deaths(a, i, w, last - 1);
 }
@@ -10882,9 +10926,9 @@ SHMI_FN void shmi_record_missing(shmsync_arena *a)
     }
 }
 
-/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees
- * *dead. *torn says that pages of the file may be of different times. *deaths is the number of death records that e
- * covers. */
+/* Describes the epoch that this process begins. No participant is in, and the dead are reaped. The caller frees *dead.
+ * *torn says that a reboot may have left pages of different times in the file. *deaths is the number of death records
+ * that e takes into account. */
 SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shmsync_participant **dead, int *torn, uint64_t *deaths)
 {
     static const unsigned char none[16] = {0};
@@ -10913,16 +10957,16 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The record is not whole. If it is the first one at its place in the ring, its writer was stopped or died
-             * while it wrote, and the participant has another record. Otherwise a writer that was stopped for a whole
-             * round of the ring may have overwritten a whole record. Then the epoch is not clean, unless the record is
-             * of an earlier epoch. */
+            /* The record is not whole: its writer was stopped or died while it wrote. If it is the first record at its
+             * place in the ring, nothing is lost, because the participant has another record. Otherwise the writer may
+             * have been stopped for a whole round of the ring, and have overwritten a whole record. Then the epoch is
+             * not clean, unless the record is of an earlier epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found) /* two processes have recorded one death; no participant gets an ID that a record has */
+        if (k < found) /* two processes have recorded one death; no later participant gets an ID that a record has */
             continue;
         v[found++] = p;
         if (n < since)
@@ -10930,7 +10974,7 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         else
             e->clean = e->clean && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) != 0 && shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1;
     }
-    memmove(v, v + before, (found - before) * sizeof *v); /* the others were told before */
+    memmove(v, v + before, (found - before) * sizeof *v); /* the earlier deaths were reported in earlier epochs */
     found -= before;
     e->dead = v;
     e->n_dead = found;
@@ -10943,9 +10987,9 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
     return 0;
 }
 
-/* Whether no participant that began an epoch has died or left, as far as the death records tell. If two claimants
- * die one after the other, the epoch word does not say what the first of them did. A record that is not whole
- * proves nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
+/* Whether, as far as the records of deaths and leaves tell, no participant has begun an epoch. If two claimants die
+ * one after the other, the epoch word does not say what the first of them did. A record that is not whole proves
+ * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
 SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
     int left;
@@ -10955,7 +10999,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
             return 0;
         for (n = 0; n < total; n++) {
             shmi_off o = shmi_death_record(a, left, n);
-            /* The number comes first: a writer stores it last. */
+            /* The sequence number is read first, because a writer stores it last. */
             if (shmi_ld64(shmi_u64(a, o + SHMI_deathRecordSeq)) == n + 1 && (shmi_ld32(shmi_u32(a, o + SHMI_deathRecordFlags)) & SHMI_deathRecordPending) == 0)
                 return 0;
         }
@@ -10963,11 +11007,11 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes that the calling thread runs on_first, or that it has ended: meanwhile the thread may not open the arena. */
+/* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
-/* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if none is in.
- * Returns SHMI_TRY_AGAIN if a participant is in, or may be; SHMI_MOVED if the path leads to another file. */
+/* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
+ * is in. Returns SHMI_TRY_AGAIN if a participant is in or may be, and SHMI_MOVED if the path leads to another file. */
 SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_arena_options *o, int named)
 {
     static const unsigned char no_boot[16] = {0};
@@ -11010,9 +11054,9 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* else the last known one stays */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* otherwise the last boot that is known stays */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
-    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* counts from the step on that opens the epoch */
+    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* valid from the CAS on that opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
     if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
@@ -11029,7 +11073,7 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* As shmi_admit, which frees *p after this call. */
+/* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
@@ -11043,16 +11087,16 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* The epoch is read after the store to the admission word: otherwise this joiner could overlook a refusal. */
+        /* The epoch is read after the store to the admission word: otherwise this joiner could miss a refusal. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
             return SHMI_MOVED;
-        if (a->lock_fd < 0) { /* it begins no epoch */
+        if (a->lock_fd < 0) { /* without a byte lock this joiner cannot take the gate, so it begins no epoch */
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {
                 shmi_cas_epoch(a, w, shmi_epoch_end(w));
-            } else if (phase == SHMI_epochClaimed && n == 0) { /* a removal; whether its process lives, nobody can tell */
+            } else if (phase == SHMI_epochClaimed && n == 0) { /* a remover has claimed the epoch; nothing tells whether it lives */
                 if (shmi_now() > removal)
                     shmi_cas_epoch(a, w, shmi_epoch_end(w));
             } else if (!(phase == SHMI_epochClaimed && shmi_current(a, n) && !shmi_dead(a, n))) {
@@ -11073,7 +11117,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                     return err;
             }
         } else if (shmi_gate_busy(a)) {
-            /* Many joiners may wait for one on_first, so they do not examine the slots. */
+            /* Another process runs on_first. Many joiners may wait for it, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
         } else if (shmi_prepare(a, *p)) {
@@ -11081,8 +11125,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
             if (err == 0) {
                 SHMSYNC_CRASHPOINT("arena.gate.taken");
                 err = shmi_first(a, *p, o, named);
-                /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
-                 * participant is alone. */
+                /* After a failure this joiner keeps the gate until shmi_leave gives it back together with the byte
+                 * lock. So the next first participant does not find this one in. */
                 if (err != 0 && err != SHMI_TRY_AGAIN)
                     return err;
                 shmi_unlock_gate(a);
@@ -11101,8 +11145,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
     }
 }
-/* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go.
- * Returns SHMI_MOVED if the path leads to another file, or ETIMEDOUT. */
+/* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns
+ * 0, SHMI_MOVED if the path leads to another file, ETIMEDOUT, or another errno. */
 SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int named)
 {
     shmi_preparation *p = NULL;
@@ -11110,19 +11154,21 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
     free(p);
     return err;
 }
-/* ---- The helper thread: its robust list holds the alive words, and it watches others ---- */
+/* ---- The helper thread: the alive words of this process are on its robust list, and it watches other participants
+ * ---- */
 
 #define SHMI_POLL_FIRST INT64_C(300000)
 #define SHMI_POLL_MOST INT64_C(50000000)
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
-/* How long a joiner without a byte lock may take, after it has taken a slot, until the kernel would mark its death. After
- * that time others treat it as dead, because nothing tells whether it is alive; if it is alive, its open fails. */
+/* How long a joiner without a byte lock may take from the moment when it takes a slot until the kernel would mark its
+ * death. In that time nothing tells whether the joiner is alive. So after this time others treat it as dead, and if it
+ * lives, its open fails. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
-/* struct robust_list_head of the kernel, and the nodes that it links. It lies on a page of its own that is mapped
- * shared. In private memory, the kernel's out-of-memory reaper could discard it before the list is walked; in the
- * arena, a peer could overwrite it. */
+/* struct robust_list_head of the kernel, and the nodes that it links. They lie on a page of their own, which is mapped
+ * shared. From private memory, the kernel's out-of-memory reaper could discard them before the kernel walks the list.
+ * In the arena, a peer could overwrite them. */
 typedef struct shmi_robust {
     uintptr_t next;
     intptr_t offset; /* distance from a node to its word */
@@ -11132,7 +11178,7 @@ typedef struct shmi_robust {
 } shmi_robust;
 SHMI_ASSERT(offsetof(shmi_robust, nodes) == 32, "shmi_robust");
 
-/* Registers a robust list without words for the calling thread, which is the helper thread. */
+/* Registers an empty robust list for the calling thread, which is the helper thread. */
 SHMI_FN int shmi_robust_register(shmsync_arena *a)
 {
     shmi_robust *r;
@@ -11157,7 +11203,7 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     unsigned k;
     r->offset = (intptr_t)((uintptr_t)shmi_alive_word(a, i, 0) - (uintptr_t)&r->nodes[0]);
     r->next = (uintptr_t)&r->next;
-    for (k = 0; k < SHMI_aliveWords; k++) { /* the kernel marks the last one first */
+    for (k = 0; k < SHMI_aliveWords; k++) { /* linked in front, so the kernel marks the last word first */
         r->nodes[k] = r->next;
         r->next = (uintptr_t)&r->nodes[k];
     }
@@ -11169,18 +11215,19 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     if (r == NULL)
         return;
     r->next = (uintptr_t)&r->next;
-    /* The C library links its robust mutexes to the list that it registered for the thread. */
+    /* Registers the list of the C library again, because it links its own robust mutexes to that list. */
     syscall(SYS_set_robust_list, a->robust_before, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
 }
 
-/* Asks for a short scheduling slice, which Linux has since 6.12. With it the helper thread runs soon after it is
- * woken by a death, on a CPU where the kernel is still taking the dying process apart. */
+/* Asks for a short scheduling slice, which Linux supports since 6.12. Then the helper thread runs soon after a death
+ * has woken it, even on the CPU where the kernel is still taking the dying process apart. */
 SHMI_FN void shmi_prompt_thread(void)
 {
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    shmi_thread_of_library->slack = shmi_begin_exact_sleeps(); /* it asks every 50 us, not every 100 */
+    /* with exact sleeps the helper thread asks every 50 us whether a dead process is gone; without, every 100 us */
+    shmi_thread_of_library->slack = shmi_begin_exact_sleeps();
     shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
 
@@ -11192,12 +11239,12 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
     for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0; k++)
         shmi_cas32(shmi_alive_word(a, i, k), a->alive, SHMI_OWNER_DIED | SHMI_WAITERS);
 }
-/* Undoes what shmi_link_alive has done, if it was called. A joiner calls it before it gives slot i back, in state
+/* Undoes shmi_link_alive, if it was called. A joiner calls this function before it gives slot i back, in state
  * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     shmi_robust *r;
-    if (!a->linked) /* the watcher may be registering the list just now */
+    if (!a->linked) /* the watcher may be registering the robust list at the moment */
         return;
     r = (shmi_robust *)(void *)a->robust;
     a->caps &= ~(uint32_t)SHMI_capRobust;
@@ -11206,9 +11253,9 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     r->next = (uintptr_t)&r->next;
     a->linked = 0;
 }
-/* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner,
- * whose slot is in state joining, has no byte lock. Returns 0 if the slot does not belong to it any more: see linkAlive in
- * internal/arenakernel/enter_live.go. */
+/* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner
+ * has no byte lock, and its slot is in state joining. Returns 0 if the slot does not belong to this joiner any more:
+ * see linkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     unsigned k;
@@ -11224,18 +11271,19 @@ SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
             }
         } while (!shmi_cas32(word, was, a->alive));
     }
-    /* The second check: if the slot was freed after the check in shmi_publish_caps, and nobody has taken it yet, the swap
-     * succeeds. */
+    /* The state is checked again, because the CAS in shmi_publish_caps also succeeds if the slot was freed meanwhile
+     * and no participant has taken it yet. */
     if (shmi_publish_caps(a, i, joining) && shmi_slot_state(a, i) == joining)
         return 1;
     shmi_unlink_alive(a, i, joining);
     return 0;
 }
 
-/* Another process has given up this joiner, which had no byte lock and was stopped for too long. The arena is not damaged:
- * with EPROTO, SHMSYNC_RECREATE_CORRUPT would replace it. */
+/* Fails a join because another process took the slot away: this joiner had no byte lock and was stopped for too long.
+ * The error is not EPROTO, because the arena is not damaged, and EPROTO would let SHMSYNC_RECREATE_CORRUPT replace it.
+ */
 SHMI_FN int shmi_slot_lost(shmsync_arena *a) { return shmi_fail(ETIMEDOUT, "arena.open", a->label, "a peer took the slot away; open the arena again"); }
-/* The part of joining that the helper thread does. */
+/* The part of a join that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
@@ -11260,8 +11308,8 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
-/* Ends this process if it has lost its slot. Others have taken its locks away by then, so it must not go on as if it
- * held them. */
+/* Ends this process if it has lost its slot. Other processes may have taken its locks by then, so this process must
+ * not go on as if it held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
@@ -11286,8 +11334,8 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* shmi_notice_left for a joiner without a byte lock. A joiner may give the slot of a dead participant back as it
- * found it. Then another joiner gets the same generation, and its time begins anew. */
+/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give the slot of a dead participant back, with
+ * the state that it found. Then the next joiner gets the same generation, but must get its full time. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -11299,9 +11347,10 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots, and fills in v with the words to sleep on.
- * The result is their number. *poll is how long the sleep may last, in nanoseconds; 0: each death wakes us. *turn
- * is how many nanoseconds we leave a dead participant to watchers before us; 0: there is none. */
+/* Reaps the dead among the next few participants in the ring of slots, and fills v with the words to sleep on. Returns
+ * the number of these words. *poll is how many nanoseconds the sleep may last; 0: no limit, because each death wakes
+ * this thread. *turn is the time in ns after which it is this watcher's turn to reap a dead participant; 0: there is
+ * none. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -11318,7 +11367,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
-            /* The participant that marked the slot may have died since, or leaves the rest to us. */
+            /* The participant that marked the slot dead may have died since, or may leave the rest of the reap to this
+             * process. */
             shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
@@ -11330,8 +11380,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         present++;
-        /* The alive word is read before it is judged, so that a mark which comes later
-         * changes the value that we sleep on. */
+        /* The alive word is read before the check whether it is marked. So a later mark changes the value on which
+         * this thread sleeps. */
         word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
         alive = shmi_ld32(word);
         dead = shmi_seen_dead(a, i, w);
@@ -11347,14 +11397,15 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
                 shmi_reap(a, i, w);
                 if (shmi_slot_state(a, i) != w)
                     return 0;
-                SHMI_WITHIN(SHMI_POLL_MOST); /* it cannot be fenced yet */
+                SHMI_WITHIN(SHMI_POLL_MOST); /* this process cannot fence the dying process yet */
             }
             distance++;
             continue;
         }
         distance++;
         robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
-        if (shmi_slot_phase(w) != SHMI_phaseLive) /* it holds nothing yet, or is marked until shortly before it is free */
+        /* a joiner holds nothing yet; the kernel marks a leaving participant until shortly before its slot is free */
+        if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
@@ -11372,7 +11423,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
 }
 
 #define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
-/* Sets the function that is called when the name of the arena leads elsewhere, unless one is set. */
+/* Sets the function that is called when the name of the arena leads to another file or to none, unless one is set. */
 SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
 {
     if (o == NULL || o->on_detached == NULL || a->on_detached != NULL)
@@ -11381,7 +11432,7 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* Checks where the name of the arena leads, if it is time. Returns the time of the next check; 0: never. */
+/* If it is time, checks where the name of the arena leads. Returns the time of the next check; 0: never. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -11398,15 +11449,15 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
-/* Sleeps on the alive words of the next few participants and reaps those that die. After each sleep it examines all
- * of them again, because futex_waitv may swallow several wakes and report only one. */
+/* Sleeps on the alive words of the next few participants and reaps those that die. One return of futex_waitv may stand
+ * for several wakes, so after each sleep all of these participants are examined again. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
-        /* The doorbell is read before everything else that it may be rung for. */
+        /* The doorbell is read first, so a ring at any later time ends the next sleep. */
         uint32_t rung = shmi_ld32(doorbell);
         shmi_waitv v[1 + SHMI_watchTargets];
         unsigned n;
@@ -11419,7 +11470,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         crowd = shmi_look_after_crowd(a, crowd);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
-            continue; /* a participant was reaped */
+            continue; /* shmi_watch_entries has reaped a participant */
         deadline = turn != 0 ? shmi_now() + turn : 0;
         unfinished = shmi_ld32(&a->unfinished) != 0;
         if (poll != 0 || untold || unfinished) {
@@ -11448,7 +11499,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT)
-                deadline = shmi_now() + SHMI_POLL_FIRST; /* no room for that many entries just now */
+                deadline = shmi_now() + SHMI_POLL_FIRST; /* the kernel lacks memory for that many words at the moment */
             else
                 err = 0;
         }
@@ -11467,7 +11518,7 @@ SHMI_FN void *shmi_watcher(void *arg)
     shmi_prompt_thread();
     if (shmi_have.robust)
         shmi_robust_register(a);
-    /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
+    /* Without FUTEX_WAITERS the kernel marks the word but wakes no sleeper, so the bit is always set. */
     a->alive = ((uint32_t)syscall(SYS_gettid) & SHMI_TID_MASK) | SHMI_WAITERS;
     pthread_mutex_lock(&a->start_lock);
     a->ready = 1;
@@ -11508,7 +11559,7 @@ SHMI_FN int shmi_start_watcher(shmsync_arena *a)
     a->started = 1;
     return 0;
 }
-/* Waits until the helper thread has registered its robust list. */
+/* Waits until the helper thread has registered its robust list, or could not. */
 SHMI_FN void shmi_await_watcher(shmsync_arena *a)
 {
     pthread_mutex_lock(&a->start_lock);
@@ -11516,7 +11567,7 @@ SHMI_FN void shmi_await_watcher(shmsync_arena *a)
         pthread_cond_wait(&a->start_cond, &a->start_lock);
     pthread_mutex_unlock(&a->start_lock);
 }
-/* Ends the helper thread, if it was started, before it has become a participant's. */
+/* Ends the helper thread, if it was started and is not the watcher of a participant yet. */
 SHMI_FN void shmi_dismiss_watcher(shmsync_arena *a)
 {
     if (!a->started)
@@ -11588,8 +11639,8 @@ SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
 SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
-/* Checks the header of a segment before any other byte is used. h is the header as it was read from the file, once:
- * reading it through the mapping would take memory for a page that may be a hole. */
+/* Checks the header of a segment before any other byte is used. h is a copy of the header that was read from the file
+ * once. A read through the mapping would allocate memory if the page is a hole. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -11616,7 +11667,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         return shmi_fail(EPROTO, op, name, "it was made %llu bytes long and is %llu", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrSize), (unsigned long long)length);
     if (slots == 0 || slots > SHMI_MaxSlots)
         return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
-    /* The layout follows from size and participants. A header with any other layout is a forgery. */
+    /* The layout follows from the size and the number of participants. A header that says otherwise is forged. */
     g = shmi_plan(length, slots);
     if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrDeathRecordOff) != g.death_record_off ||
         shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
@@ -11631,7 +11682,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
     return 0;
 }
 
-/* Writes the header of a new arena into bytes that only this process can reach. */
+/* Writes the header of a new arena. No other process can reach the bytes yet. */
 SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 {
     memcpy(b + SHMI_hdrMagic, SHMI_magic, 8);
@@ -11667,13 +11718,13 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 
 /* ---- Files ---- */
 
-/* The file of an arena, as it is being opened or made. */
+/* The file of an arena that is being opened or made. */
 typedef struct shmi_segment {
     int fd;
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* the arena in it is the one that was asked for */
+    int joined; /* this process has joined the arena, which is the one that was asked for */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -11752,7 +11803,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
         return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
-    /* For a file over the limit the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
+    /* If the size exceeds the limit, the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
     while (ftruncate(s->fd, (off_t)size) != 0)
@@ -11781,7 +11832,8 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Whether name is one that shmi_create_temp gives, as .NAME.PID.RANDOM.tmp~. *base is the length of NAME. */
+/* Whether name has the form .NAME.PID.RANDOM.tmp~ of the names that shmi_create_temp makes. *base is the length of
+ * NAME. */
 SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
 {
     size_t n = strlen(name), at;
@@ -11794,7 +11846,7 @@ SHMI_FN int shmi_is_temp_name(const char *name, size_t *base)
     *base = at - 2;
     return 1;
 }
-/* Removes the temporary files of creators that died: see sweep in shm/temp_linux.go. */
+/* Removes the temporary files that creators left when they died: see sweep in shm/temp_linux.go. */
 SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
 {
     DIR *d = opendir(dir);
@@ -11810,8 +11862,8 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         if (fd < 0)
             continue;
         snprintf(base, sizeof base, "%.*s", (int)n, e->d_name + 1);
-        /* If the file is also at the path for which it was made, its creator died between two steps of the
-         * publication. Then only the temporary name is removed. */
+        /* If the file is also at the path for which it was made, its creator died between the two steps of the
+         * publication. Then only the temporary name is removed, and the arena stays. */
         if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             ((st.st_nlink > 1 && shmi_same_entry(fd, dirfd_, base, AT_SYMLINK_NOFOLLOW)) || flock(fd, LOCK_EX | LOCK_NB) == 0) &&
             shmi_same_entry(fd, dirfd_, e->d_name, AT_SYMLINK_NOFOLLOW))
@@ -11822,7 +11874,7 @@ SHMI_FN void shmi_sweep_temp(const char *dir, int dirfd_)
         closedir(d);
 }
 
-/* Makes the arena under a temporary name, which is locked until the arena is renamed. */
+/* Makes the arena under a temporary name. The file stays locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
     char temp[300];
@@ -11842,7 +11894,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
         err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
-        unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
+        unlinkat(dirfd_, temp, 0); /* before the file was locked, another process took it for a leftover */
         close(s->fd);
         s->fd = -1;
         if (err != EAGAIN)
@@ -11865,8 +11917,8 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
     return err;
 }
 
-/* Makes a new arena at path. No other process can open the arena before it is whole and has its name. EEXIST: path
- * is taken. */
+/* Makes a new arena at path. No other process can open the arena before it is complete and has its name. EEXIST: the
+ * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     char dir[PATH_MAX], self[64];
@@ -11945,24 +11997,24 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 
 /* ---- Joining ---- */
 
-/* Guards the list of the arenas of this process. An arena is on the list from before it has a byte lock until it
- * has none. No thread waits for another process, or for a call, while it holds this mutex, because forks take it. */
+/* Guards the list of the arenas of this process. An arena is on this list all the time that it has a byte lock. Forks
+ * take this mutex, so a thread that holds it waits neither for another process nor for a call. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* an arena is no longer SHMI_opening */
+static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* signaled when an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
-static struct shmi_closer *shmi_closers; /* the closes that wait for threads; guarded by: shmi_attached_lock */
+static struct shmi_closer *shmi_closers; /* closes that wait for threads; guarded by: shmi_attached_lock */
 static pthread_once_t shmi_atfork_once = PTHREAD_ONCE_INIT;
-static int shmi_registering; /* a thread is about to make this process a target of fences; guarded by: shmi_attached_lock */
+static int shmi_registering; /* a thread is about to register this process for membarrier; guarded by: shmi_attached_lock */
 
 enum {
-    SHMI_opening,  /* one thread joins; others that open the same file wait for it */
+    SHMI_opening,  /* one thread joins the arena; other threads that open the same file wait for it */
     SHMI_attached,
-    SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
+    SHMI_closing   /* one thread leaves the arena; a thread that opens the file now joins anew */
 };
 
-/* A child of fork is no participant. The kernel wipes the page with its ID. These handlers of forks close the
- * descriptor that the child inherits: its byte lock would say that the parent is alive even after the parent's
- * death. */
+/* A child of fork is no participant. The kernel wipes the page with its ID. These fork handlers close the descriptor
+ * with the byte lock in the child: otherwise the lock would say that the parent is alive even after the death of the
+ * parent. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -11988,7 +12040,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
     shmi_forget_threads();
-    pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
+    pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that wait on it do not exist in the child */
     shmi_after_fork();
     shmi_restore_child();
 }
@@ -12004,12 +12056,13 @@ SHMI_FN void shmi_ring_watchers(void)
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
 /* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
- * prepare handlers that were registered last first, and the other handlers in the order of their registration. So the
- * handlers that the program registers later run while the library's locks are free, in the parent and in the child. */
+ * prepare handlers in the reverse order of their registration, and the other handlers in the order of their
+ * registration. So handlers that the program registers later run while no lock of the library is held, in the parent
+ * and in the child. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 /* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
- * it, the errno stays in a->lock_errno. */
+ * it, the errno is stored in a->lock_errno. */
 SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
 {
     int err;
@@ -12021,8 +12074,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
             a->lock_errno = err;
         return 0;
     }
-    /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
-     * foundGone in Go. */
+    /* A peer may have found the byte unlocked before this change. The change keeps that peer from recording that this
+     * joiner is gone: see foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
@@ -12034,7 +12087,7 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 }
 
 /* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, does not belong to this joiner any
- * more. The swap fails only if another joiner that has or had the slot has stored its time. */
+ * more. The CAS fails only if another joiner that has, or had, the slot has stored its time. */
 SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
@@ -12045,54 +12098,55 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Takes slot i for this joiner. The slot must be free or dead, its state word must be w, and its slotWindow must be
- * raw. The state becomes joining, with the generation next. Returns 0 if another process has changed the slot
- * meanwhile. */
+/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation next.
+ * Returns 0 if the state is not w any more, or slotWindow is not raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* All participants before the first one of a window are reaped, and their generations say nothing about the
-     * generations of this window. The swap fails if other participants have entered the window since w was read. */
+    /* All participants before the first one of a window are reaped. Their generations must not be compared with those
+     * of this window, so slotReclaimed gets the generation before the first one. The CAS fails if another participant
+     * has entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock, this process may have been stopped while the slot was used up, was renewed, and came
-         * back to the same state. */
+        /* Without a byte lock this process may have been stopped for long. Meanwhile the slot may have been used up
+         * and renewed, and may have come to the same state again. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    /* Watchers use this time to tell two joiners with the same generation apart. It is written before the
-     * capabilities: see shmi_given_up. */
+    /* By this time, watchers tell two joiners with the same generation apart. It is stored before the capabilities:
+     * see shmi_given_up. */
     if (!shmi_publish_joined(a, i, joining) || !shmi_publish_caps(a, i, joining))
         return 0;
     SHMSYNC_CRASHPOINT("arena.enter.taken");
     if (a->lock_fd < 0 && !shmi_link_alive(a, i, joining))
         return 0;
-    if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
+    if (shmi_slot_phase(w) == SHMI_phaseFree) /* otherwise the words describe the dead participant until its death is recorded */
         shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
 }
 
-/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner
- * may take its slot. Participants reap such a joiner themselves, but there may be no participant. */
+/* Whether the joiner in slot i, in state w, has no byte lock and has been joining for so long that another joiner may
+ * take the slot. Participants reap such a joiner, but there may be no participant. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
     if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w) || shmi_linked(a, i, w))
-        return 0; /* before it has written its capabilities, slotJoined may be that of an earlier participant */
+        return 0; /* before the joiner has written its capabilities, slotJoined may be the time of an earlier participant */
     age = shmi_unix_now() - (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
     return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. If both have byte locks, this joiner has that of the slot, which was free. */
+ * internal/arenakernel/window.go. If this joiner and that participant use byte locks, this joiner has the byte lock of
+ * the slot, so the participant has ended. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
@@ -12101,8 +12155,8 @@ SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
     shmi_record_deaths(a, i, w, shmi_slot_gen(w));
     shmi_free_slot(a, i, w, 0);
 }
-/* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
- * 0 if it did not take the slot. We hold the slot's byte lock. */
+/* Takes slot i over from a dead participant that no living process is reaping. Returns the new generation of this
+ * joiner, or 0 if the joiner did not take the slot. The joiner holds the byte lock of the slot. */
 SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
@@ -12116,12 +12170,12 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     }
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
-            return 0; /* nothing shows that it is dead */
+            return 0; /* nothing shows that the participant is dead */
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* System calls of the dead participant may still write, and only its ID shows that. A participant without either
-     * capability never became live, so it has made no such call. */
+    /* System calls of the dead participant may still write, and only its ID in the slot tells other processes so. A
+     * participant without either capability never became live, so it has made no such system call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -12131,10 +12185,10 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our ID is current. A process that became the reaper before that finishes first. */
+    /* From now on the ID of this joiner is current. A process that became the reaper earlier finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
-        if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
+        if (shmi_now() > end) { /* give the slot back as it was: the old reaper may still record the death, and a second record must not arise */
             shmi_unlink_alive(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next));
             shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
@@ -12148,14 +12202,14 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     return next;
 }
 
-/* Whether the participant in slot i, in state w, is dead and there is no generation left for a joiner that would
- * clean up after it. */
+/* Whether the participant in slot i, in state w, is dead and no generation is left for a joiner that would clean up
+ * after it. */
 SHMI_FN int shmi_stuck(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t raw;
     return shmi_next_generation(a, i, w, 1, &raw) == 0 && (shmi_slot_phase(w) == SHMI_phaseDead || shmi_survey_dead(a, i, w));
 }
-/* Says why nobody can take a slot. */
+/* Fails because no joiner can take a slot, and says why. */
 SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 {
     uint32_t i, used_up = 0, unclean = 0;
@@ -12189,7 +12243,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
+        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for more than a second still gets one more try */
         uint32_t i, next;
         uint64_t raw;
         a->lock_errno = 0;
@@ -12231,9 +12285,9 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Reads the identity of this process, by which peers find its threads when it is dead. What /proc does not say stays
- * 0. Returns an errno if /proc cannot be read because of a shortage: otherwise this participant would have no identity
- * as long as it is in. */
+/* Reads the identity of this process, by which peers find its threads when it is dead. Fields that /proc does not tell
+ * stay 0. Returns an errno if a shortage keeps this process from reading /proc: otherwise it would have no identity as
+ * long as it is in. */
 SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
     uint32_t k, nibbles = 0;
@@ -12243,7 +12297,7 @@ SHMI_FN int shmi_read_identity(shmsync_arena *a)
     a->start = a->pid_ns = a->proc_dev = 0;
     memset(a->boot, 0, sizeof a->boot);
     if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0) {
-        /* The name, in parentheses, may contain any characters; field 22 is the start time. */
+        /* the name of the program, in parentheses, may contain any characters; field 22 is the start time */
         for (p = strrchr(b, ')'), k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
@@ -12275,12 +12329,12 @@ SHMI_FN int shmi_read_identity(shmsync_arena *a)
     return ok < 0 ? errno : 0;
 }
 
-/* Fills in the slot. */
+/* Fills in the slot of this joiner. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, reaper;
     shmi_off s = shmi_slot(a, i);
-    /* If the slot was marked dead meanwhile, the word says who reaps it, and must stay. */
+    /* If the slot was marked dead meanwhile, slotReaper names the reaper of this process, and must stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
@@ -12304,16 +12358,15 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     if (a->pin != NULL)
         munmap(a->pin, a->pin_size);
     a->pin = NULL;
-    pthread_mutex_lock(&shmi_attached_lock); /* a child of fork closes what it finds here */
+    pthread_mutex_lock(&shmi_attached_lock); /* a fork handler closes the lock_fd that it finds here */
     shmi_close_file(a->lock_fd, a->dev, a->ino);
     a->lock_fd = -1;
     pthread_mutex_unlock(&shmi_attached_lock);
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
-/* Gives back this joiner's slot after it has cleaned up after the dead participant there, if the slot is at the end
- * of its window and no other participant is in the arena. After that the slot can be renewed, which is not possible
- * while it needs a cleanup. */
+/* Gives this joiner's slot back after the cleanup, if the slot is at the end of its window and no other participant is
+ * in the arena. A slot that needs a cleanup cannot be renewed; now it can. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self), joining;
@@ -12337,25 +12390,25 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     a->self = 0;
     return 1;
 }
-/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it
- * gave the slot back instead; then another joiner may take it. */
+/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it gave
+ * the slot back instead, so that it can be renewed. */
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If any participant may miss a wake because the dead participant died, this one declares the same of itself
-         * until it has sent the wakes. If it dies meanwhile, its reaper then checks every object. */
+        /* If the death may have lost a wake of any participant, this joiner declares the same of itself until it has
+         * sent the wakes. So if this joiner dies meanwhile, its reaper checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Otherwise this participant would seem to be ending a wait, although only the dead one was. */
+        /* Otherwise this joiner would seem to be ending a wait, although only the dead participant was. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        if (!concern.unfinished) /* else the reaper of this participant does it */
+        if (!concern.unfinished) /* otherwise the reaper of this participant reclaims the memory */
             shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
         shmi_rest_guard(a, 0);
@@ -12378,7 +12431,7 @@ SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
     }
     return 0;
 }
-/* Widens what this participant has declared, so that it holds for an opening with these options, too. */
+/* Changes the declaration of this participant so that it also covers an opening with these options. */
 SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options *o)
 {
     uint32_t *caps = shmi_slot32(a, a->my_slot, SHMI_slotCaps), old, wide, more = shmi_kernel_io_caps(o);
@@ -12390,22 +12443,22 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
-/* Opens the file of the arena once more, for the byte lock: through a shared file description, the lock of a dead
- * process would live on in its child. Without a second description, or where byte locks do not work, a->lock_fd is -1.
- * Peers then have less proof of what becomes of this process, so an error that may be temporary makes the open of the
- * arena fail. */
+/* Opens the file of the arena once more, for the byte lock: if the process shared the file description with a child,
+ * the lock would live on in the child after a death. Without a second description, or without byte locks, a->lock_fd
+ * is -1. Peers then have less proof of what becomes of this process. So if the error may be temporary, the open of the
+ * arena fails instead. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
     int err = 0, pinned = 0;
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
-    pthread_mutex_lock(&shmi_attached_lock); /* a forked child must not get the description */
+    pthread_mutex_lock(&shmi_attached_lock); /* no thread may fork before the descriptor is in a->lock_fd, where the fork handler closes it */
     do
         a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
     while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
     if (a->lock_fd < 0 && shmi_have.ofd)
         err = errno;
-    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* the number of a->fd means another file here */
+    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* in this /proc, the number a->fd belongs to another file */
         close(a->lock_fd);
         a->lock_fd = -1;
     }
@@ -12415,7 +12468,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     if (a->lock_fd < 0) {
         switch (err) {
         case 0:
-        case ENOENT: /* no /proc, or another one */
+        case ENOENT: /* /proc is not mounted, or is that of another namespace */
         case ENOTDIR:
         case EACCES: /* permissions, a mount, a security module or a filter forbid it */
         case EPERM:
@@ -12457,13 +12510,14 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         return shmi_fail(err, "arena.open", a->label, "could not read the identity of this process from /proc");
     }
     a->caps |= shmi_kernel_io_caps(o);
-    /* The registration is quick while the process has one thread, so it comes before the helper thread is started. */
+    /* The registration for membarrier is quick while the process has one thread, so it comes before the start of the
+     * helper thread. */
     if (shmi_alone())
         shmi_register_fence();
     if (shmi_is_registered())
         a->caps |= SHMI_capFence;
-    /* The helper thread is started before the slot is taken: otherwise each open that cannot start it would use up a
-     * generation of the slot. */
+    /* The helper thread is started before the slot is taken. Otherwise each open that cannot start the thread would
+     * use up a generation of the slot. */
     err = shmi_start_watcher(a);
     if (err != 0) {
         shmi_drop_lock(a);
@@ -12486,7 +12540,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* Its watcher is rung before this participant is live, so that the watcher knows of it from the first moment on. */
+    /* The watcher of this slot is rung before this participant is live, so that it watches this participant from the
+     * first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_hire_watcher(a);
     if (err != 0) {
@@ -12507,7 +12562,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Makes sure that everything that the arena counts as backed has memory. */
+/* Makes sure that all bytes that the arena counts as backed have memory behind them. */
 SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 {
     uint64_t believed = a->geo.blocks_off, i;
@@ -12532,7 +12587,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
-/* Frees the records of what this process has open, when no thread closes those objects any more. */
+/* Frees the references of this process to open objects. No thread closes these objects any more. */
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
@@ -12600,7 +12655,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a);
 }
 
-/* From now on, a call with a handle of an object of the arena fails with EBADF. */
+/* Closes all handles of objects of the arena: from now on, calls with them fail with EBADF. */
 SHMI_FN void shmi_close_handles(shmsync_arena *a)
 {
     shmi_ref *r;
@@ -12615,16 +12670,16 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* A closed arena is kept until this many further arenas have been closed. Calls that come too late, and calls under
- * way that do not wait, may still use it. In its mapping, memory of this process and its children replaces the file.
- * Opens that fail push no closed arena out. */
+/* A closed arena is freed only after this many further arenas have been closed, because late calls, and calls under
+ * way that do not wait, may still use it. In its mapping, memory that only this process and its children have replaces
+ * the file. Failed opens have a ring of their own, so they push no closed arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
     unsigned at;
 } shmi_retired_ring;
 static shmi_retired_ring shmi_closed_arenas; /* guarded by: shmi_attached_lock */
-static shmi_retired_ring shmi_failed_opens;  /* those that on_first got. guarded by: shmi_attached_lock */
+static shmi_retired_ring shmi_failed_opens;  /* arenas of failed opens whose address on_first got. guarded by: shmi_attached_lock */
 
 SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
 {
@@ -12637,10 +12692,10 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If it cannot, it returns 0, and nothing is
- * mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
- * touched or not. Under mlockall, readable memory is allocated in full when it is mapped, so this memory is made
- * accessible later. */
+/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns
+ * 0. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA, touched or
+ * not. Under mlockall, a mapping that is readable from the start is allocated in full, so this one becomes readable
+ * only later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
@@ -12669,8 +12724,8 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
 
 #define SHMI_REGISTER_AFTER INT64_C(50000000)
 
-/* Tells all participants that fences reach this process, and from then on this process takes biased holds. The
- * caller holds shmi_attached_lock, and a is attached, so its slot is its own. */
+/* Tells all participants that fences reach this process. From then on this process takes biased holds. The caller
+ * holds shmi_attached_lock, and a is SHMI_attached, so the slot still belongs to this process. */
 SHMI_FN void shmi_take_fences(shmsync_arena *a)
 {
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
@@ -12691,9 +12746,10 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Starts a thread that registers this process for fences. The registration lasts until all CPUs have rested, 15 ms
- * and more, and a process that is killed meanwhile cannot end before that. So a process that lives briefly is not
- * registered, and no call waits for the thread. The caller holds shmi_attached_lock. */
+/* Starts a thread that registers this process for membarrier. The registration lasts until all CPUs have rested, 15 ms
+ * and more, and a process that is killed meanwhile cannot end before that. So the thread first waits
+ * SHMI_REGISTER_AFTER, and a process that lives briefly is not registered. No call waits for the thread. The caller
+ * holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
@@ -12705,7 +12761,7 @@ SHMI_FN void shmi_begin_registering(void)
     }
 }
 
-/* Takes a off the list. The caller holds shmi_attached_lock. */
+/* Takes a off the list of the arenas of this process. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_detach(shmsync_arena *a)
 {
     shmsync_arena **p;
@@ -12723,7 +12779,7 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* the thread would wait for itself */
+            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
                 break;
             pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
             a = shmi_attached;
@@ -12744,8 +12800,8 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 }
 
 /* Returns a copy of path that still leads to the same file after a chdir, or NULL if there is no memory. A name
- * without a slash is no path. The copy is the path itself if the working directory cannot be found, or if the result
- * would be too long for a path. */
+ * without a slash is no path and is copied as it is. So is a path if the working directory cannot be found, or if the
+ * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
     char dir[PATH_MAX], *copy;
@@ -12807,7 +12863,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
-/* Joins the arena with a, which is new. */
+/* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     unsigned char header[SHMI_headerSize];
@@ -12826,7 +12882,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
     a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
-        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* if this fails, the handler of forks does it */
+        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* if this fails, the fork handler clears the page */
         pthread_mutex_lock(&shmi_attached_lock);
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
@@ -12838,8 +12894,8 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
-/* Makes this process a participant of the arena in s, and takes s over. The caller holds shmi_attached_lock, which
- * the call releases meanwhile. */
+/* Makes this process a participant of the arena in s. The call closes s, or keeps it in the arena. The caller holds
+ * shmi_attached_lock, which the call releases meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
     shmsync_arena *a = shmi_attached_to(s);
@@ -12915,7 +12971,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
-/* Checks the options that concern this process only. */
+/* Checks the options that concern only this process. */
 SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 {
     if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
@@ -12927,9 +12983,9 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Tries once to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * judged is not -1, it removes only the file that judged has open. *again says that another try may have another
- * result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
+/* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
+ * judged is not -1, removes only the file that the descriptor judged has open. *again says that another attempt may
+ * have another result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -12986,7 +13042,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         *again = 1;
         err = 0;
     } else if (!readable) {
-        /* The gate and the byte locks mean the same in every layout. */
+        /* The gate and the byte locks have the same places in every layout. */
         err = shmi_bytes_op(fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
         if (err == 0 && found != F_UNLCK)
             err = EBUSY;
@@ -12995,7 +13051,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         else
             err = shmi_remove_file(fd, path, again);
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
-        err = shmi_remove_file(fd, path, again); /* another name of the file */
+        err = shmi_remove_file(fd, path, again); /* the arena is removed already, and path is another name of its file */
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
@@ -13015,8 +13071,8 @@ out:
 }
 #define SHMI_MAX_MOVES 1000
 
-/* Removes the file of an arena in which no participant is. If the path leads to another file again and again, it gives up
- * after SHMI_MAX_MOVES attempts. */
+/* Removes the file of an arena in which no participant is. If the path leads to another file again and again, the
+ * function gives up after SHMI_MAX_MOVES attempts. */
 SHMI_FN int shmi_remove_unused(const char *path, int judged)
 {
     int64_t end = shmi_now() + SHMI_GATE_TIMEOUT, pause = SHMI_GATE_PAUSE;
@@ -13069,7 +13125,7 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file has its inode number. */
+        /* As long as judged is open, no other file gets its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         if (judged < 0 && opts != NULL && opts->recreate != 0) {
             err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
@@ -13154,16 +13210,16 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-/* For bindings; a program in C has macros of these names. */
+/* Functions for bindings of other languages; in C, macros of these names hide them. */
 int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
 int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
 /* ---- Leaving: the holds and waits that this process still has are treated as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still
- * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
- * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
- * no room for one. */
+/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still be
+ * under way. Their late stores must not become stores of the next participant of the slot. So the mapping that they
+ * use is replaced before the slot is free. The leave itself goes on in a mapping of its own, unless there is no room
+ * for one. */
 SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
@@ -13187,7 +13243,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(own, a->my_slot);
-    shmi_count_death(own, concern); /* a peer that checked when it was woken may have found us current still */
+    shmi_count_death(own, concern); /* a peer that was woken before may have found this participant still current */
     shmi_drop_lock(a);
     if (own != a) {
         munmap(base, (size_t)a->size);
@@ -13203,11 +13259,12 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
-    /* If others have declared this participant dead, the slot has a date already, or describes another participant. */
+    /* If others have declared this participant dead, slotDied has a date already, or the generation of another
+     * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to test its
+    /* The kernel does not mark the alive words of a process that leaves in good order. So its watcher has to test its
      * byte lock. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
@@ -13222,7 +13279,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     pthread_mutex_lock(&a->reaping);
-    /* From here on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
+    /* From now on shmi_close_object changes no open bit. After shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word of the bit may belong to another object. */
     pthread_mutex_lock(&a->handles);
     a->left = 1;
@@ -13232,7 +13289,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to us is lost, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to this process is lost, as in a death */
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
@@ -13246,7 +13303,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     shmi_close_home(a);
 }
 
-/* Whether a is one of the arenas that this process closed last. */
+/* Whether a is one of the last SHMI_RETIRED arenas that this process has closed. */
 SHMI_FN int shmi_was_closed(const shmsync_arena *a)
 {
     int found = 0;
@@ -13258,20 +13315,20 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     return found;
 }
 
-/* Whether a close by this thread would wait for the thread itself: it is the watcher, or runs on_first. The caller holds
- * shmi_attached_lock, and a is on the list. */
+/* Whether a close of a by this thread would wait for the thread itself, because the thread is the watcher of a, or
+ * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
     return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
 }
 
-/* A close that waits until no thread is inside its arena. A thread is inside an arena while it is in a call of it, or runs
- * as its watcher. The functions below need shmi_attached_lock. */
+/* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
+ * is in a call of the arena, or is its watcher. The functions below need shmi_attached_lock. */
 typedef struct shmi_closer {
     struct shmi_closer *next;
     const shmsync_arena *closes;
-    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* where the thread that closes is inside; NULL: free */
-    int seen; /* shmi_closers_wait_for has been here */
+    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* the arenas that the closing thread is inside; NULL: a free place */
+    int seen; /* shmi_closers_wait_for has visited this close */
 } shmi_closer;
 
 /* Fills *me for a close of a by this thread. */
@@ -13296,7 +13353,7 @@ SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
             return 1;
     return 0;
 }
-/* Whether a close of a waits for the thread of me, by way of closes that other threads have begun. */
+/* Whether a close of a would wait for the thread of me, through closes that other threads have begun. */
 SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
 {
     shmi_closer *k;
@@ -13309,7 +13366,7 @@ SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
     }
     return 0;
 }
-/* Begins the close of me, unless it would wait for itself. */
+/* Adds me to the closes that wait. Returns 0 if me would wait for itself. */
 SHMI_FN int shmi_closer_begin(shmi_closer *me)
 {
     shmi_closer *k;
@@ -13326,11 +13383,11 @@ SHMI_FN void shmi_closer_end(const shmi_closer *me)
     shmi_closer **at = &shmi_closers;
     while (*at != NULL && *at != me)
         at = &(*at)->next;
-    if (*at != NULL) /* otherwise this is a child of fork, whose list is empty */
+    if (*at != NULL) /* NULL in a child of fork, whose list is empty */
         *at = me->next;
 }
 
-/* A descriptor of the arena's file that the caller has to close, or -1. */
+/* Returns a descriptor of the arena's file that the caller has to close, or -1. */
 SHMI_FN int shmi_copy_file(const shmsync_arena *a)
 {
     int fd = shmi_borrow_file(a), copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -13347,7 +13404,7 @@ int shmsync_arena_close(shmsync_arena *a)
     int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
-    if (shmi_is_inside(a)) /* the close would wait for the call that this thread is in */
+    if (shmi_is_inside(a)) /* the close would wait for a call in which this thread is */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
@@ -13371,10 +13428,10 @@ int shmsync_arena_close(shmsync_arena *a)
         a->stage = SHMI_closing;
     pthread_mutex_unlock(&shmi_attached_lock);
     if (last) {
-        /* Without this memory, the file stays until the next open of the arena. */
+        /* If there is no memory for the path, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
         uint64_t dev = a->dev, ino = a->ino;
-        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for a further descriptor */
+        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
         int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         if (path != NULL)
             shmi_current_path(a, path);
@@ -13387,14 +13444,14 @@ int shmsync_arena_close(shmsync_arena *a)
         if (judged >= 0) { /* waits for the gate, for a bounded time: see removeLast in internal/arenakernel/remove.go */
             err = shmi_remove_unused(path, judged);
             if (err == EBUSY || err == ENOENT || err == EACCES || err == EPERM)
-                err = 0; /* another participant removes it, or this process may not: the next epoch replaces the arena */
+                err = 0; /* another participant removes the file, or this process may not: then the next epoch replaces the arena */
             shmi_close_file(judged, dev, ino);
         }
         free(path);
     }
     shmi_let_cancel();
-    /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
-     * after that the address means nothing. */
+    /* This process inherited the arena over a fork, or has closed it already. Only a recent close can be recognised,
+     * because later the address may belong to anything. */
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
@@ -13417,7 +13474,8 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
     for (i = 1; i <= slots; i++) {
         shmsync_participant p;
         uint32_t w;
-        int there, err = shmi_enter(a, "arena.participants"); /* a close does not wait for f, which may take any time */
+        /* f runs outside of shmi_enter, because f may take any time and a close would wait for it */
+        int there, err = shmi_enter(a, "arena.participants");
         if (err != 0)
             return SHMI_TELL(err);
         w = shmi_slot_state(a, i);
@@ -13484,8 +13542,8 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-/* Opens a block or a Value. With any_size, an existing one may have any size, and size is ignored. *has, which may be
- * NULL, is its size. */
+/* Opens a block or a Value. With any_size, an existing object may have any size, and size is ignored. If has is not
+ * NULL, *has is the size of the object. */
 SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, int any_size, uint64_t *has)
 {
     shmi_spec spec;
@@ -13555,7 +13613,8 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
 
 /* ---- Opening an object of a kind, and the handle of this process on it ---- */
 
-/* Fills in what the specifications of all kinds have in common. The caller sets init, and more if its kind needs it. */
+/* Fills in the parts that the specifications of all kinds have in common. The caller sets init, and more if its kind
+ * needs it. */
 SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
 {
     memset(spec, 0, sizeof *spec);
@@ -13565,7 +13624,7 @@ SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version,
     spec->size = size;
 }
 
-/* Opens the object of a specification, and sets *impl to this process's handle on it. */
+/* Opens the object that spec describes, and sets *impl to this process's handle on it. */
 SHMI_FN int shmi_open_handle(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
 {
     shmi_object o;
@@ -13594,31 +13653,31 @@ SHMI_FN int shmi_open_handle_at(shmsync_arena *a, shmi_off off, const char *op, 
 }
 /* ---- Crowds: docs/design/0051-crowds-in-c.md ----
  *
- * A thread that waits checks its object ten times a second. In a process in which many threads wait, that would cost
- * a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher checks
- * its object instead. The more threads sleep, the longer each of them sleeps, so all of them together wake about as
- * often as a few threads would. */
+ * A waiting thread checks its object ten times a second. If many threads of a process wait, that would cost a CPU. So
+ * a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher checks its object
+ * instead. The more threads sleep, the longer each thread sleeps. So all of them together wake about as often as a few
+ * threads would. */
 
 enum {
-    SHMI_FEW = 8, /* however many threads of a process sleep, they wake 10 * SHMI_FEW times a second in all */
+    SHMI_FEW = 8, /* all sleeping threads of a process together wake at most about 10 * SHMI_FEW times a second */
     SHMI_CROWD_CHUNK = 64
 };
-#define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
-#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* the longest time between two checks of the watcher, ns */
-#define SHMI_CROWD_SHARE 300                     /* the checks take 1/300 of a CPU at most, or are a second apart */
+#define SHMI_CROWD_MOST INT64_C(10000000000)  /* how long a thread of a crowd sleeps at most, in ns */
+#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* longest time between two rounds of checks by the watcher, in ns */
+#define SHMI_CROWD_SHARE 300                     /* the checks take at most 1/300 of a CPU, unless the pauses reach SHMI_CROWD_LOOK_MOST */
 
 enum {
     SHMI_sleeperNone,
     SHMI_sleeperFilling,
     SHMI_sleeperThere,
-    SHMI_sleeperSeen, /* the watcher checks its object */
-    SHMI_sleeperLeft  /* and the thread has left meanwhile */
+    SHMI_sleeperSeen, /* the watcher is checking the object of the thread */
+    SHMI_sleeperLeft  /* as SHMI_sleeperSeen, and the thread has left meanwhile */
 };
 
 /* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* of this thread alone, which sleeps on it, too */
+    uint32_t wake_word; /* a futex word for this thread alone, on which it also sleeps */
     uint32_t *word; /* the word that the thread sleeps on, while its value is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
@@ -13631,7 +13690,8 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether this process has to check an object now: ten times a second. */
+/* Whether this process has to check an object now. At most ten times a second, one thread gets the answer yes, and
+ * then makes the check. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -13661,10 +13721,10 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     shmi_st32(&s->state, SHMI_sleeperThere);
     if (shmi_add32(&a->in_crowd, 1) == 0)
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks from now on */
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks the objects of the crowd from now on */
 }
-/* Takes the calling thread out of the crowd. It does not wait for the watcher: the end of the opening does, by
- * shmi_await_look. */
+/* Takes the calling thread out of the crowd. This function does not wait for a check of the watcher: the end of the
+ * opening waits, by shmi_await_look. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
@@ -13684,8 +13744,9 @@ SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
                 shmi_ring_sleeper(&c->s[i]);
 }
 
-/* Checks the object of a thread that sleeps. If the word has changed since the thread fell asleep, its wake may have
- * gone to a process that is stopped, or never came. So one thread of this process is woken to check for itself. */
+/* Checks the object of a sleeping thread. If its word has changed since the thread fell asleep, the wake may have gone
+ * to a process that is stopped, or may be lost. So this function wakes one thread of this process, which then checks
+ * the object itself. */
 SHMI_FN void shmi_look_for(shmi_sleeper *s)
 {
     int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
@@ -13700,7 +13761,7 @@ SHMI_FN int64_t shmi_thread_time(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
-/* Checks the objects of the crowd if it is time, and returns the time of the next check. 0: only when the watcher's
+/* Checks the objects of the crowd if it is time. Returns the time of the next check; 0: not before the watcher's
  * doorbell rings. The death watcher calls this. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
 {
@@ -13734,8 +13795,8 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher no longer checks an object whose opening the caller ends. No thread waits for that object any
- * more, so the watcher does not begin another check. */
+/* Waits until the watcher has ended a check of an object whose opening the caller ends. No thread waits for that
+ * object any more, so the watcher begins no further check. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
     uint32_t looks = shmi_ld32(&a->looks);
@@ -13753,15 +13814,16 @@ SHMI_FN void shmi_free_crowd(shmsync_arena *a)
 
 /* ---- Waiting ----
  *
- * A thread that waits sleeps in the kernel on the word that the object's protocol names, with an announce record in
- * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
- * without one, and periodic checks find them.
+ * A waiting thread sleeps in the kernel on the word that the object's protocol names. An announce record in its slot
+ * lets a reaper find the thread after a death. If more threads sleep than there are records, the others sleep without
+ * a record, and periodic checks find them.
  *
- * No wait depends on every wake arriving. A thread sleeps for at most 100 ms at a time, and then reads the object's own
- * words. The exception is a thread of a crowd: it sleeps for up to 10 s (SHMI_CROWD_MOST), and the death watcher makes
- * the periodic check in its place. */
+ * No wait depends on every wake arriving. A thread sleeps for at most 100 ms at a time, and then reads the object's
+ * own words. The exception is a thread of a crowd: it sleeps for up to 10 s (SHMI_CROWD_MOST), and the death watcher
+ * makes the periodic check in its place. */
 
-/* Takes an announce record for a wait that has lasted since the time since; -1 if there is none. */
+/* Takes an announce record for a wait that began at the time since. Returns the number of the record, or -1 if all are
+ * in use. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
 {
     for (;;) {
@@ -13789,8 +13851,7 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
     shmi_and32(&a->announce_map, ~(1u << k));
 }
 
-/* The futex word that the kernel marks when n dies, and its value. The result is NULL if the kernel does not mark
- * one for n. */
+/* The alive word of n that the kernel marks when n dies; *alive is its value. NULL: the kernel marks no word of n. */
 SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
     uint32_t i = shmi_id_slot(n), *w;
@@ -13802,33 +13863,33 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_
 }
 
 enum {
-    SHMI_AGAIN,  /* something happened, or may have: read the state again */
+    SHMI_AGAIN,  /* the state may have changed: read it again */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* a periodic check is due (every 100 ms, or 10 ms without futex_waitv): check the object */
+    SHMI_LOOK,   /* a periodic check of the object is due: every 100 ms, or every 10 ms without futex_waitv */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, then fill in those
- * that are needed. */
+/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, and then those that
+ * you need. */
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* sleep while it has the value val */
     uint32_t val;
     shmi_off object; /* object in the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
-    int64_t *since;    /* begin of the wait, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
+    int64_t *since;    /* begin of the wait, CLOCK_MONOTONIC ns; the first sleep of the wait sets it if it is 0 */
     shmi_participant_id owner;   /* wake up when this participant dies, if not 0 */
-    uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
+    uint32_t *other;   /* another word whose wake ends the sleep, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
-    int64_t *looked;   /* when this process checked the object last; shmi_check_due sets it */
-    void (*check)(void *); /* makes the check if it is due, on any thread of this process; NULL: no crowd */
+    int64_t *looked;   /* when this process last checked the object; shmi_check_due sets it */
+    void (*check)(void *); /* checks the object, on any thread of this process; NULL: the thread joins no crowd */
     void *check_arg;
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted. It then
- * sets *until to a later time. Otherwise it returns NULL. */
+/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted for a while.
+ * Then sets *until to a later time. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -13836,7 +13897,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
     if (pthread_equal(pthread_self(), a->watcher))
-        return NULL; /* a function of on_death waits: the watcher checks nothing meanwhile */
+        return NULL; /* on_death runs on the watcher, and waits: meanwhile the watcher checks nothing */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -13864,8 +13925,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* If the check is due, it is made before the sleep: a thread that is woken often, or waits briefly each time,
-     * never sleeps long enough for a check. */
+    /* If the check is due, the thread makes it before it sleeps. A thread that is woken often, or waits briefly each
+     * time, never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -13875,7 +13936,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
         until = now + sleep_spec->bounded;
         look = 0;
-        exact = sleep_spec->bounded < 1000000; /* a check whether a dead holder is gone */
+        exact = sleep_spec->bounded < 1000000; /* a bound below 1 ms is the pause between two checks whether a dead holder is gone */
     }
     if ((a->caps & SHMI_capWaitV) != 0) {
         if (sleep_spec->owner != 0) {
@@ -13883,7 +13944,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + shmi_next_look(a, sleep_spec->owner); /* the owner's threads cannot be fenced yet */
+                until = now + shmi_next_look(a, sleep_spec->owner); /* this process cannot fence the threads of the owner yet */
                 exact = 1;
                 look = 0;
             }
@@ -13891,8 +13952,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         if (sleep_spec->other != NULL)
             v[n++] = shmi_waitv_of(sleep_spec->other, sleep_spec->other_is);
     } else if (sleep_spec->owner != 0 || sleep_spec->other != NULL) {
-        /* Without futex_waitv the thread sleeps on one word only. It finds changes of the other words by a check
-         * every 10 ms. */
+        /* Without futex_waitv the thread sleeps on one word only. It finds changes of the other words by a check every
+         * 10 ms. */
         if (until > now + 10000000) {
             until = now + 10000000;
             look = 1;
@@ -13914,7 +13975,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+            /* ENOMEM: the kernel has no room for several words at the moment */
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
                 look = 0;
@@ -13939,15 +14001,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     return SHMI_AGAIN;
 }
 
-/* ---- Wait lists: where the waiters of an object are found ---- */
+/* ---- Wait lists, in which a releaser finds the waiters of an object ---- */
 
 typedef struct shmi_wait_list {
     uint32_t *word; /* the word that waiters sleep on */
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter: by turns one that sleeps in the kernel on the word, and one of a poller. The caller has changed
- * the word. */
+/* Wakes one waiter: by turns a thread that sleeps in the kernel on the word, and a waiter of a poller. The caller has
+ * changed the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -13965,10 +14027,10 @@ SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_wait_list *l)
         shmi_ready_all(a, l->poller);
 }
 
-/* A wait list whose word is a wake word: bit 0 says announced, bits 1..31 are a sequence. */
+/* A wait list whose word is a wake word: bit 0 says that a waiter has announced itself, bits 1..31 are a sequence. */
 
 SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
-/* Makes sure that the next release wakes, and returns the value of the word to sleep on. */
+/* Announces a waiter, so that the next release wakes. Returns the value of the word, for the sleep. */
 SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
 {
     for (;;) {
@@ -13980,7 +14042,7 @@ SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
     }
 }
 SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
-/* Wakes one waiter if one has announced itself. The caller has released the object before. */
+/* Wakes one waiter if a waiter has announced itself. The caller has already released the object. */
 SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
@@ -14003,9 +14065,9 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
             return w;
     }
 }
-/* Changes the word, so that a waiter that is about to sleep checks again. */
+/* Changes the word, so that a waiter that is about to sleep on it checks the object again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
-/* Changes the word and wakes one waiter, or all, announced or not: for wakes that may have been lost. */
+/* Changes the word and wakes one waiter, or all, even without an announcement: earlier wakes may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
 SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {
@@ -14032,8 +14094,8 @@ enum {
 /* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* how successful spins were lately: see shmi_make_pay */
-    uint32_t *last_cpu; /* a note of the CPUs of the last releasers */
+    uint32_t *pays;     /* how successful spins were recently: see shmi_make_pay */
+    uint32_t *last_cpu; /* the CPUs of the last releasers: see shmi_note_cpu */
     uint32_t slot;      /* the slot of this participant */
 } shmi_tuning;
 
@@ -14085,13 +14147,13 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The number + 1 of the CPU of the last releaser that is not the participant in slot. */
+/* The number + 1 of the CPU of the last releaser in a slot other than slot. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
 }
 
-/* Notes the number of this CPU for the waiters. */
+/* Notes the number of this CPU for waiters: a waiter on the same CPU does not spin, but yields. */
 SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 {
     int cpu = sched_getcpu();
@@ -14104,13 +14166,13 @@ SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
         __atomic_store_n(t->last_cpu, note, __ATOMIC_RELAXED);
 }
 
-/* Packs what is known about spinning into a word. Bits 0..9: how long successful spins took, a mean in units of 64
- * ns. Bits 10..19: the share of spins that failed, a mean in 1/1024. Bits 20..31: failures in a row. */
+/* Packs the results of recent spins into a word. Bits 0..9: how long successful spins took, a mean in units of 64 ns.
+ * Bits 10..19: the share of spins that failed, a mean in 1/1024. Bits 20..31: failures in a row. */
 SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 {
     return took | share << 10 | (failures & 4095) << 20;
 }
-/* How long the next spin lasts at most, ns. */
+/* The longest time that the next spin may take, in ns. */
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
@@ -14126,14 +14188,13 @@ SHMI_FN int64_t shmi_pay_budget(uint32_t p)
     need = need * (SHMI_payField + 1 - (int64_t)share) / (SHMI_payField + 1) >> (failures / 4 < 32 ? failures / 4 : 32);
     return need > SHMI_spinLeast ? need : (int64_t)SHMI_spinLeast;
 }
-/* The word after a spin of that many nanoseconds. */
+/* The word p after a spin of spent nanoseconds. */
 SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
 {
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* The steps of a mean are whole numbers. They are rounded up, because otherwise the mean would stop short of its
-     * goal. */
+    /* The means are whole numbers, so their steps are rounded up. Otherwise a mean would stop short of its goal. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -14141,7 +14202,7 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
         took -= (took - now + 7) / 8;
     return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
 }
-/* The word after a yield. A yield says nothing about the length of spins, only whether the other party came. */
+/* The word p after a yield. A yield says nothing about the length of spins, only whether the release came. */
 SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
 {
     return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
@@ -14152,8 +14213,8 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep.
- * Returns whether done returned such a value. */
+/* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep. Returns
+ * whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
 {
     uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
@@ -14164,7 +14225,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
-        /* The other party is on the same CPU: let it run, once. */
+        /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
         int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
@@ -14209,20 +14270,20 @@ SHMI_FN uint32_t shmi_spin_field(int64_t ns)
     return (uint32_t)(ns < 1000000 ? ns : 1000000) + 1;
 }
 
-/* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
+/* ---- Wait nodes, by which one thread waits in a queue of nodes for its own grant ---- */
 
-/* The first tag in the words of a node that this process gets. It is random, because a process that was stopped while
- * an earlier owner had the node must not find a tag that it knows. */
+/* The first tag in the words of a node that this process has just claimed. It is random: a process that was stopped
+ * while an earlier owner had the node must not find a tag that it knows. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
-    uint32_t tag = 0; /* a sanitizer does not see that the kernel writes it */
+    uint32_t tag = 0; /* 0, because a sanitizer does not see that the kernel writes it */
     if (syscall(SYS_getrandom, &tag, sizeof tag, 0) == (long)sizeof tag)
         return tag;
     return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* Gets a wait node for one wait, with its node idle. */
+/* Gets a wait node for one wait. Its node in the arena is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -14247,7 +14308,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* Gives back a wait node that was taken and not queued, or whose node is idle again. */
+/* Gives back a wait node that was never queued, or whose node is idle again. */
 SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
     pthread_mutex_lock(&a->wait_nodes_lock);
@@ -14259,8 +14320,8 @@ SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
-/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
- * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may take
+/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller is
+ * within shmi_enter, and calls again while the node is not resolved. On SHMI_LATE and SHMI_CLOSED the caller may take
  * the wait off the queue. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
@@ -14285,29 +14346,29 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
     return shmi_sleep(a, &sleep_spec);
 }
 
-/* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses it again
- * before this process has left the arena. */
+/* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses the node
+ * again before this process has left the arena. */
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 {
     uint32_t w;
-    do /* this loop ends: only a granter changes the word, once, or a peer that overwrites it */
+    do /* this loop ends: otherwise only a granter changes the word, once, or a peer that overwrites it */
         w = shmi_node_load(s->node);
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);
 }
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread are a prefix of its instructions, so a living holder needs no fence of the CPU. The
- * compiler must store the state neither earlier nor later than the program says, and must not leave a store out: each
- * store of the state stands between two barriers of the compiler. */
+ * The stores of a killed thread take effect in program order up to the kill. So a living holder needs no fence of the
+ * CPU. But the compiler must neither leave out a store of the state, nor move other stores across it. So each store of
+ * the state stands between two barriers of the compiler. */
 
-/* The state of a log whose lock needs a repair: nothing in it is undone any more. */
+/* The state lost: the lock needs a repair, and no process undoes the transaction in the log any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
 #define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
 #define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
 #define SHMI_LOG_ID(s) ((shmi_participant_id)((s) >> 32 & SHMI_NAME_MASK))
 
-/* The footer, with which each record ends. */
+/* The footer at the end of each record. */
 typedef struct shmi_log_footer {
     uint64_t off;
     uint32_t length, kind;
@@ -14319,11 +14380,11 @@ typedef struct shmi_log {
     shmi_log_head *head;    /* NULL: the lock has no log */
     unsigned char *records;
     uint64_t room;          /* bytes of records */
-    shmi_off begin, end;    /* the lock itself, of which no record may save a byte */
+    shmi_off begin, end;    /* the lock itself: no record may save a byte of it */
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
-/* The policy of a lock in its body. */
+/* The value that the body of a lock has for its policy. */
 SHMI_FN uint32_t shmi_policy_field(int policy)
 {
     return policy == SHMSYNC_POLICY_ROLLBACK ? SHMI_POLICY_ROLLBACK : policy == SHMSYNC_POLICY_RELEASE ? SHMI_POLICY_RELEASE : SHMI_POLICY_REPORT;
@@ -14333,7 +14394,7 @@ SHMI_FN const char *shmi_policy_text(uint32_t field)
     static const char *const text[] = {"report", "release", "rollback"};
     return field < 3 ? text[field] : "unknown";
 }
-/* An error if this kind of lock cannot have the policy, or 0. */
+/* Returns an error if policy needs an undo log, which this kind of lock does not have; otherwise 0. */
 SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
 {
     if (policy == SHMSYNC_POLICY_ROLLBACK)
@@ -14342,7 +14403,7 @@ SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const
         return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
     return 0;
 }
-/* Checks whether a lock with an undo log can have these options. */
+/* Checks whether a lock of a kind that can have an undo log can have these options. */
 SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint64_t log_bytes)
 {
     if (policy < 0 || policy > SHMSYNC_POLICY_ROLLBACK)
@@ -14353,16 +14414,16 @@ SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint
         return shmi_fail(EINVAL, op, name, "an undo log of %llu bytes; 1 MiB is the most", (unsigned long long)log_bytes);
     return 0;
 }
-/* Stores the state of a log. A store of 0, or of committed, is the commit of the transaction. */
+/* Stores the state of a log. A store of 0, or of SHMI_logCommitted, is the commit of the transaction. */
 SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
-/* As shmi_log_store, after a rollback: a release. A process that does not have the lock may see in shmi_log_names that
- * no process will undo a transaction any more. Then it also sees the restored bytes. Without the release, it could
- * free their memory, and the bytes could be stored after the memory has another use. */
+/* As shmi_log_store, but with a release, after a rollback. A process without the lock may see in shmi_log_names that
+ * no process will undo a transaction any more. The release makes it see the restored bytes, too. Otherwise it could
+ * free their memory, and the bytes could be stored after that memory has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -14372,8 +14433,8 @@ SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
-/* Finds the log of the lock o, whose own words have that many bytes. Its head is NULL if the body is not that of a
- * lock with a log. */
+/* Finds the log of the lock o, whose own words take that many bytes. l->head is NULL if the body is not that of a lock
+ * with a log. */
 SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
 {
     shmi_log_head *head;
@@ -14391,7 +14452,7 @@ SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words,
     l->end = o->body + o->size;
 }
 
-/* Whether state s is one that a correct program stores. */
+/* Whether a correct program can store the state s. */
 SHMI_FN int shmi_log_valid(const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s);
@@ -14409,13 +14470,13 @@ SHMI_FN int shmi_log_names(shmsync_arena *a, const shmi_log *l, shmi_participant
     return s != 0 && shmi_log_valid(l, s) && shmi_reaps(a, dead, SHMI_LOG_ID(s));
 }
 
-/* Whether a transaction may change the n bytes at off: data of the arena, and not the lock itself. */
+/* Whether a transaction may change the n bytes at off: they must be data of the arena, and not the lock itself. */
 SHMI_FN int shmi_log_covers(const shmsync_arena *a, const shmi_log *l, shmi_off off, uint64_t n)
 {
     uint64_t end = a->geo.heap_off + a->geo.chunk_count * SHMI_chunkSize;
     return off >= a->geo.heap_off && off <= end && n <= end - off && (off + n <= l->begin || off >= l->end);
 }
-/* Whether those bytes also have memory behind them. A peer may have written the offset and the size. */
+/* Whether the n bytes at off have memory behind them. A peer may have written off and n. */
 SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
 {
     uint64_t i = (off - a->geo.heap_off) / SHMI_chunkSize, last = (off - a->geo.heap_off + n - 1) / SHMI_chunkSize;
@@ -14434,7 +14495,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
         return EPROTO;
     rest -= sizeof *f;
     memcpy(f, l->records + rest, sizeof *f);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the copy that was checked is used: the compiler must not read the record again */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler must use the copy that is checked, and not read the record again */
     if (f->kind != SHMI_recordBytes) {
         *tail = rest;
         return f->kind <= SHMI_recordGiven && f->length == 0 ? 0 : EPROTO;
@@ -14446,7 +14507,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
     return 0;
 }
 
-/* Checks all records. Returns 0, and in *blocks how many are about blocks, or EPROTO. */
+/* Checks all records. Returns 0 or EPROTO. *blocks is the number of records about blocks. */
 SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, uint64_t *blocks)
 {
     shmi_log_footer f;
@@ -14459,7 +14520,7 @@ SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, u
     return 0;
 }
 
-/* Copies back what was saved, the last record first. EPROTO if a peer writes into the log meanwhile. */
+/* Copies the saved bytes back, the last record first. EPROTO: a peer is writing into the log. */
 SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 {
     shmi_log_footer f;
@@ -14474,12 +14535,13 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those that
- * it freed are freed. Otherwise the blocks that it allocated are freed, and the others stay. A block that it allocated
- * and freed again is freed in both cases. To free a block, this process first marks the block as freeing by itself,
- * and then its record as given. shmi_log_give makes the block free when the log is idle. If the block became free
- * earlier, n could use it again and log it in another log. If a block is not logged by n, an earlier process has
- * already dealt with it. */
+/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay,
+ * and those that it freed are freed. Otherwise the allocated blocks are freed, and the others stay. A block that was
+ * allocated and freed in the transaction is freed in both cases.
+ *
+ * To free a block, this process first changes the block word to freeing by itself, and then the kind of the record to
+ * SHMI_recordGiven. When the log is idle, shmi_log_give frees the block. If the block were free earlier, n could use
+ * it again and log it in another log. If n has not logged a block, an earlier process has dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -14491,9 +14553,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has marked the record as given. That process or its reaper frees the block. If the
-             * record stayed given, it would mean from now on that this process frees the block, which may be in use
-             * again and freed by another thread. So the record gets the kind whose blocks stay. */
+            /* An earlier process has marked the record as given, so that process or its reaper frees the block. If the
+             * record stayed given, shmi_log_give of this process could free the block while it is in use again and
+             * another thread frees it. So the record gets the kind whose blocks stay. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -14511,7 +14573,7 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
     }
     return 0;
 }
-/* Makes the blocks free that shmi_log_settle marked. The log is idle, and the lock is still held. */
+/* Frees the blocks that shmi_log_settle has marked. The log is idle, and this process still holds the lock. */
 SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -14526,7 +14588,7 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
- * repaired. So a death during the repair is not followed by a rollback, which would overwrite what was repaired. */
+ * repaired. If the caller dies during the repair, no rollback follows, which would overwrite repaired data. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -14543,12 +14605,12 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
 /* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
  * value o: dead held the lock, and was not doing a rollback. If the log has a transaction of another participant, a
  * program has unlocked in a transaction, and others have had the lock since then. The state must be set before the
- * lock is taken from dead: if this process died right after it took the lock, nobody could tell any more that dead had
- * held it.
+ * lock is taken from dead: if this process died right after it took the lock, nothing would tell any more that dead
+ * had held it.
  *
  * The caller does not hold the lock, and may have been stopped for long since it read o. So this function first reads
- * the state. Then it publishes dead in an act word, and reads the owner word again. If the owner word is still o, only
- * dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
+ * the state. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
+ * only dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -14561,8 +14623,8 @@ SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owne
     shmi_end_act(a, &act);
 }
 
-/* Ends the transaction in the log, which is in state s. The caller holds the lock of the log. EPROTO: the bytes of the
- * log are impossible. The whole log is checked before anything is changed. */
+/* Ends the transaction in the log, whose state is s. The caller holds the lock of the log. EPROTO: the log contains
+ * impossible bytes. The whole log is checked before anything is changed. */
 SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
 {
     uint64_t tail = SHMI_LOG_TAIL(s), blocks = 0;
@@ -14605,8 +14667,8 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have that
- * many bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
+/* Checks that the body of the lock o has the right size, and that o has the options that were asked for. The own words
+ * of the lock take words bytes, and the policy is at the offset policy_at in them. Returns 0, EPROTO or EINVAL. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;
@@ -14633,10 +14695,10 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
-#define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far ahead is of another boot, or wrong */
+#define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far in the future is wrong, or of another boot */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
-#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: the handoff was inside a process */
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* bit of the word handed: the last handoff was inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -14659,34 +14721,34 @@ SHMI_FN int shmi_owner_valid(uint32_t o)
     return 0;
 }
 
-/* This process's handle on a mutex, or on the mutex that is a part of another object. */
+/* This process's handle on a mutex, which may be a part of another object. */
 typedef struct shmi_mutex {
     uint32_t *own, *wake; /* the owner word, the wake word */
     shmi_me *me;
-    uint32_t bias;        /* the bits that Lock adds to our ID: SHMI_OWNER_BIASED or 0. Atomic. */
-    uint32_t bias_most;   /* the greatest value of bias: 0 where holds are never biased */
+    uint32_t bias;        /* the bits that a lock adds to this process's ID: SHMI_OWNER_BIASED or 0. Atomic. */
+    uint32_t bias_most;   /* 0 if holds are never biased; otherwise SHMI_OWNER_BIASED */
     shmsync_arena *a;
     shmi_mutex_words *w;
     shmi_wait_list line;
-    shmi_off object;      /* offset of the header of the object that the mutex is, or is a part of */
-    const char *called;   /* name for messages; lives as long as the arena has the object open */
-    int release;          /* policy PolicyRelease */
-    int rollback;         /* policy PolicyRollback */
-    shmi_log log;         /* undo log, for PolicyRollback */
-    /* not 0: the mutex is a part of another object and guards only words, so it passes on as soon as its holder is dead,
-     * even if the holder is not gone yet */
+    shmi_off object;      /* offset of the header of the object to which the mutex belongs */
+    const char *called;   /* name for messages; valid as long as this process has the object open */
+    int release;          /* the policy is SHMI_POLICY_RELEASE */
+    int rollback;         /* the policy is SHMI_POLICY_ROLLBACK */
+    shmi_log log;         /* undo log; only with rollback */
+    /* not 0: the mutex is a part of another object and guards only words. So it passes on as soon as its holder is
+     * dead, even before the holder is gone */
     int internal;
     int (*repair)(void *);
     void *repair_arg;
-    uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
+    uint32_t quiet;       /* unlocks in a row that found no waiter; the holder of the mutex writes it. Atomic. */
     uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
-    uint32_t reserved;    /* owner word of the reservation that the last check found. Atomic. */
+    uint32_t reserved;    /* the owner word, if the last periodic check found a reservation; else 0. Atomic. */
     int64_t looked;
-    struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
+    struct shmi_rwmutex *rw; /* the RWMutex, if this is its writers' mutex; transactions need it */
     shmi_object o; /* for a mutex that is an object of its own */
 } shmi_mutex;
 
-/* The handle on the object that the mutex is, or is a part of. */
+/* The handle on the object to which the mutex belongs. */
 SHMI_FN void *shmi_mutex_thing(shmi_mutex *m) { return m->rw != NULL ? (void *)m->rw : (void *)m; }
 
 /* Makes a handle on the mutex words w in the body of an object. internal says that the mutex is a part of another
@@ -14709,7 +14771,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     if (shmi_have.membarrier)
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
-        m->bias = m->bias_most; /* otherwise the bias is set later, when this process becomes a target of fences */
+        m->bias = m->bias_most; /* otherwise shmi_mutex_unlock_slow sets the bias, after this process has registered for membarrier */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -14717,35 +14779,35 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if
- * the word changed. Otherwise it sets *err to an errno. */
+/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if the
+ * owner word has changed. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
-/* An object that has a mutex as a part calls these after a death, to repair the mutex and to send wakes. */
+/* An object that has a mutex as a part calls these functions after a death: they repair the mutex and send wakes. */
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
 /* The ID of this process, which is 0 in a child of fork. */
 SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
-/* Takes the mutex for the participant whose ID is in name, if one instruction is enough for that. */
+/* Takes the mutex for the participant with the ID name, if a single compare-and-swap can take it. */
 SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. If the handle has a repair function, the result
- * is rarely EOWNERDEAD, because the call repairs. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. With a repair function in the handle,
+ * EOWNERDEAD is rare, because the call repairs. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex if its owner word o is biased and says that the participant whose ID is in name holds the mutex. */
+/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* The store is only a release, so the CPU may load the wake word before it stores. This process needs no fence
-         * for that: the waiter makes one, with shmi_fence, after its announcement. */
+        /* The store is only a release, so the CPU may load the wake word before it stores. The waiter makes up for
+         * that: after its announcement it calls shmi_fence, so this process needs no fence. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
@@ -14756,7 +14818,7 @@ SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o
 }
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {
-    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
+    uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* no other process writes the word while this one holds the mutex */
     return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, shmi_mutex_name(m), o)) ? 0 : shmi_mutex_unlock_slow(m, o);
 }
 
@@ -14766,8 +14828,8 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 }
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* The owner word after the participant that it names was found dead. With PolicyRelease the word keeps that ID until
- * the participant is gone. */
+/* The owner word that replaces o after the participant that o names was found dead. With SHMI_POLICY_RELEASE the word
+ * keeps that ID until the participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -14787,8 +14849,8 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
-/* Ends the unfinished transaction of the dead holder in owner word o, and makes the mutex free. Returns 0 if the
- * holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
+/* Ends the unfinished transaction of the dead holder that the owner word o names, and makes the mutex free. Returns 0
+ * if that holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
  * recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
@@ -14796,7 +14858,7 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, a->self);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (!shmi_gone(a, dead))
-        return 0; /* a system call of the holder may still write what the log would restore */
+        return 0; /* a system call of the holder may still write the bytes that the log would restore */
     if (shmi_owner_kind(o) != SHMI_kindRecovering)
         shmi_log_disown(a, log, &w->owner, o, dead);
     if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
@@ -14815,8 +14877,8 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-/* Deals with owner word o, whose participant was found dead. Returns 0 if the word stays as it is until that
- * participant is gone; that never happens for an internal mutex. */
+/* Replaces the owner word o, whose participant was found dead. Returns 0 if the word must stay until that participant
+ * is gone, which never happens for an internal mutex. */
 SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
     uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
@@ -14842,7 +14904,7 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
     uint32_t s = shmi_ld32(&w->starving), tries;
     if (shmi_reaps(a, dead, s & SHMI_NAME_MASK))
         shmi_cas32(&w->starving, s, 0);
-    for (tries = 0; tries < 64; tries++) { /* a peer may write it again and again */
+    for (tries = 0; tries < 64; tries++) { /* bounded, because a peer may write the word again and again */
         uint32_t o = shmi_ld32(&w->owner);
         if (!shmi_reaps(a, dead, shmi_owner_name(o)) || (!shmi_owner_held(o) && shmi_owner_kind(o) != SHMI_kindReserved))
             return;
@@ -14856,8 +14918,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead process may have made the reservation for a waiter that had given up. A reservation is not a
-         * hold, so it can always be taken back. */
+        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold, so
+         * any process can take it back at any time. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -14876,7 +14938,7 @@ SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi
         return;
     shmi_log_of(a, o, sizeof *w, &log);
     if (o->kind == SHMI_MUTEX_KIND && (shmi_ld32(&w->policy) & 0xff) == SHMI_POLICY_ROLLBACK && log.head == NULL)
-        return; /* no participant can open it */
+        return; /* no process can open such an object */
     shmi_mutex_repair_words(a, w, dead, 0, o->kind == SHMI_MUTEX_KIND ? &log : NULL);
 }
 SHMI_FN int shmi_mutex_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
@@ -14905,22 +14967,23 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
     shmi_note_cpu(&t);
 }
 
-/* The state of one call that waits. */
+/* The state of a call that waits for the mutex. */
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
-    int64_t since; /* time of the first sleep */
+    int64_t since; /* begin of the first sleep */
     int64_t ask;   /* see shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* Does what shmi_mark_owner_dead does, for a call through a handle and for the death watcher. A close of the arena
- * rolls back, too, and the two must not do so at the same time. So this function counts itself as a call while it rolls
- * back. If the count is refused, the close rolls back, and the result is 0. The function does not count itself in the
- * head of the handle: otherwise the death watcher could be the one that ends the opening, and shmi_await_look would
- * then wait for the watcher's own check. */
+/* As shmi_mark_owner_dead, for a call through a handle and for the death watcher. A close of the arena rolls back,
+ * too, and the two rollbacks must not run at the same time. So this function counts itself as a call of the arena
+ * while it rolls back. If the count is refused, the close rolls back, and the result is 0.
+ *
+ * The function does not count itself in the head of the handle. Otherwise the death watcher might be the thread that
+ * ends the opening, and shmi_await_look would wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -14933,8 +14996,8 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     return changed;
 }
 
-/* Whether the last reservation is so old that any waiter may take the lock: the process with the reservation may be
- * stopped. */
+/* Whether the last reservation is so old that any waiter may take the lock, because the process with the reservation
+ * may be stopped. */
 SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
 {
     const int64_t most = 100000000; /* ns */
@@ -14942,8 +15005,8 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Does what can be done about owner word o without waiting. A waiter that has not slept does not take a reservation
- * for this process. *err is set if the lock will not become free by itself. */
+/* Makes one attempt with the owner word o, without waiting. Only a waiter that has slept takes a reservation for this
+ * process. *err is set if the lock will not become free without a recover. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
@@ -14990,14 +15053,14 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
         int step;
         if (!counted && n != 0 && n != m->a->self) {
             if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
-                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
-                 * close the handle while this call still uses it. So the call counts itself until it returns. If the
-                 * word is reserved, shmi_mutex_step may find the death. */
+                /* This call may be the first to find the death, and may free the lock. Then the next holder may close
+                 * the handle while this call still uses it. So this call counts itself until it returns. If the word
+                 * is reserved, shmi_mutex_step may find a death, too. */
                 counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_owner_valid(o) && shmi_owner_held(o)) {
-                return EBUSY; /* as shmi_mutex_step would find */
+                return EBUSY; /* shmi_mutex_step would find the same */
             }
         }
         step = shmi_mutex_step(m, o, 0, &err);
@@ -15014,7 +15077,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return result;
 }
 
-/* Whether o is a hold of a process that is dead but not gone. */
+/* Whether o is a hold of a process that is dead but not gone, and that keeps the hold until it is gone. */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
     if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
@@ -15022,8 +15085,8 @@ SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
     return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
-/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
- * has the hold until it is gone. */
+/* Whether a waiter may sleep while the owner word is o: either the next change of the word wakes the waiter, or a dead
+ * process keeps the hold until it is gone. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
@@ -15035,18 +15098,18 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Records, for tools, when the caller has seen the hold, after it announced itself. The hold is identified by o, the
- * word that names the holder, and by v, the announced wake word. *met_since only grows, so the time of an earlier
- * hold is never taken for that of this one. */
+/* Records, for tools, when the caller has seen a hold, after the caller announced itself. o and v identify the hold: o
+ * is the word that names the holder, and v is the announced wake word. *met_since only grows, so no reader takes the
+ * time of an earlier hold for that of this hold. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
     uint64_t now, old;
     int i;
     if (shmi_ld64(met_hold) == hold)
-        return; /* another waiter has recorded the time */
-    now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
-    for (i = 0; i < 4; i++) { /* other waiters write it, too; without a time the age of the hold stays unknown */
+        return; /* another waiter has recorded a time for this hold */
+    now = (uint64_t)shmi_now(); /* read after the hold was seen, so the hold is older */
+    for (i = 0; i < 4; i++) { /* other waiters write the time, too; if all tries fail, the age of the hold stays unknown */
         old = shmi_ld64(met_since);
         if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
             shmi_st64(met_hold, hold);
@@ -15059,15 +15122,15 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
-/* Records the time of the present hold as a waiter does. The caller does not wait for m, but for something else that
- * the holder of m has. The next unlock finds the announcement, and may wake nobody. */
+/* Records the time of the present hold, as a waiter does. The caller does not wait for m, but for something else that
+ * the holder of m has. The next unlock finds the announcement, and may have nobody to wake. */
 SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 {
     uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
     if (shmi_ld64(&m->w->metHold) == ((uint64_t)o << 32 | v))
         return;
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
-        /* Without the fence, the holder may release without seeing the announcement. */
+        /* Without this fence, the holder may release the mutex without seeing the announcement. */
         if (shmi_fence() != 0)
             return;
         o = shmi_ld32(m->own);
@@ -15075,8 +15138,8 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
     shmi_mutex_meet(m, o, v);
 }
 
-/* Ends a wait that got the lock. Other waiters may be asleep, and the wake that this waiter got has cleared the
- * announcement, so it may have to be set again. */
+/* Ends a wait that has got the lock. The wake of this waiter has cleared the announcement, and other waiters may be
+ * asleep, so this function announces them again. */
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
@@ -15085,8 +15148,8 @@ SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
 
-/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so the call makes sure that
- * another wake reaches the remaining waiters. */
+/* Ends a wait that has not got the lock. This waiter may have used up a wake, so the call makes sure that another wake
+ * reaches the remaining waiters. */
 SHMI_FN void shmi_mutex_leave_wait(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -15137,7 +15200,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 
 SHMI_FN void shmi_mutex_check_arg(void *m) { shmi_mutex_check((shmi_mutex *)m); }
 
-/* Announces the waiter, reads the state again, and sleeps. */
+/* Announces the waiter, reads the owner word again, and sleeps. */
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -15152,10 +15215,11 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not wait */
+        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not be delayed */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* Only one process at a time can ask for the handoff: if another one does, this waiter stays an ordinary one.
-         * It asks again before each sleep, because another thread may have used the handoff. */
+        /* Only one process at a time can ask for the handoff. If another process asks, this waiter stays an ordinary
+         * waiter. This waiter asks before each sleep, because another thread of this process may have used the
+         * handoff. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -15169,7 +15233,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     o = shmi_ld32(m->own);
     if (shmi_owner_kind(o) == SHMI_kindBiased && shmi_owner_valid(o)) {
         /* The holder may release without seeing the announcement. After the fence, either the holder sees the
-         * announcement or we see the release. */
+         * announcement or this thread sees the release. */
         if (shmi_fence() != 0)
             sleep_spec.bounded = SHMI_UNFENCED_SLEEP;
         o = shmi_ld32(m->own);
@@ -15183,7 +15247,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
@@ -15197,7 +15261,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     return r;
 }
 
-/* The periodic check, ten times a second: it finds wakes that a stopped or dead process kept from the waiters. */
+/* The periodic check, ten times a second. It makes up for wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_mutex_check(shmi_mutex *m)
 {
     uint32_t o;
@@ -15212,20 +15276,20 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         shmi_mutex_meet_dead(m, o);
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
-            /* The last check has seen the same reservation, so the process that it is for may be stopped. A reservation
-             * is not a hold, so it was taken back. */
+            /* The last check found the same reservation, so the process that has it may be stopped. A reservation is
+             * no hold, so this check takes it back. */
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. So this process
-         * announces them. */
+        /* The waiter that was woken last may have been stopped before it could announce the remaining waiters. So this
+         * process announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
         shmi_st32(&m->reserved, 0);
 }
 
-/* Runs a repair while this process is recovering m. If the repair fails, m is not recoverable. */
+/* Runs a repair while this process is recovering m. If the repair fails, m becomes not recoverable. */
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
     shmi_participant_id who = shmi_mutex_died(m);
@@ -15238,8 +15302,8 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
-/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process recovers
- * m, so another process may have repaired m, too, or may be using it. */
+/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process
+ * is recovering m, so another process may also have repaired m, or may be using it. */
 SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
@@ -15254,9 +15318,9 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
     return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
 }
 
-/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names the process
- * that died, the call stores its ID in the word died. Only a process that has the mutex stores there: see the function
- * taken in prims/mutex_repair.go. */
+/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names a dead
+ * process, the call stores the ID of that process in the word died. Only a process that has the mutex stores there:
+ * see the function taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -15321,7 +15385,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LATE:
-            /* A free lock takes precedence over the deadline: a wake that was sent to this waiter must not be lost. */
+            /* A free lock takes precedence over the deadline: otherwise the wake that was sent to this waiter would be
+             * lost. */
             for (tries = 0; tries < 1000; tries++) {
                 step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
                 if (step == SHMI_STEP_TOOK) {
@@ -15357,9 +15422,10 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Hands the lock to a waiter that has lost for long and asks for it. The parameter from is the present owner word: 0,
- * or a word that says that this process holds the lock. Returns 1 if it handed the lock over, and 0 if no waiter asks
- * for it or another process took the free lock first. Returns -1 if from is not 0 and no longer the owner word. */
+/* Hands the lock to a waiter that has lost for long and asks for a handoff. The parameter from is the present owner
+ * word: either 0, or a word that says that this process holds the lock. Returns 1 if it has handed the lock over.
+ * Returns 0 if no waiter asks, or if the lock was free and another process took it first. Returns -1 if from is not 0
+ * and no longer the owner word. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -15371,14 +15437,14 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the reservation: otherwise the reservation would have the time of an earlier one, and
-     * seem old. */
+    /* The time is stored before the reservation. Otherwise the reservation would have an earlier time, and seem old. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
     if (!shmi_cas32(&m->w->starving, s, 0)) {
-        /* The waiter has given up, perhaps before it could see the reservation. So the reservation is taken back. */
+        /* The waiter has given up, perhaps before it could see the reservation. So this process takes the reservation
+         * back. */
         shmi_cas32(m->own, reserved, 0);
         shmi_wake_word_release(m->a, &m->line);
         return 1;
@@ -15386,14 +15452,14 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be about to sleep, or be a goroutine that is parked while its poller sleeps. So the changed wake
-     * word and the poller tell it of the reservation, too. */
+    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. So it also
+     * learns of the reservation by a change of the wake word, or by its poller. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
 }
 
-/* Wakes a waiter after a release, or hands the lock to one. */
+/* Wakes a waiter after a release, or hands the lock to a waiter. */
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
 {
     SHMSYNC_CRASHPOINT("mutex.unlock.before_wake");
@@ -15405,8 +15471,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     }
     shmi_exit_for(shmi_mutex_thing(m), m->a);
 }
-/* Does what shmi_mutex_reserve does, for a lock that this process holds with the owner word o. After the handoff has
- * taken effect, the next holder may close the handle, but this call still uses it. So the call counts itself. */
+/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. After the handoff has taken effect,
+ * the next holder may close the handle, but this call still uses it. So this call counts itself. */
 SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 {
     int result;
@@ -15416,15 +15482,15 @@ SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
     shmi_exit_for(shmi_mutex_thing(m), m->a);
     return result;
 }
-/* Makes the wakes that calls have left to the end of their opening; see shmi_enter_late. */
+/* Sends the wakes that calls have left to the end of their opening; see shmi_enter_late. */
 SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
 {
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
         shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter. Such a waiter has made a fence, which is expensive, so the next holds
- * are not biased for a while. */
+/* Ends a biased release that found a waiter. The waiter has made a fence, which is expensive. So the next holds are
+ * not biased for a while. */
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -15450,7 +15516,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
-    if (m->bias_most != 0) { /* decides, while the lock is held, when holds are biased again */
+    if (m->bias_most != 0) { /* decide, while the lock is still held, when holds are biased again */
         int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
@@ -15496,7 +15562,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
     if (m->rollback) {
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
-        m->rollback = m->log.head != NULL; /* without a log, a peer has changed the words just now */
+        m->rollback = m->log.head != NULL; /* without a log, a peer has just changed the words */
     }
     if (opt != NULL) {
         m->repair = opt->repair;
@@ -15523,7 +15589,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     spec.version = SHMI_mutexVersion;
     spec.name = name;
     spec.size = sizeof(shmi_mutex_words);
-    spec.any_size = 1; /* the body of the lock says how long the log is */
+    spec.any_size = 1; /* the size of the body says how long the log is */
     if (opts != NULL && opts->policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;
@@ -15597,8 +15663,8 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
-/* A call that succeeds at once writes nothing for shmsync_error, because that costs as much as the lock. The
- * functions whose names end in _called do the rest of such a call. */
+/* A call that succeeds at once writes nothing for shmsync_error, because that would cost as much as the lock. For
+ * calls that do not succeed at once, the functions whose names end in _called do the rest. */
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
@@ -15667,7 +15733,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         uint32_t o = shmi_ld32(m->own);
         int err;
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
-            /* A healthy lock is taken and given back, and the repair of the handle is not called. */
+            /* A healthy lock is taken and given back, without calling the repair of the handle. */
             shmi_mutex_wait w;
             memset(&w, 0, sizeof w);
             w.m = m;
@@ -15681,8 +15747,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* The call waits before it takes the lock. So if this process dies while it waits, the word still names the
-             * dead process that may still write. */
+            /* The call waits before it takes the lock. So if this process dies during the wait, the owner word still
+             * names the first dead process, which may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
@@ -15728,7 +15794,7 @@ struct shmi_futex {
     shmsync_arena *a;
     shmi_futex_words *w;
     shmi_wait_list line;
-    uint64_t seen; /* the counter at the last check */
+    uint64_t seen; /* value of the counter at the last check */
     int64_t looked;
     shmi_object o;
 };
@@ -15752,8 +15818,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Sends the wakes that a death may have lost. The word need not change: a post has changed it already, and without a
- * post no waiter has missed a wake. */
+/* Sends the wakes that a death may have lost. The word need not change: a post has already changed it. Without a post,
+ * no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -15856,7 +15922,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the CPU is noted before the post, because a waiter that sees the post may read the note */
+    if (!stop) { /* the CPU is noted first, because a waiter that sees the post may read the note */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -15903,9 +15969,9 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. If the counter has changed since the
- * last check, the announcement may be newer than the post. Then it does not prove that the poster has woken the earlier
- * waiters. */
+/* Ten times a second, sends the wakes that a stopped or dead poster has not sent. Usually an announcement proves that
+ * earlier waiters have been woken. If the counter has changed since the last check, it proves nothing, because it may
+ * be newer than the post. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -15935,8 +16001,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             x.token = token;
             if (shmi_spin(&t, shmi_futex_spun, &x))
                 continue;
-            /* The waiter announces itself again for each value of the counter, because a post clears the
-             * announcement also for waiters that wait for a later value. */
+            /* The waiter announces itself again for each value of the counter, because a post clears the announcement
+             * of all waiters, even of those that wait for a later value. */
             s = shmi_ld64(&f->w->state);
             if (shmi_futex_counter(s) >= token || (s & SHMI_FUTEX_STOPPED) != 0 || !shmi_cas64(&f->w->state, s, s | SHMI_FUTEX_ANNOUNCED))
                 continue;
@@ -16004,7 +16070,7 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
 
 enum { SHMI_txSaved = sizeof((shmsync_tx *)0)->saved / sizeof((shmsync_tx *)0)->saved[0] };
 
-/* Begins a transaction of a lock that this process has just got. EPROTO: the log of the lock is not idle. */
+/* Begins a transaction with a lock that this process has just got. EPROTO: the log of the lock is not idle. */
 SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
 {
     if (SHMI_UNLIKELY(__atomic_load_n(&log->head->state, __ATOMIC_RELAXED) != 0))
@@ -16031,12 +16097,12 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
     return 0;
 }
 
-/* The functions that a transaction calls for an RWMutex. tx->mutex is then the writers' mutex of that RWMutex. */
+/* The functions that a transaction with an RWMutex calls. tx->mutex is then the writers' mutex of that RWMutex. */
 SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
 SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
 
-/* Notes that the lock has a log that no correct program leaves: only a recover makes the lock usable. */
+/* Called when the log of a lock is one that no correct program leaves: only a recover makes the lock usable. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
     if (m->rw != NULL)
@@ -16062,8 +16128,8 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
-/* Begins a transaction when the lock has to be waited for. If the handle was closed during the wait, it unlocks,
- * because a transaction needs the open handle. */
+/* Begins a transaction with a lock for which this call has to wait. If the handle is closed during the wait, the call
+ * unlocks, because a transaction needs an open handle. */
 SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -16113,8 +16179,8 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
 SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
 
-/* Whether the transaction can go on. Returns 0, EPERM if the transaction has ended, or the error of shmi_nameless if this
- * process is no participant, for example a child of fork. */
+/* Whether the transaction can go on. Returns 0, EPERM if the transaction has ended, or the error of shmi_nameless if
+ * this process is no participant, for example as a child of fork. */
 SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
 {
     if (SHMI_UNLIKELY(tx->mutex == NULL))
@@ -16124,13 +16190,14 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     return 0;
 }
 
-/* Appends a record and makes it valid: the footer is written before the state covers it. The caller has made sure
- * that there is room. */
+/* Appends a record, and makes it valid: the footer is written before the new state includes the record. The caller has
+ * made sure that there is room. */
 SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    /* The footer is one whole word. If it were stored in parts, the load of the whole word would have to wait. */
+    /* The footer is stored as one word. If it were stored in parts, a later load of the whole word would have to wait.
+     */
     uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
@@ -16186,7 +16253,7 @@ int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n)
 
 /* ---- Blocks ---- */
 
-/* Makes the last record, of no bytes, invalid again. */
+/* Makes the last record, which saves no bytes, invalid again. */
 SHMI_FN void shmi_tx_take_back(shmsync_tx *tx)
 {
     tx->tail -= SHMI_recordFooter;
@@ -16223,7 +16290,8 @@ int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offs
     return 0;
 }
 
-/* Frees a block that this transaction has allocated; EINVAL if it has not, or has freed it. */
+/* Frees a block that this transaction has allocated. EINVAL: it has not allocated the block, or has freed it already.
+ */
 SHMI_FN int shmi_tx_free_own(shmsync_tx *tx, shmi_off off)
 {
     uint64_t tail = tx->tail;
@@ -16267,7 +16335,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that has it now */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that uses it now */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -16277,9 +16345,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or an error of
- * shmi_tx_going. If the mutex was unlocked, other processes may have changed the data since. So the call makes the log
- * lost: otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
+/* Whether the transaction can end. Returns EPERM if this process has unlocked the mutex meanwhile, or an error of
+ * shmi_tx_going. After an unlock, other processes may have changed the data. So the call then sets the log to lost:
+ * otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -16301,19 +16369,19 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     return err;
 }
 
-/* Records for tools how much of the log transactions have used at most. */
+/* Records, for tools, the greatest part of the log that a transaction has used. */
 SHMI_FN void shmi_tx_highest(const shmsync_tx *tx)
 {
     if (tx->tail > __atomic_load_n(&tx->log->head->highest, __ATOMIC_RELAXED))
         __atomic_store_n(&tx->log->head->highest, tx->tail, __ATOMIC_RELAXED);
 }
 
-/* Undoes the transaction, and unlocks: 0, or EPROTO. */
+/* Undoes the transaction, and unlocks. Returns 0 or EPROTO. */
 SHMI_FN int shmi_tx_undo(shmsync_tx *tx, const char *op)
 {
     shmi_mutex *m = tx->mutex;
     tx->mutex = NULL;
-    /* The undo uses the records that this process has made, whatever a peer has written. */
+    /* The undo uses the tail that this process remembers, whatever a peer has written to the state. */
     if (SHMI_UNLIKELY(tx->tail != 0 && shmi_log_end(m->a, tx->log, shmi_tx_active(tx)) != 0))
         return shmi_mutex_bad_log(m, op);
     return shmi_tx_unlock(m, op);
@@ -16352,24 +16420,24 @@ int shmsync_tx_abort(shmsync_tx *tx)
     int err = shmi_tx_ends(tx, "tx.abort");
     return SHMI_TELL(err != 0 ? err : shmi_tx_undo(tx, "tx.abort"));
 }
-/* ---- Waits in queues, and the wakes of their owners ---- */
+/* ---- Waits in queues, and the wakes that end them ---- */
 
-/* A node on a queue. n is NULL if there is none. */
+/* A node on a queue, or none if n is NULL. */
 struct shmi_wait {
     uint64_t off;
     shmi_node *n;
 };
 
-/* Waits that have ended. Their owners must be woken after the private lock of this process was given back. */
+/* Waits that have ended. This process wakes their owners after it has given back its private lock. */
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
-    uint32_t owner; /* its owner at that time: the node of a dead participant may get a new owner before the wake */
+    uint32_t owner; /* the owner at that time: if it has died, the node may get a new owner before the wake */
 };
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* once few is full, more has a copy of few, and all later ones */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and all later waits */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
@@ -16393,7 +16461,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
-        return; /* its owner is awake */
+        return; /* the owner is awake */
     u.w = w;
     u.state = state;
     u.owner = owner;
@@ -16401,7 +16469,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
-            shmi_wake_one(a, &u); /* no room to remember it: wake it at once */
+            shmi_wake_one(a, &u); /* no memory for the list: wake the owner at once */
             return;
         }
         if (b->more == NULL)
@@ -16425,10 +16493,10 @@ SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
 
 /* ---- Eventcounts: prims/eventcount*.go in C ---- */
 
-/* The word; see prims/eventcount_word.go. */
+/* The bit of the word that announces a waiter; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
 
-/* The handle of one process on an object whose waiters sleep until a sequence changes. The waiters have no order. */
+/* The handle of this process on an object whose waiters sleep until a sequence changes. The waiters have no order. */
 struct shmi_eventcount {
     shmsync_arena *a;
     shmi_eventcount_words *w;
@@ -16437,14 +16505,15 @@ struct shmi_eventcount {
     uint64_t seen; /* the sequence at the last periodic check, plus 1 */
     shmi_object o;
     const char *op;
-    /* Does what a stopped or dead process left undone, and finds deaths. NULL: the object has nothing like that. */
+    /* Finishes what a stopped or dead process has left, and finds deaths. NULL: the object does not need that. */
     void (*look)(struct shmi_eventcount *e);
-    /* Finds deaths that no process has counted, at each periodic check and after a wake without a change; or NULL. */
+    /* Finds deaths that no process has counted yet. It runs at each periodic check, and after a wake without a change.
+     * May be NULL. */
     void (*scan)(struct shmi_eventcount *e);
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
-/* The word after a change that ends waits. The bits that belong to the object stay. */
+/* The word after a change that ends waits. The bits that belong to the object keep their values. */
 SHMI_FN uint64_t shmi_eventcount_next(uint64_t s) { return (s & ~(SHMI_EVENTCOUNT_ANNOUNCED | UINT32_MAX)) | (uint32_t)(s + 1); }
 
 SHMI_FN void shmi_eventcount_init(struct shmi_eventcount *e, shmsync_arena *a, const shmi_object *o, const char *op, void (*look)(struct shmi_eventcount *))
@@ -16472,8 +16541,8 @@ SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
     t.slot = e->a->my_slot;
     return t;
 }
-/* Called before a change: it notes the CPU of the process that makes the change, for the waiters that see the change
- * soon. */
+/* Called before a change: notes the CPU of the process that makes the change. Waiters that see the change soon use the
+ * note. */
 SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 {
     shmi_tuning t = shmi_eventcount_tuning(e);
@@ -16482,8 +16551,8 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Sends the wakes that a stopped or dead process has not sent. If the sequence is the same as at the last check and the
- * word is announced, no waiter needs a wake: each waiter that slept before the last check sleeps on this sequence, or
+/* Sends the wakes that a stopped or dead process has not sent. No wake is needed if the sequence is the same as at the
+ * last check and the word is announced. Then each waiter that slept before the last check sleeps on this sequence, or
  * was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
@@ -16496,7 +16565,7 @@ SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
     if (shmi_xchg64(&e->seen, now) != now || (s & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_eventcount_wake_all(e);
 }
-/* Calls shmi_eventcount_make_up ten times a second at most. */
+/* Calls shmi_eventcount_make_up, ten times a second at most. */
 SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
 {
     if (shmi_check_due(&e->looked))
@@ -16510,7 +16579,7 @@ SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
         shmi_eventcount_wake_all(e);
 }
 
-/* Makes sure that the process that changes the sequence wakes this waiter. Returns whether the sequence is still
+/* Announces this waiter, so that the process that changes the sequence wakes it. Returns whether the sequence is still
  * seq. */
 SHMI_FN int shmi_eventcount_announce(struct shmi_eventcount *e, uint32_t seq)
 {
@@ -16577,7 +16646,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
             shmi_eventcount_check(e);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a change that has come takes precedence over the close */
+        case SHMI_CLOSED: /* a change that has been made takes precedence over the close */
             shmi_eventcount_do_look(e);
             if ((uint32_t)shmi_eventcount_load(e) != seq)
                 return 0;
@@ -16603,16 +16672,16 @@ SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
 enum { SHMI_recordEntries = 17 }; /* the greatest number of words that a record changes */
 
-/* One process's side of an object that changes several words at once. */
+/* This process's side of an object whose changes by records change several words at once. */
 struct shmi_records {
     uint64_t *commit, *tickets;
     uint64_t *(*tagged)(struct shmi_records *r, uint32_t index);               /* finds a tagged word; NULL if there is none */
-    /* the head of the record of a slot, which n entries follow; NULL if there is none */
+    /* returns the head of the record of a slot, which *n entries follow; NULL if there is none */
     uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n);
     int (*corrupt)(struct shmi_records *r, const char *how);
 };
 
-/* Carries out the record that c names, unless that was done before. */
+/* Carries out the record that the commit word c names, unless another process has done so. */
 SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
 {
     uint64_t version = shmi_counter_version_of(c), *head;
@@ -16625,13 +16694,13 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* no more entries, or the author writes its next record: the head changes first */
+            return 0; /* no more entries; or the author is writing its next record, for which it changes the head first */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* No process replaces c in the commit word before this word has the tag of the record. So if c is still
-             * there, was is the value from before the record. */
+            /* No process replaces c in the commit word before this word has the tag of the record. So if the commit
+             * word is still c, was is the value from before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
@@ -16643,21 +16712,20 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     return 0;
 }
 
-/* A change that will go into a record. */
+/* A change that will become a record. */
 typedef struct shmi_record_change {
     uint32_t n;
     uint64_t entry[SHMI_recordEntries];
 } shmi_record_change;
 SHMI_FN void shmi_record_set(shmi_record_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
-/* Adds a word whose value changes. */
+/* Adds a word to the change if its value changes. */
 SHMI_FN void shmi_record_differ(shmi_record_change *ch, uint32_t index, uint64_t from, uint64_t to)
 {
     if ((uint32_t)from != (uint32_t)to)
         shmi_record_set(ch, index, to);
 }
 
-/* Sets *out to a ticket that is not yet the tag of any word of the change. It is an error if the tickets do not
- * advance. */
+/* Sets *out to a new ticket that is not yet the tag of any word of the change. Fails if the tickets do not advance. */
 SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_change *ch, uint64_t *out)
 {
     int tries;
@@ -16678,8 +16746,8 @@ SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_c
     }
     return r->corrupt(r, "its tickets do not advance");
 }
-/* Makes a change that replaces the commit word c. The private lock is held, and the record of c is complete. *ok is 0
- * if the commit word is not c any more. */
+/* Makes a change that replaces the commit word c. The caller has the private lock, and the record of c is complete.
+ * *ok is 0 if the commit word is not c any more. */
 SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t c, const shmi_record_change *ch, int *ok)
 {
     uint32_t n, i;
@@ -16710,35 +16778,35 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
 /* ---- Recorded queues: prims/record_queue.go and record_wait.go in C, docs/design/0056 ----
  *
  * The waits of an object are in a queue without a lock. A change of the object's words and of the queue is a record in
- * the slot record of its author, which any process carries out:
+ * the slot record of its author. Any process can carry out the record:
  *
- *     its author                            the next process
+ *     the author                            the next process
  *     completes the latest record           finds the record of the author
- *     reads words                           CAS of each of its words: what it was, what it becomes
- *     writes a record of its own            tells the waits that the record has granted
+ *     reads words                           CAS of each word in the record, from its old to its new value
+ *     writes a record of its own            resolves the waits that the record has granted
  *     CAS: the commit word names it         CAS of the commit word
- *     completes it
+ *     completes its record
  *
  * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
  * proves that the words that the author has read belong together.
  *
  * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63.
  *
- * An object may have several parts, each with a commit word and several queues, as a MultiLock has buckets. Its
- * participants make their records for all parts in the same memory. So the head of a record names the part, too. */
+ * An object may have several parts, as a MultiLock has buckets. Each part has a commit word and several queues. A
+ * participant makes its records for all parts in the same memory. So the head of a record names the part, too. */
 
-#define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the others are the version */
-#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record of an object with several parts */
+#define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the version has the other bits */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the bits of the version in the head of a record, if the object has several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
-enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
+enum { SHMI_rqMost = 8 };                                                      /* the greatest number of words that a record changes */
 /* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
 enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds };
 
 SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
 SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
 
-/* A record: its version, which words it names, and for each of these an entry, with the word before and the value after
- * the record. */
+/* A record. head is its version, and kinds says which words it names. For each word there is an entry: the word before
+ * the record, and its value after the record. */
 typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
@@ -16748,68 +16816,71 @@ struct shmi_rq_change;
 
 /* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
-    uint64_t record_bytes; /* size of a slot record, which has head at offset 32 and kinds at offset 40 */
-    uint32_t entries_at;   /* the offset of its entries */
+    uint64_t record_bytes; /* size of a slot record; head is at offset 32 in it, and kinds at offset 40 */
+    uint32_t entries_at;   /* offset of the entries */
     int refuses;           /* waits may be refused */
     void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
-    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds a word other than the ends of the queue; NULL: there is none */
     int (*corrupt)(struct shmi_rq *q, const char *how);
-    void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome); /* adds to x that a wait is off the queue, and was not granted */
-    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                  /* ends the waits that can end, in order */
-    int (*reap)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                   /* takes back what the dead have */
-    int (*dead)(struct shmi_rq *q); /* whether a participant that has something of the object is dead */
+    /* adds to x that a wait leaves the queue without a grant */
+    void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome);
+    /* ends the waits that can end now, in order */
+    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);
+    /* takes back what dead participants have */
+    int (*reap)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);
+    int (*dead)(struct shmi_rq *q); /* whether a dead participant has something of the object */
 } shmi_rq_kind;
 
-/* The functions of an object that has several parts, with several queues each. The private lock is held, except by the
- * caller of catch_up. */
+/* The functions of an object with several parts, each with several queues. The callers of all functions except
+ * catch_up have the private lock. */
 typedef struct shmi_rq_parts {
-    uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* an end of a queue, as shmi_rq_kind.word */
+    uint64_t *(*end)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds an end of a queue, as shmi_rq_kind.word does */
     void (*turn_to)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w); /* chooses the queue of a wait */
-    void (*catch_up)(struct shmi_rq *q);                                /* learns what others have added to the object */
+    void (*catch_up)(struct shmi_rq *q);                                /* learns which blocks others have added to the object */
     int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* as shmi_rq_kind.serve, for the chosen queue only */
-    void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* is called before this participant writes a record */
+    void (*before)(struct shmi_rq *q, struct shmi_wakes *b);            /* called before this participant writes a record */
 } shmi_rq_parts;
 
-/* One handle's side of an object with a recorded queue, or of a part of it. */
+/* A handle's side of an object with a recorded queue, or of a part of such an object. */
 struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number in queue, and the word wanted of each of its nodes has the value in chosen. In such an
-     * object the private lock guards first, last, queue and chosen. */
+     * that queue by the number in queue. The word wanted of each node in it has the value in chosen. In such an object
+     * the private lock guards first, last, queue and chosen. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
-    uint64_t part;              /* what the heads of records have besides the version; 0 in an object with one part */
+    uint64_t part;              /* the bits that name this part in the heads of records; 0 if the object has one part */
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
-    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if none is behind it. It
-     * moves when that wait leaves the queue. In a record its kind is SHMI_rqOwnKinds. NULL: the queue has no boundary.
-     * In an object with a boundary, a wait that was woken owes something to the other waits until its owner has settled
-     * this debt: see shmi_cond_settle. */
+    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if no wait is behind it.
+     * When that wait leaves the queue, the word names the next wait. In a record the kind of the word is
+     * SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken owes
+     * something to the other waits until its owner has settled this debt: see shmi_cond_settle. */
     uint64_t *boundary;
     void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
-    unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
-    unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
+    unsigned char *own;    /* the slot record of this process; NULL for a reaper that has no handle */
+    unsigned char **known; /* the slot records, from slot 1 on. NULL for a reaper that has no handle and walks the list instead. Atomic. */
     uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
-    uint32_t lock;             /* the number of private_ among the record locks */
+    pthread_mutex_t *private_; /* this process's private lock for the object: a thread that makes a change holds it */
+    uint32_t lock;             /* index of private_ among the record locks */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
-    uint32_t waiting;  /* threads of this process that wait. Atomic. */
-    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* a dead participant was not gone at the last reap, or may have a wait in the queue. Atomic. */
+    uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
+    uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
+    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
     int64_t looked;
-    shmi_participant_id without; /* this participant while it leaves, or 0 */
+    shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
 
-/* A change that will go into a record. */
+/* A change that will become a record. */
 struct shmi_rq_change {
-    uint64_t c; /* the commit word that it replaces */
+    uint64_t c; /* the commit word that the change replaces */
     uint32_t n;
-    int too_many; /* the change does not fit into a record */
+    int too_many; /* the change has more words than a record */
     int made;     /* the change has taken effect */
-    int torn;     /* the words that were read do not belong together, or a peer has overwritten one */
+    int torn;     /* the words that were read do not belong together, or a peer has overwritten a word */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
     uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
@@ -16826,9 +16897,10 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
 }
 
 /* Takes the private lock. A signal handler may take it, too, for example to release permits. So signals are blocked
- * from before the lock is taken until after it was given back. Meanwhile the thread calls no function, such as malloc,
- * whose own lock may be held when a handler interrupts it. An object with several parts has a lock of another kind,
- * because no handler calls the object, and blocking costs two system calls. */
+ * while a thread has the lock. In that time the thread calls no function with a lock of its own, such as malloc: the
+ * thread may be a handler, and the code that it has interrupted may hold that lock. No handler calls an object with
+ * several parts. So such an object has another lock, and signals are not blocked, because that costs two system calls.
+ */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -16842,7 +16914,7 @@ SHMI_FN void shmi_rq_unlock(struct shmi_rq *q)
         shmi_let_signals();
 }
 
-/* The value that a word will have after the change. */
+/* The value that the word w has after the change x. */
 SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -16851,7 +16923,7 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
-/* Adds to x that the word *w changes from was to the value v. kind and where name the word in the record. */
+/* Adds to x that the word *w, whose content is was, gets the value v. kind and where name the word in the record. */
 SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
 {
     uint32_t i = x->n;
@@ -16866,7 +16938,7 @@ SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where
     x->word[i] = w;
     x->n++;
 }
-/* Adds to the change that the word w, which kind and where name, becomes v. */
+/* Adds to x that the word *w gets the value v. kind and where name the word in the record. */
 SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
 {
     uint64_t was;
@@ -16881,16 +16953,17 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
         shmi_rq_add(x, kind, where, w, was, v);
 }
 
-/* Whether a participant is alive, from the point of view of this call. */
+/* Whether the participant n is alive. A participant that is leaving counts itself as not alive. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
-/* Whether the participant n is dead, or has left. */
+/* Whether n names a participant that is dead, or has left. */
 SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
 
 /* ---- The slot records of an object with a recorded queue ----
  *
- * A slot record stays until the object is deleted. So a handle remembers where the records are, in an array that it has
- * from the start, because a signal handler cannot allocate one. A participant has its record on the list before its
- * first change. So a call that has loaded the commit word finds the record that the word names. */
+ * A slot record stays until the object is deleted. So a handle remembers the addresses of the slot records, in an
+ * array that the handle has from the start, because a signal handler cannot allocate one. A participant puts its slot
+ * record on the list before its first change. So a call that has loaded the commit word finds the record that the word
+ * names. */
 
 SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
 {
@@ -16912,7 +16985,8 @@ SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
             continue;
         if (!shmi_listed_fits(&v))
             break;
-        if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+        /* a known record stays known, even if a peer has overwritten the list */
+        if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL)
             __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
     }
     shmi_st64(&q->known_head, shmi_known_list(head, &v));
@@ -16944,7 +17018,7 @@ SHMI_FN void *shmi_rq_next_slot(struct shmi_rq *q, shmi_rq_walk *i)
             return r;
     return NULL;
 }
-/* The slot record of a slot, or NULL. */
+/* The slot record of a slot, or NULL if there is none. */
 SHMI_FN void *shmi_rq_slot(struct shmi_rq *q, uint32_t slot)
 {
     void *r;
@@ -16962,7 +17036,7 @@ SHMI_FN void *shmi_rq_slot(struct shmi_rq *q, uint32_t slot)
             return r;
     return NULL;
 }
-/* The record of a slot; 0: the slot has none. */
+/* Sets *out to the record of a slot. Returns 0 if the slot has none. */
 SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
 {
     uint64_t *r = (uint64_t *)shmi_rq_slot(q, slot);
@@ -16974,16 +17048,17 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Chooses the private lock for the object among those of this process, and makes the first check reap. */
+/* Chooses the private lock for the object among those of this process. Also makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
     q->private_ = q->parts == NULL ? &q->a->record_locks[q->lock] : &q->a->key_locks[q->lock];
     q->deaths = shmi_deaths(q->a) - 1;
 }
-/* Memory for the places of all slot records of an object. */
+/* Memory for the addresses of all slot records of an object. */
 SHMI_FN unsigned char **shmi_rq_new_known(shmsync_arena *a) { return (unsigned char **)shmi_new_thing(shmi_slot_places(a) * sizeof(unsigned char *)); }
-/* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
+/* Fills in the parts of q that a handle and a reaper without a handle both need. Returns 0 if the list of slot records
+ * is corrupt. */
 SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
 {
     shmi_record_walk v;
@@ -16998,10 +17073,10 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
 }
 SHMI_FN void shmi_rq_free(void *handle)
 {
-    shmi_free_thing(((struct shmi_rq *)handle)->known); /* keeps the memory: a call that is under way may still read it */
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read the memory, which stays readable */
     shmi_free_thing(handle);
 }
-/* Makes a handle of that many bytes, which begins with q. */
+/* Makes a handle of bytes bytes, which begins with a struct shmi_rq. */
 SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_arena *a, const shmi_object *o, const char *op)
 {
     struct shmi_rq *q;
@@ -17046,7 +17121,7 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     return q->kind->word(q, kind, where);
 }
 
-/* Whether v, the value of the word next of a node, says that the wait has ended and that its owner must be told. */
+/* Whether v, the value of a node's word next, says that the wait has ended and its owner must be told. */
 SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
 {
     if (q->boundary != NULL)
@@ -17054,16 +17129,17 @@ SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
     return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses);
 }
 
-/* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
- * process that completes the record does this, and the word of the node decides which of them resolves the wait:
+/* Resolves the wait of the node at off, which a record took off the queue. next is the word next that the record gave
+ * the node. Every process that completes the record calls this function, and the word of the node decides which of
+ * them resolves the wait:
  *
- *     a process that tells                   the owner of the node
+ *     a process that resolves                the owner of the node
  *     word of the node: w                    next: another tag, before the next wait
  *     next: is it still that of the record?  word of the node: queued, of the next generation
  *     CAS of w: resolved
  *
- * So if a process finds that next is still that of the record, the word w that it read belongs to this wait. Once the
- * owner has begun its next wait, the word of the node has another generation, and the CAS of w fails. */
+ * If a process finds that next is still that of the record, the word w that it read before belongs to this wait. After
+ * the owner has begun its next wait, the word of the node has another generation, so the CAS of w fails. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
     int ended = shmi_rq_ended(q, next >> 32), telling = 0;
@@ -17081,18 +17157,18 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         return;
     }
     for (;;) {
-        /* The loop ends: the owner moves the word three times at most. */
+        /* The loop ends: the owner changes the word at most three times. */
         uint32_t w = shmi_node_load(of.n), state = shmi_node_state(w);
         shmi_participant_id owner = shmi_node_owner(of.n);
         if (!shmi_node_queued(w) || shmi_ld64(&of.n->next) != next)
             break;
         if (!telling && state == SHMI_NodeParked) {
-            shmi_begin_tell(q->a); /* shmi_wake_one ends it when it has woken the owner */
+            shmi_begin_tell(q->a); /* shmi_wake_one calls shmi_end_tell after it has woken the owner */
             telling = 1;
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
             shmi_tuning t = shmi_rq_tuning(q);
-            shmi_note_cpu(&t); /* the owner spins, so no wake records the CPU for it */
+            shmi_note_cpu(&t); /* the owner spins, so no wake will note the CPU for it */
         }
         if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("record.tell.resolved");
@@ -17105,7 +17181,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
     if (telling)
         shmi_end_tell(q->a);
 }
-/* Wakes the owners of waits that were resolved. The private lock is not held. */
+/* Wakes the owners of waits that were resolved. The caller does not have the private lock. */
 SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -17123,8 +17199,8 @@ SHMI_FN uint64_t shmi_rq_head_of(const struct shmi_rq *q, uint64_t c)
     return q->parts == NULL ? version : (version & SHMI_RQ_PART_MASK) | q->part;
 }
 
-/* Carries out the record that c names, unless that was done. It resolves the waits that the record has ended; the
- * caller wakes their owners. */
+/* Carries out the record that the commit word c names, unless another process has done so. Resolves the waits that the
+ * record has ended, and adds them to b, so that the caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
@@ -17139,8 +17215,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* If the head names another record, the record of c is complete: its author begins the next record only then, and
-     * changes the head before the rest. */
+    /* If the head is not that of c, the record of c is complete: its author begins its next record only after that,
+     * and changes the head first. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -17149,8 +17225,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
-        /* No process replaces the commit word before the record is complete. So if the commit word has changed, this
-         * process leaves w alone, even if w has the old tag again. */
+        /* No process replaces the commit word before the record is complete. So if the commit word is not c any more,
+         * this process must leave w alone, even if w has the old tag again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -17163,7 +17239,7 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
     return 0;
 }
 
-/* Begins a change: x is empty, and the record of the commit word is complete. */
+/* Begins a change: completes the record that the commit word names, and makes x empty. */
 SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     x->c = shmi_ld64(q->commit);
@@ -17171,8 +17247,8 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
-/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made says
- * whether the change has taken effect. The private lock is held. */
+/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
+ * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
 {
     uint64_t to = ((x->c >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS | q->a->my_slot, kinds = 0;
@@ -17212,9 +17288,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     return err;
 }
 
-/* ---- Its waits ---- */
+/* ---- The waits of a recorded queue ---- */
 
-/* The wait of the queue at v, an offset divided by 64. If there is none, the words that x has read do not belong together. */
+/* Sets *w to the wait at v, an offset divided by 64. If no node is there, the words that x has read do not belong
+ * together. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -17225,7 +17302,7 @@ SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_
     w->n = NULL;
     return 0;
 }
-/* The first wait. 0: the queue is empty, or x is torn. */
+/* Sets *w to the first wait. Returns 0 if the queue is empty, or if x is torn. */
 SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
     uint32_t v = shmi_rq_get(x, q->first);
@@ -17234,8 +17311,8 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 }
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
-/* Makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A process that was
- * stopped while it carried out a record of an earlier wait finds other tags now, so its CAS fails. */
+/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process that was
+ * stopped while it carried out a record of an earlier wait finds other tags in the node now, so its CAS fails. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -17243,13 +17320,13 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
     s->tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
-    shmi_st64(&n->ready_next, 0); /* the date of its sleep: it is awake */
-    /* These two are changed before the node can be queued or resolved again: see shmi_rq_tell. */
+    shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
+    /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
     shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
     shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
 }
-/* Adds to x that the wait of a prepared node is the last of the queue. */
+/* Adds to x that the wait of a prepared node joins the end of the queue. */
 SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait_node *s)
 {
     shmi_node *n = s->node;
@@ -17273,7 +17350,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     if (q->boundary != NULL && shmi_rq_get(x, q->boundary) == 0)
         shmi_rq_set(x, SHMI_rqOwnKinds, 0, q->boundary, me);
 }
-/* Adds to x that a wait is off the queue. outcome is the new value of its word next. */
+/* Adds to x that a wait leaves the queue. outcome is the new value of its word next. */
 SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize), next = shmi_rq_get(x, &w.n->next), prev = shmi_rq_get(x, &w.n->extra);
@@ -17306,7 +17383,7 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Remembers the last tag of the words of a node that is on no queue. */
+/* Stores the latest tag of the words of a node, which is on no queue, in its wait node. */
 SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
 {
     uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
@@ -17318,21 +17395,22 @@ SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
 /* How a wait ended. */
 typedef struct shmi_rq_outcome {
     uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
-    uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
+    uint32_t why; /* the value of the node's word extra: a record that refuses a wait may give a reason there */
 } shmi_rq_outcome;
-/* Gives a wait node back that is on no queue: no process resolves its wait any more. The private lock is not held. */
+/* Gives a wait node back that is on no queue and whose wait no process will resolve. The caller does not have the
+ * private lock. */
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
     uint32_t w;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
-    do /* the loop ends: only a peer that overwrites the node changes the word */
+    do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
 }
-/* Gives back the wait node of a wait that was resolved and owes nothing, and stores the outcome in *out. 0: the wait was
- * neither granted nor refused, so a peer has written to the node. */
+/* Gives back the node of a wait that was resolved and owes nothing, and stores the outcome in *out. Returns 0 if the
+ * wait was neither granted nor refused, so that a peer must have overwritten the node. */
 SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
@@ -17343,12 +17421,11 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-enum { SHMI_rqAgain = 64 }; /* how often shmi_rq_remove_dead begins again at most */
+enum { SHMI_rqAgain = 64 }; /* how many times shmi_rq_remove_dead begins again */
 
-/* Whether the node n is on this queue. *next gets the value of its word next. The commit word may change meanwhile, and
- * the owner of the node may use it for a wait in another queue or object at any time. The owner stores the object and the
- * word wanted before it changes the word next. So if next has the same tag before and after, all that was read belongs to
- * one wait. */
+/* Whether the node n is on this queue. *next is its word next. Meanwhile the commit word may change, and the owner may
+ * use the node for a wait in another queue or object. The owner stores the object and the word wanted before it
+ * changes the word next. So if next has the same tag before and after the loads, they all belong to one wait. */
 SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 {
     int ok;
@@ -17361,17 +17438,19 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
     return ok && shmi_ld64(&n->next) == *next;
 }
 
-/* Takes the waits of dead participants off the queue. The walk goes from each node to the next one. Waits may leave at
- * any place, and an owner may queue its node again at another place. So when the walk visits a node, it checks that the
- * node before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again
- * at the first wait, a few times at most. The next reap takes off the waits of dead participants that this walk misses.
- * A wait whose links a peer has overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
+/* Takes the waits of dead participants off the queue. The walk goes from each node to the next node. Meanwhile waits
+ * may leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it
+ * checks that the node before it still has the same link. If the link has changed, or the node is not on this queue,
+ * the walk begins again at the first wait, at most SHMI_rqAgain times.
+ *
+ * The next reap takes off the waits of dead participants that this walk misses. A wait whose links a peer has
+ * overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
 SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t again = 0, steps, anchor = 0, lap = 64, v;
-    shmi_node *before = NULL; /* the node in front of v, or NULL if v was the first */
-    uint64_t link = 0;        /* its word next */
-    /* The begin completes the last change, which may be a join of a dead participant. */
+    shmi_node *before = NULL; /* the node in front of v; NULL if v is the first */
+    uint64_t link = 0;        /* the word next of before */
+    /* shmi_rq_begin completes the last change, by which a dead participant may have joined the queue. */
     int damaged = 0, begun = shmi_rq_begin(q, x, b);
     if (begun != 0)
         return begun;
@@ -17380,13 +17459,13 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         struct shmi_wait w;
         uint64_t next = 0;
         int ok = 0, queued, err;
-        if (steps == lap) { /* if a peer has made the queue a circle, the walk comes back to an anchor */
+        if (steps == lap) { /* if a peer has made the queue a circle, the walk comes back to anchor */
             anchor = v;
             lap *= 2;
         }
         w.off = (shmi_off)v * SHMI_nodeSize;
         w.n = shmi_node_at(q->a, w.off);
-        /* The owner of a node may have queued it again at another place, and then the node before has another link. */
+        /* The owner may have queued the node again at another place. Then the node before it has another link. */
         queued = shmi_rq_queued_at(q, w.n, &next);
         if (!queued && damaged != 0)
             return damaged;
@@ -17406,10 +17485,10 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
-        /* Until the commit word changes, a node that is on this queue now stays on it. */
+        /* A node that is on this queue now stays on it until the commit word changes. */
         if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             if (q->parts != NULL)
-                q->parts->turn_to(q, x, w); /* the key of these waits may have got another entry during the walk */
+                q->parts->turn_to(q, x, w); /* during the walk, the key of these waits may have got another entry */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0) {
@@ -17425,8 +17504,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             anchor = 0;
         } else if (ok) {
             v = (uint32_t)(next >> 32);
-            link = shmi_recorded_with(link, v); /* as the removal has changed it */
-        } else { /* others change the queue */
+            link = shmi_recorded_with(link, v); /* the word next of before, after the removal */
+        } else { /* other processes have changed the queue */
             again++;
             anchor = 0;
         }
@@ -17436,8 +17515,8 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     return damaged;
 }
 
-/* Wakes the owners of the first waits, so that they check the object. The waits themselves go on. One owner is enough,
- * unless it is stopped. */
+/* Wakes the owners of the first waits, so that they check the object. Their waits go on. Several owners are woken,
+ * because one of them may be stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint64_t first;
@@ -17455,12 +17534,12 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
             v = shmi_recorded_value(&n->next);
         }
         if (shmi_ld64(q->first) == first)
-            return; /* otherwise the wait may have left just now */
+            return; /* if it is not, the wait may have just left the queue, so try again */
     }
 }
 
-/* Stores, for tools, since when the first wait of the queue has been first. This date is the low half of the stamp of the
- * wait. It stays right, because the wait is first until it ends. */
+/* Stores, for tools, the time since which the first wait of the queue has been first, in the low half of the stamp of
+ * that wait. The time stays right, because the wait is first until it ends. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -17468,65 +17547,65 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     uint64_t stamp;
     if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
         return;
-    /* If the stamp is now that of another wait, its number differs, and the compare-and-swap fails. If the numbers
-     * repeat, a tool is told a date that is too early. */
+    /* If the stamp belongs to another wait by now, it has another number, and the CAS fails. If the numbers repeat,
+     * tools see a time that is too early. */
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
 }
 
-/* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
+/* ---- What all objects with a recorded queue have in common: prims/record_deaths.go and others in C ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. It checks whether the owner is marked dead, because a
- * grant to a dead participant would come back only when that participant is reaped. A participant that has found the
- * object damaged may have given up its wait: the node is then in the state left. */
+/* Whether the owner of a queued wait is alive and still waits. A grant to a dead participant would come back only with
+ * its reap, so this function also finds deaths that are not marked yet. A participant that has found the object
+ * damaged may have given up its wait: then the node is in the state SHMI_NodeLeft. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
     return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner) && shmi_node_state(shmi_node_load(w.n)) != SHMI_NodeLeft;
 }
 SHMI_FN int shmi_rq_reap_due(struct shmi_rq *q) { return shmi_ld32(&q->deaths) != shmi_deaths(q->a) || shmi_ld32(&q->unreaped) != 0; }
-/* Begins a reap: takes the waits of the dead off the queue, so that nothing is granted to them any more. */
+/* Begins a reap: takes the waits of dead participants off the queue, so that they are granted nothing any more. */
 SHMI_FN int shmi_rq_begin_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
     return shmi_rq_remove_dead(q, x, b);
 }
-/* Makes the next call reap because a dead participant is not gone. */
+/* Makes the next call reap again, because a dead participant is not gone yet. */
 SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
 {
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant to which a wait was granted is dead: the last reap may have visited the
- * object before the grant. */
+/* Makes the next call reap if the participant to which a wait was granted is dead by now: its reap may have visited
+ * the object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
         shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
 }
-/* Reaps if that is due, or if dead is not 0, and serves the queue. */
+/* Reaps if a reap is due or dead is not 0, and then serves the queue. */
 SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
 {
     int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
     return err != 0 ? err : q->kind->serve(q, x, b);
 }
 
-/* Learns what others have added to the object. The private lock is not held. */
+/* Learns which blocks others have added to the object. The caller does not have the private lock. */
 SHMI_FN void shmi_rq_catch_up(struct shmi_rq *q)
 {
     if (q->parts != NULL)
         q->parts->catch_up(q);
 }
-/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
+/* Makes up for what a dead or stopped process has left undone, and stores the time of the wait that is first. */
 SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     int dead;
     shmi_rq_catch_up(q);
-    dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
+    dead = q->kind->dead(q); /* the process that marked a participant dead may be stopped before it counts the death */
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (dead || shmi_rq_reap_due(q))
@@ -17538,7 +17617,7 @@ SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
 }
-/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
+/* The periodic check, ten times a second while a thread of this process waits; less often if many threads wait. */
 SHMI_FN void shmi_rq_check(void *arg)
 {
     struct shmi_rq *q = (struct shmi_rq *)arg;
@@ -17548,28 +17627,29 @@ SHMI_FN void shmi_rq_check(void *arg)
 
 /* ---- Damage of the queue: prims/record_torn.go in C ----
  *
- * A peer may overwrite the links of a queue while threads wait in it. No grant then reaches some of the waits. So each
- * thread that waits examines the links beside its wait from time to time, and gives up if they are damaged. It cannot see
- * damage between two other waits. The owners of these waits see it and give up, and their nodes stay in the queue in the
- * state left. The owner of the next wait finds such a node before its own, and gives up, too. */
+ * A peer may overwrite the links of a queue while threads wait in it. Then no grant reaches some of the waits. So each
+ * waiting thread examines the links beside its own wait from time to time, and gives up if they are damaged. A thread
+ * does not see damage between two other waits. The owners of those two waits see it and give up, and their nodes stay
+ * in the queue in the state SHMI_NodeLeft. The owner of the next wait finds such a node before its own, and gives up,
+ * too. */
 enum {
-    SHMI_tornTries = 4,   /* how often shmi_rq_is_torn begins again if other processes change the object meanwhile */
-    SHMI_tornForgone = 64 /* how many nodes in the state left shmi_rq_torn_at visits at most */
+    SHMI_tornTries = 4,   /* how many times shmi_rq_is_torn tries again because other processes change the object */
+    SHMI_tornForgone = 64 /* how many nodes in the state SHMI_NodeLeft shmi_rq_torn_at visits at most */
 };
 
-/* The node at v, an offset divided by 64, if it has a wait in a queue of the object, and otherwise NULL. */
+/* The node at v, an offset divided by 64, if its wait is in a queue of the object; otherwise NULL. */
 SHMI_FN shmi_node *shmi_rq_linked(struct shmi_rq *q, uint32_t v)
 {
     shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
     return n != NULL && shmi_ld64(&n->object) == q->o.off && shmi_recorded_queued(shmi_recorded_value(&n->next)) ? n : NULL;
 }
-/* Whether the links beside a wait of this process, or its node, are damaged. The record of the commit word is complete. If
- * the commit word changes meanwhile, the result is meaningless. */
+/* Whether a wait of this process is damaged: its node, or the links beside it. The record of the commit word is
+ * complete. If the commit word changes during the call, the result means nothing. */
 SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
     shmi_node *n;
-    /* The record of a wait that has ended is complete, so only a peer can have made the node queued again. */
+    /* The record that has ended the wait is complete, so only a peer can have made the node queued again. */
     if (shmi_rq_ended(q, next))
         return shmi_node_queued(shmi_node_load(w.n));
     if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
@@ -17596,7 +17676,7 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
     }
     return 0;
 }
-/* Begins a change that concerns the queue of a wait; EPROTO: a peer has overwritten something. */
+/* Begins a change of the queue in which the wait w is. EPROTO: a peer has overwritten the object. */
 SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, struct shmi_wakes *b)
 {
     int err = shmi_rq_begin(q, x, b);
@@ -17607,9 +17687,9 @@ SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct
     }
     return err;
 }
-/* Whether the queue is so damaged that a wait of this process may never end. The call serves the queue first. If other
- * processes change the object all the time, the result may be 0 for a damaged queue. Then the next check examines the
- * queue again. */
+/* Serves the queue, and then finds out whether the queue is so damaged that a wait of this process may never end. If
+ * other processes change the object all the time, the result may be 0 for a damaged queue. Then the next check
+ * examines the queue again. */
 SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
 {
     struct shmi_rq_change x;
@@ -17641,8 +17721,8 @@ SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
     return torn;
 }
 
-/* Takes a wait of this process off the queue, and gives its wait node back; 0 if a record has ended the wait. It sets
- * *before to whether the wait was before the boundary when it left. */
+/* Takes a wait of this process off the queue, and gives its wait node back. Returns 0 if a record has ended the wait
+ * already. *before says whether the wait was before the boundary when it left. */
 SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *before)
 {
     struct shmi_rq_change x;
@@ -17656,7 +17736,8 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
+        /* The loop ends: each round follows a change by another call. After an error, a peer has overwritten the
+         * queue. */
         uint32_t v;
         int ok = 1;
         err = shmi_rq_begin(q, &x, &b);
@@ -17687,18 +17768,18 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     if (withdrawn && err == 0)
         shmi_rq_hand_back(q, wait_node);
     else if (withdrawn)
-        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
+        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may still name the node */
     shmi_rq_wake(q, &b);
     return withdrawn;
 }
 
-/* Sleeps once on the node of a wait, as shmi_wait_node_sleep does, in a call that shmi_enter has counted. */
+/* Sleeps once on the node of a wait, as shmi_wait_node_sleep does. The caller is within shmi_enter. */
 SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 {
     return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, shmi_rq_check, q);
 }
-/* Waits, in a call that shmi_enter has counted, until the wait of a queued node is resolved. It spins first if spin is
- * not 0. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, and the wait node was given
+/* Waits until the wait of a queued node is resolved. The caller is within shmi_enter. If spin is not 0, the thread
+ * spins first. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, the wait node is given
  * back, and *before says whether the wait was before the boundary when it left. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
@@ -17717,7 +17798,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
             if (shmi_node_queued(w))
                 shmi_rq_check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
             else if (shmi_node_state(w) != SHMI_NodeResolved)
-                err = EPROTO; /* a peer wrote that */
+                err = EPROTO; /* only a peer can have written that */
         } else {
             err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
         }
@@ -17737,8 +17818,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* Does what shmi_rq_await_end does, for a wait that owes nothing when it was granted or refused. It gives the wait node
- * back. */
+/* As shmi_rq_await_end, for a wait that owes nothing after a grant or a refusal. Gives the wait node back in each
+ * case. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
@@ -17751,18 +17832,18 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has. If this process has not opened the object, it has no slot record, and
- * cannot make a change. Then it completes only the last change, and the waiters and the next call do the rest. If the
- * list of slot records is corrupt, a process that knows the records repairs the object. 0: this process could not make
- * a change. */
+/* Takes back what the participant dead has. A process that has not opened the object has no slot record, and so cannot
+ * make a change. It only completes the last change. The waiters and the next call do the rest. If the list of slot
+ * records is corrupt, a process that knows the records repairs the object. Returns 0 if this process could not make a
+ * change. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        /* This process leaves, and its ID is still current, so shmi_rq_current must be told of it. Another
-         * dead participant is not current, unless a new participant has got its ID. */
+        /* This process is leaving, but its ID is still current. Without this assignment, shmi_rq_current would take it
+         * for a participant that stays. */
         q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
@@ -17776,16 +17857,16 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
-/* Makes a slot record for this process, which visits the object in a reap and has not opened it. If it returns 0, the
- * reap visits the object again when the dead participant is gone. */
+/* Makes a slot record for this process, which visits the object in a reap and has not opened it. If the result is 0,
+ * the reap visits the object again when the dead participant is gone. */
 SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
-/* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
+/* If this process has no slot record, wakes the owners of the first waits, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {
     if (shmi_rq_slot(q, q->a->my_slot) == NULL)
         shmi_rq_wake_first(q);
 }
-/* Completes the last change; 0: that was not possible. */
+/* Completes the last change. Returns 0 if that was not possible. */
 SHMI_FN int shmi_rq_complete_last(struct shmi_rq *q)
 {
     struct shmi_wakes b;
@@ -17795,13 +17876,13 @@ SHMI_FN int shmi_rq_complete_last(struct shmi_rq *q)
     shmi_rq_wake(q, &b);
     return err == 0;
 }
-/* Sequencers: a counter, and cells, on whose words the waiters for its tokens sleep. This is prims/sequencer*.go in
- * C. */
+/* Sequencers: a counter, and cells. The waiters for tokens sleep on the words of the cells. This is
+ * prims/sequencer*.go in C. */
 
 enum { SHMI_sequencerCells = 16 };
 #define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
 #define SHMI_TOKEN_MASK (UINT32_MAX >> 1)
-/* The word turns. */
+/* The word turns, which counts the calls that end all waits: see prims/sequencer_word.go. */
 #define SHMI_TURNS_STOPPED UINT64_C(1)
 #define SHMI_TURNS_ONE UINT64_C(2)
 
@@ -17811,7 +17892,7 @@ typedef struct shmi_token_cell {
     uint64_t *state;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, and the two words */
+    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, the counter, and the word turns */
 } shmi_token_cell;
 struct shmi_sequencer {
     shmsync_arena *a;
@@ -17819,36 +17900,37 @@ struct shmi_sequencer {
     shmi_object o;
     shmi_token_cell cells[SHMI_sequencerCells];
 };
-/* A wait for a token. turns is the value of the word turns when the wait began. */
+/* A wait for a token. turns is the value that the word turns had when the wait began. */
 typedef struct shmi_token_wait {
     shmi_token_cell *cell;
     uint64_t token, turns;
 } shmi_token_wait;
 
-/* How far the announced token of a cell is ahead of the counter at v. If the result is not 1 to SHMI_TOKEN_FAR, the
- * counter has reached the token. */
+/* How far the announced token of a cell is ahead of the counter, whose value is v. The counter has reached the token
+ * unless the result is from 1 to SHMI_TOKEN_FAR. */
 SHMI_FN uint32_t shmi_token_ahead(uint64_t state, uint64_t v)
 {
     return ((uint32_t)(state >> SHMI_TOKEN_CELL_NEXT_SHIFT) - (uint32_t)v) & SHMI_TOKEN_MASK;
 }
-/* Whether the waiters of a cell have to be woken, to read the counter again. */
+/* Whether the waiters of a cell must be woken, so that they read the counter again. */
 SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell after token was announced. The caller has found that the counter, which was v, has not reached
- * token, and that no wake is due for the word. */
+/* The word of the cell with token announced in it. The caller has found that the counter, whose value was v, has not
+ * reached token, and that no wake is due for the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* a nearer token of the same cell */
+        /* too far ahead for the word: announce a nearer token of the same cell instead */
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells;
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
-/* The size of the body. In an arena whose objects have counters, these follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)
@@ -17878,7 +17960,7 @@ SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
     return t;
 }
 
-/* Changes the word of a cell and wakes all its waiters. Returns 0, and does nothing, if the word is no longer state. */
+/* Changes the word of a cell and wakes all its waiters. If the word is no longer state, does nothing and returns 0. */
 SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -17893,14 +17975,14 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Called after the counter has become v, by a jump whose length is in jump. */
+/* Wakes the waiters of a cell, if that is due, after the counter has advanced by jump to v. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        if (shmi_token_hit(c, state)) /* enough: a later waiter first announces itself, then reads the counter */
+        if (shmi_token_hit(c, state)) /* enough, because a waiter that comes later announces itself before it reads the counter */
             return;
     }
 }
@@ -17912,8 +17994,9 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. It never
-     * shows a change of the word turns. In both cases a waiter may be about to sleep, so the word of the cell changes. */
+    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. A change
+     * of the word turns it never shows. In both cases a waiter may be about to sleep, so the word of the cell must
+     * change. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -17922,7 +18005,7 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     if (shmi_xchg64(&c->seen, now) != now || (state & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_deliver_all(s->a, &c->line);
 }
-/* Calls shmi_token_make_up ten times a second at most. */
+/* Calls shmi_token_make_up, ten times a second at most. */
 SHMI_FN void shmi_token_check(void *cell)
 {
     shmi_token_cell *c = (shmi_token_cell *)cell;
@@ -17930,8 +18013,8 @@ SHMI_FN void shmi_token_check(void *cell)
         shmi_token_make_up(c);
 }
 
-/* Makes sure that a wake comes when the counter reaches the token. Returns 0 if the wait is over. *word is the value
- * on which the waiter may sleep. */
+/* Announces the token, so that a wake comes when the counter reaches it. Returns 0 if the wait is over. Otherwise the
+ * waiter may sleep while the word of the cell is *word. */
 SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
     shmi_token_cell *c = w->cell;
@@ -17948,17 +18031,18 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        /* The counter may have reached the token, or the nearer token that stands for it, before the announcement. */
+        /* Before the announcement, the counter may already have reached the token, or the nearer token that was
+         * announced instead. */
         if (shmi_token_over(w))
             return 0;
         if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
             return 1;
-        shmi_token_hit(c, *word); /* the counter may also have been set back */
+        shmi_token_hit(c, *word); /* the nearer token is reached, or the counter was set back */
     }
 }
 
 SHMI_FN int shmi_token_spun(void *wait) { return shmi_token_over((const shmi_token_wait *)wait); }
-/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, EBADF, or what shmi_enter returns. */
+/* Waits until the counter has reached token. Returns 0, ECANCELED, ETIMEDOUT, EBADF, or the error of shmi_enter. */
 SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64_t deadline)
 {
     shmi_token_wait w;
@@ -18008,7 +18092,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that have to read the counter again after it has become v, by a jump whose length is in jump. */
+/* Wakes the waiters that must read the counter again, after the counter has advanced by jump to v. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -18016,7 +18100,7 @@ SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64
     for (back = 0; back < jump && back < SHMI_sequencerCells; back++)
         shmi_token_hit_if_due(&s->cells[(v - back) % SHMI_sequencerCells], v, jump);
 }
-/* Wakes the waiters of all cells, also those that are about to announce themselves. */
+/* Wakes the waiters of all cells, even those that are only about to announce themselves. */
 SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
 {
     int i;
@@ -18025,7 +18109,7 @@ SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
         }
 }
 
-/* The functions of a handle. */
+/* ---- The functions of a handle ---- */
 
 SHMI_FN void shmi_sequencer_init(struct shmi_sequencer *s, shmsync_arena *a, const shmi_object *o, shmi_sequencer_words *w)
 {
@@ -18144,7 +18228,8 @@ int shmsync_sequencer_stopped(const shmsync_sequencer *s)
     return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
-/* Once a call has let others go on, another thread may close the handle, so the call reads the handle only at its begin. */
+/* Once this call lets other threads go on, one of them may close the handle. So the call reads the handle only at its
+ * begin. */
 int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
 {
     SHMI_OPENED(sequencer);
@@ -18238,9 +18323,9 @@ int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
     return 0;
 }
 
-/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended
- * all waits, but not changed the word of a cell. So this function changes the words, because a waiter may be about
- * to sleep. */
+/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter or ended all
+ * waits, and may not have changed the word of a cell. A waiter may be about to sleep on that word, so this function
+ * changes it. */
 SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);
@@ -18256,69 +18341,70 @@ SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owe
             shmi_deliver_all(a, &l);
     }
 }
-/* Events: a manual-reset Event is an eventcount, whose sequence is odd while the Event is set; an auto-reset Event
- * has tokens, and counts the waits of each participant in a share. This is prims/event*.go in C. */
+/* Events. A manual-reset Event is an eventcount whose sequence is odd while the Event is set. An auto-reset Event has
+ * tokens, and counts the waits of each participant in a share. This is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 
 struct shmi_event {
-    struct shmi_eventcount count; /* with automatic reset its state has another form, see below */
-    shmi_event_record *own;       /* with automatic reset: this process's share */
-    shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
+    struct shmi_eventcount count; /* the state of an auto-reset Event has another form, see below */
+    shmi_event_record *own;       /* the share of this process; only for an auto-reset Event */
+    shmi_event_record **known;    /* the shares, from that of slot 1; NULL: none. Atomic. */
     uint64_t known_head;          /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most;                /* the greatest slot in known. Atomic. */
-    uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
+    uint32_t most;                /* the highest slot with a share in known. Atomic. */
+    uint32_t turns;               /* number of wakes: they go by turns to a thread and to a poller. Atomic. */
     uint32_t mode;
-    int64_t tried;                /* when a trywait has last looked for waiters that died; see shmi_check_due */
+    int64_t tried;                /* when a trywait last looked for dead waiters; see shmi_check_due */
     shmsync_arena *a;
     shmi_object o;
 };
 
 /* ---- Automatic reset ----
  *
- * The word has tokens, each of which ends a wait, and a version, which counts its changes. The share of a participant
- * counts the waits of all of its threads.
+ * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word.
+ * The share of a participant counts the waits of all of its threads.
  *
  *     a wait                                   a set
  *     share: waits + 1                         word: tokens, version
  *     word: announced, version + 1             shares: are there as many waits?
  *     word: no token?                          word: tokens + 1, version + 1
- *     sleep while the version is the same      if announced, wake one
+ *     sleep while the version is the same      if announced, wake one wait
  *
  * No lock is involved, so a signal handler may set the Event. */
 
-/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time is
- * bounded, because the process of such a wait may be stopped. */
+/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time has a bound,
+ * because the processes of those waits may be stopped. */
 #define SHMI_EVENT_YIELD INT64_C(1000000)
-/* The greatest number of tokens. A set that would make more does nothing. */
+/* The greatest number of tokens. A set that would exceed it does nothing. */
 #define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
 
 SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
 SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
-/* The word after a change that ends no wait, with that many tokens. */
+/* The word after a change that ends no wait. It then has that many tokens. */
 SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
     return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
 }
 SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_load(&e->count); }
-/* Changes the word. The caller has called shmi_event_count_off for it. */
+/* Changes the word. The caller has called shmi_event_count_off with the old value. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share: the number of waits that have begun and are not counted off, and the version of the word at the end of the
- * last wait that was counted off. */
+/* A share has two numbers. waits: how many waits have begun and are not counted off. ended: the version of the word at
+ * the end of the last wait that was counted off. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* What the share h becomes when a wait is counted off. The word had the given version when that wait ended. */
+/* The share h after a wait was counted off that ended when the word got the version version. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
     return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. So a handle
- * remembers their places, in an array that it has from the start, because a signal handler may call this. A
- * participant puts its record on the list when it opens the Event, before its first wait, and a wait that begins
- * changes the word. So a change of the word that succeeds has seen the shares of all waits. */
+/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. A signal handler may
+ * call this function. So a handle remembers the addresses of the shares in an array that it has from the start.
+ *
+ * When a participant opens the Event, it puts its slot record on the list. Its first wait changes the word only after
+ * that. So a call whose change of the word succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -18328,7 +18414,8 @@ SHMI_FN void shmi_event_learn(struct shmi_event *e)
     shmi_walk_records(e->a, &v, e->o.off, sizeof(shmi_event_record));
     v.next = (shmi_off)head * SHMI_blockMin;
     while (shmi_next_record(e->a, &v)) {
-        if (__atomic_load_n(&e->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
+        /* a known share stays known, even if a peer has overwritten the list */
+        if (__atomic_load_n(&e->known[v.slot - 1], __ATOMIC_RELAXED) == NULL)
             __atomic_store_n(&e->known[v.slot - 1], (shmi_event_record *)shmi_ptr(e->a, v.b.off, sizeof(shmi_event_record), 8), __ATOMIC_RELEASE);
         for (most = shmi_ld32(&e->most); most < v.slot && !shmi_cas32(&e->most, most, v.slot); most = shmi_ld32(&e->most)) {
         }
@@ -18343,14 +18430,14 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
     shmi_event_learn(e);
     return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
 }
-/* Returns 0, or EPROTO if the list of records is corrupt. */
+/* Returns 0, or EPROTO if the list of slot records is corrupt. */
 SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
     shmi_event_learn(e);
     return !shmi_known_bad(shmi_ld64(&e->known_head)) ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
 }
 
-/* How many waits are counted, for the word s. It stops counting as soon as the number exceeds most. */
+/* How many waits the shares count, for the word s. The function stops as soon as the number exceeds most. */
 SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
 {
     uint64_t n = 0;
@@ -18363,15 +18450,15 @@ SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t mos
         shmi_event_record *h = __atomic_load_n(&e->known[i], __ATOMIC_ACQUIRE);
         if (h == NULL || shmi_event_share_waits(shmi_ld64(&h->waits)) == 0)
             continue;
-        /* The name is read before the number: a participant that inherits a share sets the name last. */
+        /* The ID is read before the number, because a participant that inherits a share stores its ID last. */
         if (shmi_current(e->a, (shmi_participant_id)(shmi_ld64(&h->name) & SHMI_NAME_MASK)))
             n += shmi_event_share_waits(shmi_ld64(&h->waits));
     }
     return n;
 }
 
-/* Counts off the wait that ended by the change to s, unless that was done already. Each call that changes s does
- * this first. So a change that succeeds has seen all ends of waits in the shares. */
+/* Counts off the wait that ended by the change of the word to s, unless another call has done so. Each call does this
+ * before it changes s. So a change that succeeds has seen, in the shares, the ends of all earlier waits. */
 SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
     uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
@@ -18380,25 +18467,26 @@ SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
         return;
     h = shmi_event_share_of(e, slot);
     if (h == NULL)
-        return; /* a peer overwrote the word or the list of records */
+        return; /* a peer has overwritten the word or the list of slot records */
     for (;;) {
-        /* While the word is s, the share either has not been changed for s, or has the version of s. */
+        /* While the word is s, there are two cases: the wait is not counted off yet, or the share has the version of
+         * s. */
         uint64_t was = shmi_ld64(&h->waits);
         if (shmi_event_share_ended(was) == (uint32_t)s || shmi_event_load(e) != s || shmi_cas64(&h->waits, was, shmi_event_share_less(was, (uint32_t)s)))
             return;
     }
 }
 
-/* Gives the share of this slot to this participant. The waits of the participant before it do not count any more.
- * The caller holds handles_of, because all handles of this process on the Event have one share. */
+/* Gives the share of this slot to this participant, without the waits of its predecessor. All handles of this process
+ * on the Event have one share, so the caller holds handles_of. */
 SHMI_FN void shmi_event_inherit(struct shmi_event *e)
 {
     shmi_event_record *h = e->own;
     uint64_t was;
     if (shmi_ld64(&h->name) == e->a->self)
         return;
-    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the previous participant */
-    do /* another process may count that wait off */
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the predecessor */
+    do /* another process may count that wait off at the same time */
         was = shmi_ld64(&h->waits);
     while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
     shmi_st64(&h->name, e->a->self);
@@ -18411,8 +18499,8 @@ SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
     shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* Returns the word, and in *waits the number of waits that the shares counted while the word had that value. It stops
- * counting when it has found more waits than tokens. If there are no tokens, it counts nothing: *waits is 0. */
+/* Returns the word. *waits is the number of waits that the shares counted while the word had this value. The function
+ * stops counting at more waits than tokens. If there are no tokens, it does not count, and *waits is 0. */
 SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
     for (;;) {
@@ -18427,7 +18515,7 @@ SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
     }
 }
 
-/* Sets the Event, and wakes a wait, as long as there may be waits. */
+/* As shmi_event_set_auto, if there may be waits: sets the Event, and wakes a wait. */
 SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
     for (;;) {
@@ -18435,7 +18523,7 @@ SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
         if (tokens > waits || tokens == SHMI_EVENT_TOKENS_MOST) {
             shmi_full_fence(); /* see prims/fence.go */
             if (shmi_event_load(e) == s)
-                return 0; /* it is set */
+                return 0; /* the Event is set already */
             continue;
         }
         shmi_eventcount_note_cpu(&e->count, s);
@@ -18448,7 +18536,7 @@ SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
         return 0;
     }
 }
-/* A signal handler may call it. */
+/* Sets an auto-reset Event. A signal handler may call this function. */
 SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
 {
     for (;;) {
@@ -18458,7 +18546,7 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
         if (shmi_event_tokens(s) > 0) {
             shmi_full_fence();
             if (shmi_event_load(e) == s)
-                return 0; /* there is no wait, and the Event is set */
+                return 0; /* the Event is set already, and there is no wait */
             continue;
         }
         shmi_event_count_off(e, s);
@@ -18473,9 +18561,9 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take. A reset does so, and so does a wait that need not sleep. Returns 0 if there
- * is no such token. Usually there is one at most. There are more if waiting participants have died, or if waits were
- * given up. */
+/* Takes all tokens that no wait will take: for a reset, or for a wait that need not sleep. Returns 0 if there is no
+ * such token. Usually there is at most one. There are more if waiting participants have died, or if waits were given
+ * up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -18483,7 +18571,7 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
         if (shmi_event_tokens(s) <= waits)
             return 0;
         if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
-            /* A set that still finds the token changes nothing. So the loads after this claim must see what the caller of
+            /* A set that still finds the token changes nothing. The loads after this claim must see what the caller of
              * that set stored before it. */
             shmi_order_loads();
             return 1;
@@ -18491,8 +18579,8 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* Does what shmi_event_claim does, and also finds deaths. A token that a wait of a dead participant would have taken is
- * free. So if there are tokens, but none is free, this looks for dead participants with waits, and then tries again. */
+/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. So if there are
+ * tokens, but none is free, this function looks for dead participants with waits, and then tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -18509,14 +18597,14 @@ SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
     return shmi_event_claim(e);
 }
 
-/* A wait that is counted. It is over when this process has ended it by a change of the word. */
+/* A wait that its share counts. It is over when this process has ended it by a change of the word. */
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* a value of the word of the Event: the wait may sleep while the version is the same */
+    uint64_t word; /* the wait may sleep while the word of the Event has the version of this value */
 } shmi_event_wait;
 
-/* Counts a wait. The caller has called shmi_enter. */
+/* Counts a wait in the share of this process. The caller has called shmi_enter. */
 SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
 {
     shmi_add64(&e->own->waits, 1);
@@ -18524,8 +18612,8 @@ SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
     memset(w, 0, sizeof *w);
     w->e = e;
 }
-/* Ends the wait, and leaves that many tokens, or one if there is no other wait. Returns 0 if the word is no longer
- * s. */
+/* Ends the wait, and leaves that many tokens, or at most one if there is no other wait. Returns 0 if the word is no
+ * longer s. */
 SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
 {
     struct shmi_event *e = w->e;
@@ -18537,8 +18625,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended 2^32 changes ago, so the end of this wait would seem to be counted
-         * off already. */
+        /* The last wait of this participant ended exactly 2^32 changes ago. So the end of this wait would seem to be
+         * counted off already. Another change of the word avoids that. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -18553,8 +18641,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     return 1;
 }
-/* Takes a token if there is one for this wait. Returns 0 if there is none; w->word is then the word to sleep on. A
- * wait that has not slept leaves the tokens to the waits that announced themselves before it. */
+/* Takes a token if there is one for this wait. If there is none, returns 0, and the wait may sleep on w->word. A wait
+ * that has not slept leaves the tokens to the waits that announced themselves before it. */
 SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
     struct shmi_event *e = w->e;
@@ -18578,8 +18666,8 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait without a token and returns 0. But if the parameter unless is not 0 and there is a token, it takes the
- * token and returns 1. */
+/* Ends the wait without a token and returns 0. If unless is not 0 and there is a token, takes the token instead and
+ * returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -18590,12 +18678,13 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
             return took;
     }
 }
-/* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
+/* The longest time that a wait may sleep on its word, in ns; 0: until a wake. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a token,
- * it wakes one wait: the wake for the token may have gone to a stopped process, or may never have been sent. If the
- * word is also the same as at the last check, the wait that was woken did not take the token, so it wakes all waits. */
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a
+ * token, the check wakes one wait, because the wake for the token may have gone to a stopped process, or was not sent.
+ * If the word has not changed since the last check, the wait that was woken then has not taken the token, so the check
+ * wakes all waits. */
 SHMI_FN void shmi_event_check(void *event)
 {
     struct shmi_event *e = (struct shmi_event *)event;
@@ -18652,10 +18741,10 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             break;
         case SHMI_LOOK:
             shmi_event_check(e);
-            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept */
+            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept yet */
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a token that is there takes precedence over the close */
+        case SHMI_CLOSED: /* a token takes precedence over the close */
             if (shmi_event_give_up(&w, 1))
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "event.wait", shmi_called(&e->o))
@@ -18677,13 +18766,12 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     return err;
 }
 
-/* ---- Reset by hand ---- */
+/* ---- Manual reset ---- */
 
-/* Whether an Event that is reset by hand is set. */
+/* Whether a manual-reset Event is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
-/* Sets an Event that is reset by hand if the parameter set is 1, and resets it if set is 0. A signal handler may call
- * this. */
+/* Sets a manual-reset Event if set is 1, and resets it if set is 0. A signal handler may call this function. */
 SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
@@ -18697,7 +18785,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* Another call that still finds the old state changes nothing. So the loads after this change must see what the
+        /* Another call that still finds the old state changes nothing. The loads after this change must see what the
          * caller of that other call stored before it. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -18708,7 +18796,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until the Event is set if the parameter set is 1, and until it is not set if set is 0. */
+/* Waits until the Event is set, if set is 1, or until it is not set, if set is 0. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -18723,10 +18811,10 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     return err;
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
-/* The mode of an Event, or -1 if the object is not an Event. The word mode tells an auto-reset Event from the
- * others, which have zeros there. */
+/* The mode of an Event, or -1 if the object is not an Event. The word mode identifies an auto-reset Event. A
+ * manual-reset Event has zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
@@ -18748,7 +18836,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* keeps the memory: a call that is under way may still use it */
+        shmi_free_thing(e->known); /* a call that is under way may still read the memory, which stays readable */
     shmi_free_thing(e);
 }
 
@@ -18772,7 +18860,7 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
     }
 }
 
-/* Finds the share of this process, and the shares of the others. Returns 0 or an errno. */
+/* Finds the share of this process, and the shares of other participants. Returns 0 or an errno. */
 SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
     shmi_off record = 0;
@@ -18849,7 +18937,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
     is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
-    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* the check comes before this process gets a slot record */
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* this check comes before this process gets a slot record */
         shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
@@ -18989,8 +19077,8 @@ SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_eventcount_wake_all(&e);
 }
 /* Queues: bounded queues of items of one size. This is prims/queue*.go in C. Items are in slots, and a ring of cells
- * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
- * the queue may have changed, and then reads the ring again. */
+ * gives their order. Slots and cells are the whole state, and no lock guards them. A call that has to wait sleeps
+ * until the queue may have changed, and then reads the ring again. */
 
 /* Kinds of a slot; see queueState of prims/queue_word.go. */
 enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };
@@ -18999,33 +19087,33 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
 #define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this many more steps */
-#define SHMI_QUEUE_WALKS 16   /* if this many walks find nothing while no hint moves, a peer has overwritten the ring */
-#define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
+#define SHMI_QUEUE_WALKS 16   /* if so many walks in a row find nothing while no hint moves, a peer has overwritten the ring */
+#define SHMI_QUEUE_LOOK 64u   /* number of slots that a spinning waiter examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
 #define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */
-#define SHMI_QUEUE_USE 64u    /* the number by which used grows */
+#define SHMI_QUEUE_USE 64u    /* the word used grows by this number */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
 #define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
-#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all fields but the date */
+#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all fields of a lease word but the date */
 
 typedef struct shmi_queue_slot {
     uint64_t state;
     uint64_t lease; /* bits: times 16, serial 15, ended 1, date 32; see queueLeaseWord of prims/queue_word.go */
 } shmi_queue_slot;
 
-/* One of the two sides on which calls wait: for items, or for room. */
+/* A side of the queue, on which calls wait: for items, or for room. */
 struct shmi_queue_side {
     shmi_queue_side_words *w;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t sum; /* sum of the words that the last periodic check read. Atomic. */
+    uint64_t sum; /* sum of the hints at the last periodic check: it shows whether they have moved. Atomic. */
 };
 
-/* The first returned slots, as a search through all slots found them; see returnedSlots of prims/queue_returned.go. */
+/* The first returned slots that a search through all slots has found; see returnedSlots of prims/queue_returned.go. */
 #define SHMI_QUEUE_RETURNED 64u
 struct shmi_queue_returned {
-    uint32_t busy; /* a thread uses this; others do not wait for it. Atomic. */
+    uint32_t busy; /* a thread uses this list; other threads do not wait for it, but search themselves. Atomic. */
     uint32_t from, to;
     uint32_t all;
     uint64_t at;
@@ -19039,17 +19127,17 @@ struct shmi_queue {
     shmi_queue_words *w;
     struct shmi_queue_side items, room;
     uint32_t capacity, slots, shift;
-    uint64_t mask, first; /* the number of cells less 1; where the first slot is */
+    uint64_t mask, first; /* the number of cells less 1; the offset of the first slot */
     uint64_t item, stride;
-    uint64_t seen;    /* a position: no position before it has an item. Atomic. */
+    uint64_t seen;    /* no position before this one has an item. Atomic. */
     uint32_t watched; /* the slot that a periodic check visited last. Atomic. */
-    int64_t tried;    /* when a call that only tries has last looked for holders that died; see shmi_check_due */
+    int64_t tried;    /* when a try call last looked for dead holders; see shmi_check_due */
     struct shmi_queue_returned back;
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-/* The number of slots. A small queue has spare slots, so that puts and gets that are stopped, each of which keeps a
- * slot, leave room for others. */
+/* The number of slots. A stopped put or get keeps a slot. A small queue has spare slots, so that some stopped calls
+ * leave room for others. */
 SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
 SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
 {
@@ -19067,12 +19155,12 @@ SHMI_FN uint64_t shmi_queue_bytes(uint64_t capacity, uint64_t item)
 SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint64_t tag) { return n | (uint64_t)kind << 29 | (tag & SHMI_QUEUE_TAG) << 33; }
 SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 15); }
 SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
-/* The participant that has the slot, or 0. */
+/* The participant that has the slot, or 0 if none has. */
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-/* Whether the item of s was put before the item of t. The parameter later is a position after those of both items, by
- * fewer than 2^31 positions: see shmi_queue_later. */
+/* Whether the item of s was put before the item of t. The parameter later is a position behind both items, by fewer
+ * than 2^31 positions: see shmi_queue_later. */
 SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
 {
     return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
@@ -19088,14 +19176,14 @@ SHMI_FN int shmi_queue_valid(uint64_t s)
 }
 SHMI_FN uint64_t shmi_queue_cell(uint32_t lap, uint32_t slot) { return (uint64_t)lap << 32 | slot; }
 SHMI_FN uint32_t shmi_queue_lap(const struct shmi_queue *x, uint64_t p) { return (uint32_t)(p >> x->shift); }
-/* How many laps a cell is ahead of the lap of p. */
+/* How many laps the cell value cell is ahead of the lap of position p. */
 SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint64_t p)
 {
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* How far position p is after position q; 0 if it is before q. Positions that differ by 2^32 laps count as the same,
- * because shmi_queue_heal forgets how many times 2^32 laps there were. */
+/* How far position p is after position q; 0 if it is before q. Positions whose difference is a multiple of 2^32 laps
+ * count as equal, because shmi_queue_heal does not know how many times the lap number has wrapped. */
 SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
 {
     uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
@@ -19104,7 +19192,7 @@ SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uin
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
-    if (i - 1 >= x->slots) /* 0 wraps */
+    if (i - 1 >= x->slots) /* i = 0 wraps, and fails, too */
         return NULL;
     return (shmi_queue_slot *)(void *)((char *)x->w + x->first + (uint64_t)(i - 1) * x->stride);
 }
@@ -19114,8 +19202,8 @@ SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
     return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-/* The functions that follow take no lock. A participant that is stopped in one of them keeps a slot, and nothing
- * else. */
+/* The functions that follow take no lock. If a participant is stopped in one of them, it keeps a slot from others, and
+ * nothing else. */
 
 SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
 SHMI_FN int shmi_queue_regular(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueIrregularFlag) == 0; }
@@ -19130,14 +19218,14 @@ SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
     uint64_t n = shmi_ld64(&x->w->used);
     return n < x->slots ? (uint32_t)n : x->slots;
 }
-/* Whether position p was filled. The positions of lap 0 are those of all-zero cells. */
+/* Whether position p was filled. A cell that is all zero counts as filled in lap 0. */
 SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
 
-/* Computes the hints anew. They may be too low afterwards. */
+/* Computes the hints anew. The new hints may be too low. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* The numbers of laps repeat after 2^32. So 2^32 laps are added, which makes the position later than that of a cell
-     * that is all zero. */
+    /* The numbers of laps repeat after 2^32 laps. So 2^32 laps are added: then the position is later than the lap of
+     * an all-zero cell. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
@@ -19148,9 +19236,9 @@ SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
-    uint64_t was; /* word of the cell at the first position that is not filled */
+    uint64_t was; /* value of the cell at the first position that is not filled */
     uint32_t i;
-    shmi_queue_slot *s; /* NULL: there is no item, and p is not filled */
+    shmi_queue_slot *s; /* NULL: there is no item, and position p is not filled */
     uint64_t st;
 };
 /* A step of the search for the first position that is not filled. */
@@ -19187,12 +19275,12 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell has a later position. So the item at the position one lap before that one was taken, and all earlier
-     * items were taken, too. */
+    /* The cell has a later position. So the item one lap before that position was taken, and so were all earlier
+     * items. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
-/* Walks the ring from a hint on. Returns 0 if a peer overwrote the ring. */
+/* Walks the ring from a hint on. Returns 0 if a peer has overwritten the ring. */
 SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_found *), struct shmi_queue_found *f)
 {
     int walks;
@@ -19209,14 +19297,14 @@ SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*st
                 break;
         }
         if (tail != shmi_ld64(&x->w->tail) || head != shmi_ld64(&x->w->head))
-            walks = 0; /* the other calls made progress, and overtook this walk */
+            walks = 0; /* other calls have made progress, and have overtaken this walk */
         shmi_queue_heal(x);
     }
     return 0;
 }
 SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f)
 {
-    /* Usually the hint is the position of the last item. */
+    /* Try the hint first: usually it is the position of the last item. */
     f->p = shmi_ld64(&x->w->tail);
     if (f->p > x->mask && shmi_queue_filled(x, f->p)) {
         f->p++;
@@ -19228,7 +19316,7 @@ SHMI_FN int shmi_queue_next(struct shmi_queue *x, struct shmi_queue_found *f)
 }
 SHMI_FN int shmi_queue_front(struct shmi_queue *x, struct shmi_queue_found *f) { return shmi_queue_walk(x, &x->w->head, shmi_queue_step_front, f); }
 
-/* Whether the slot i in state st has been put in the ring. */
+/* Whether slot i, in state st, has been put in the ring. */
 SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
 {
     uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
@@ -19245,11 +19333,11 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
     }
     return n;
 }
-/* Whether there is no room for an item at position p, the first that is not filled. Returns -1 if a peer overwrote
- * the ring. */
+/* Whether there is no room for an item at position p, the first position that is not filled. Returns -1 if a peer has
+ * overwritten the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true also if p is before seen */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if p is before seen */
         struct shmi_queue_found f;
         uint64_t d;
         if (!shmi_queue_front(x, &f))
@@ -19265,14 +19353,14 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot that a put has claimed, and a position that was not filled at that time. */
+/* A slot that a put has claimed, and a position that was not filled then. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
     shmi_queue_slot *s;
 };
 SHMI_FN uint32_t shmi_queue_begin(struct shmi_queue *x, uint64_t p) { return (uint32_t)(p - (x->mask + 1)) % x->slots + 1; }
-/* Notes that slot i is about to be claimed. */
+/* Raises the word used, because slot i is about to be claimed. */
 SHMI_FN void shmi_queue_use(struct shmi_queue *x, uint32_t i)
 {
     uint64_t to = ((uint64_t)i + SHMI_QUEUE_USE - 1) & ~(uint64_t)(SHMI_QUEUE_USE - 1), n;
@@ -19302,7 +19390,7 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer overwrote the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -19320,8 +19408,8 @@ SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
         c->was = f.was;
         if (!full && shmi_queue_claim_slot(x, c))
             return 1;
-        /* The position was not filled meanwhile, so no item was added, and there was no room at the beginning of
-         * this round. */
+        /* The position is still not filled, so no item was added in this round. So there was no room when this round
+         * began. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
             return 0;
     }
@@ -19336,7 +19424,7 @@ SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_si
     t.slot = x->a->my_slot;
     return t;
 }
-/* Wakes a waiter of a side, if one has announced itself, because n items or places have come. */
+/* Wakes a waiter of a side, if a waiter has announced itself, because n items or places have come. */
 SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
 {
     if (n > 0 && shmi_wake_word_announced(&side->line)) {
@@ -19346,35 +19434,36 @@ SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side,
     }
 }
 
-/* Frees a slot that this call has claimed, unless this process has left and its slots were taken back. */
+/* Frees a slot that this call has claimed, unless this process has left the arena and its slots were taken back. */
 SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
 {
     uint64_t st = shmi_ld64(&s->state);
     if (shmi_queue_name(st) == x->a->self && shmi_cas64(&s->state, st, 0))
         shmi_queue_tell(x, &x->room, 1); /* another put may have found no free slot */
 }
-/* Puts the item of a claimed slot into the queue. Returns 0, EBUSY if there is no room, ECANCELED or EPROTO. If it
- * fails, the slot is free again. */
+/* Puts the item of a claimed slot into the queue. Returns 0, EBUSY if there is no room, ECANCELED or EPROTO. After a
+ * failure, the slot is free again. */
 SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled, even with this slot, before this call claimed the slot. Then a state with
-         * the tag of the position would make the slot an item of the queue. */
+        /* The position may have been filled, even with this slot, before this call claimed the slot. If it was, a
+         * state with the tag of the position would make the slot an item of the queue at once. So the cell is checked
+         * first. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
             SHMSYNC_CRASHPOINT("queue.add.written");
-            /* The hint is stored first. After the item is in the queue, another thread may delete the object, so this
-             * call stores nothing then unless a waiter is announced. */
+            /* The hint is stored before the CAS. As soon as the item is in the queue, another thread may delete the
+             * object. So after the CAS this call stores something only if a waiter is announced. */
             __atomic_store_n(&x->w->tail, c->p, __ATOMIC_RELEASE);
             if (shmi_cas64(shmi_queue_cell_of(x, c->p), c->was, shmi_queue_cell(shmi_queue_lap(x, c->p), c->i))) {
                 SHMSYNC_CRASHPOINT("queue.add.committed");
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);
-                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* if not, a get has the item */
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* 0: a get already has the item */
             }
         }
         full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
@@ -19394,8 +19483,8 @@ SHMI_FN void shmi_queue_tell_returned(struct shmi_queue *x)
         w = shmi_ld64(&x->w->returned);
     while (!shmi_cas64(&x->w->returned, w, (w & ~UINT64_C(1)) + 3));
 }
-/* Notes that this process is about to put the item of slot i back; see queueReturning of prims/queue_word.go. Returns the
- * word of the note, or NULL if there is none. */
+/* Notes that this process is about to put the item of slot i back; see queueReturning of prims/queue_word.go. Returns
+ * the word with the note, or NULL if no note was made. */
 SHMI_FN uint64_t *shmi_queue_note(struct shmi_queue *x, uint32_t i)
 {
     int k;
@@ -19407,14 +19496,14 @@ SHMI_FN uint64_t *shmi_queue_note(struct shmi_queue *x, uint32_t i)
         }
     return NULL;
 }
-/* Removes the note for slot i in a word, which may be NULL. */
+/* Removes the note for slot i from word, which may be NULL. */
 SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
 {
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* If a note names a returned slot that the get calls may not have been told of, this makes them search for returned
- * slots. It also frees the notes of dead participants. */
+/* Makes the get calls search for returned slots, if a note names a returned slot of which they may not have been told.
+ * Also removes the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -19430,21 +19519,21 @@ SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
             shmi_cas64(w, note, 0);
     }
 }
-/* The state of a slot that is returned; see queueReturns. */
+/* The state of a slot after its item was returned; see queueReturns. */
 SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-/* A position for shmi_queue_before. It comes after those of all items that a search finds, although other calls put items
- * meanwhile. The tags of items that were put less than two billion positions ago tell their order. */
+/* A position for shmi_queue_before, behind all items that a search finds, even if other calls put items meanwhile. The
+ * tags of items give their order if fewer than two billion items were put after them. */
 SHMI_FN uint64_t shmi_queue_later(struct shmi_queue *x)
 {
     struct shmi_queue_found f;
-    if (!shmi_queue_next(x, &f)) /* the hint may be less than the position of an item */
+    if (!shmi_queue_next(x, &f)) /* the search is needed because the hint may be before the position of an item */
         f.p = shmi_ld64(&x->w->tail); /* a peer has overwritten the ring, so the items have no order */
-    return f.p + (1u << 24); /* more than the number of puts while a call searches the slots */
+    return f.p + (1u << 24); /* more than other calls can put while this call searches the slots */
 }
-/* Searches all slots for the first returned ones. */
+/* Searches all slots for the first returned slots, and fills the list x->back. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -19471,8 +19560,8 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, or 0 if there is none. The parameter back is a value of the word returned. If slots were
- * returned since the word had this value, the result may be another slot than the first. */
+/* The first returned slot, or 0 if there is none. back is a value that the word returned had. If slots were returned
+ * since then, the result may be a slot that is not the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -19481,7 +19570,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
-        while (first == 0) { /* in each round, other participants took all the slots that the search had found */
+        while (first == 0) { /* each further round means that others have taken all slots of the list */
             while (first == 0 && r->from < r->to)
                 if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
                     first = r->slot[r->from];
@@ -19521,7 +19610,8 @@ SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t
     }
     return NULL;
 }
-/* Takes the first item for this process, in f. Returns 1, 0 if there is none, or -1 if a peer overwrote the ring. */
+/* Takes the first item for this process, and describes it in f. Returns 1, 0 if there is no item, or -1 if a peer has
+ * overwritten the ring. */
 SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_found *f)
 {
     for (;;) {
@@ -19550,7 +19640,7 @@ SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_que
         }
     }
 }
-/* Frees a slot whose item was copied or acknowledged. Returns 0 if this process has left meanwhile. */
+/* Frees a slot after its item was copied or acknowledged. Returns 0 if this process has left the arena meanwhile. */
 SHMI_FN int shmi_queue_drop(shmi_queue_slot *s, uint64_t st)
 {
     if (!shmi_cas64(&s->state, st, 0))
@@ -19571,7 +19661,7 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 
 /* ---- Waiting ---- */
 
-/* Whether a waiter of a side can go on now. It examines at most that many slots. */
+/* Whether a waiter of a side can go on now. Examines at most most slots. */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
     struct shmi_queue_found f;
@@ -19581,7 +19671,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
         return (shmi_ld64(&x->w->returned) & 1) != 0 || !shmi_queue_front(x, &f) || f.s != NULL;
     full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
     if (full != 0)
-        return full < 0; /* the put finds the error */
+        return full < 0; /* -1: the put will find the error */
     i = shmi_queue_begin(x, f.p);
     for (most = most < x->slots ? most : x->slots; most > 0; most--) {
         if (shmi_ld64(&shmi_queue_at(x, i)->state) == 0)
@@ -19592,7 +19682,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     return 0;
 }
 /* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
- * sleep, so this call announces them again. */
+ * sleep, so this function announces them again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -19601,8 +19691,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. During the call the word
- * changes at most once, because it gets a date, unless a peer breaks the rules. */
+/* Ends lease w by its bit. Returns 0 if the slot does not have lease w any more. If all peers keep the rules, the word
+ * changes at most once during the call, because it gets a date. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -19616,17 +19706,17 @@ SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
     }
     return 0;
 }
-/* Stores the date of the lease of a slot, for tools, if the lease lasts and has no date: milliseconds modulo 2^32,
- * rounded up. */
+/* Stores, for tools, the date of the lease of a slot, if the lease lasts and has no date yet. The date is the time in
+ * milliseconds modulo 2^32, rounded up. */
 SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
 {
     uint64_t w = shmi_ld64(&s->lease);
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes the get calls find items that a process put back before it died or was stopped, so that it did not tell of
- * them. It does so even if the bit of the word returned is set already: a get that searched before such an item came
- * back would otherwise clear the bit. */
+/* Makes the get calls find items that a process put back without telling of them, because it died or was stopped. The
+ * word returned changes even if its bit is set already: otherwise a get that searched before such an item came back
+ * would clear the bit. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -19634,8 +19724,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants that are dead and gone have. If this process leaves the arena, the parameter leaving is
- * its ID, and its slots are taken back, too. */
+/* Takes back what participants that are dead and gone have. leaving is the participant for which the caller reaps: if
+ * it is this process, which is leaving, its slots are taken back, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -19655,7 +19745,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* so that the date of this lease does not become that of the next one */
+                shmi_queue_end_word(s, w); /* otherwise a late date of this lease could become that of the next lease */
             note = shmi_queue_note(x, i);
             SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
@@ -19678,7 +19768,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
     shmi_queue_tell(x, &x->items, back);
     shmi_queue_tell(x, &x->room, freed);
 }
-/* Finds participants that died, and items that came back without a wake. */
+/* Finds participants that have died, and items that were put back without a wake. */
 SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
 {
     uint32_t used = shmi_queue_used(x), n = used < SHMI_QUEUE_CHECK ? used : SHMI_QUEUE_CHECK;
@@ -19695,7 +19785,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
         else if (shmi_queue_kind(st) == SHMI_queueLeased)
             shmi_queue_date(s);
         else if (!shmi_queue_valid(st))
-            shmi_cas64(&s->state, st, 0); /* a peer wrote it */
+            shmi_cas64(&s->state, st, 0); /* only a peer can have written that */
         if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
             last = name;
             dead = shmi_dead(x->a, name) || dead;
@@ -19706,7 +19796,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
     if (dead)
         shmi_queue_reap(x, 0);
 }
-/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
+/* The periodic check: ten times a second, sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     uint64_t sum;
@@ -19717,14 +19807,14 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
     sum = shmi_ld64(&x->w->head) * 3 + shmi_ld64(&x->w->tail) * 5 + shmi_ld64(&x->w->returned) * 7 + 1;
     moved = shmi_xchg64(&side->sum, sum) != sum;
     if (!moved)
-        shmi_queue_heal(x); /* a peer may have written the hints */
+        shmi_queue_heal(x); /* a peer may have overwritten the hints */
     if (shmi_queue_stopped(x))
         shmi_wake_word_wake_all(x->a, &side->line);
     else if (!shmi_queue_there(x, side, x->slots))
         return;
     else if (moved)
         shmi_wake_word_wake_one(x->a, &side->line);
-    else /* nothing has moved since the last check: the waiters that were woken are stopped */
+    else /* nothing has moved since the last check, so the waiter that was woken then is stopped */
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
@@ -19733,7 +19823,7 @@ SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queu
 
 /* ---- Calls ---- */
 
-/* A call: a put of an item, or a get or a lease, which copies an item out. */
+/* A call: a put, which copies an item in, or a get or a lease, which copies an item out. */
 struct shmi_queue_call {
     struct shmi_queue *x;
     struct shmi_queue_side *side;
@@ -19741,7 +19831,7 @@ struct shmi_queue_call {
     void *to;
     shmsync_lease *lease;
 };
-/* Fills in the lease of the slot in f, which this process has. */
+/* Fills in the lease of the slot in f. This process has the slot. */
 SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f, shmsync_lease *lease)
 {
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
@@ -19758,11 +19848,11 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     lease->seq = w;
     lease->attempts = (uint32_t)times - 1;
 }
-/* Tries a call. Returns 0, EBUSY if it has to wait, ECANCELED, EPROTO or EBADF. */
+/* Makes one attempt of a call. Returns 0, EBUSY if the call has to wait, ECANCELED, EPROTO or EBADF. */
 SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
-    int stopped = shmi_queue_stopped(x), got; /* the flag is read before the ring: a later put sees the flag */
+    int stopped = shmi_queue_stopped(x), got; /* the flag is read before the ring: a put that this search of the ring misses will see the flag */
     struct shmi_queue_found f;
     if (c->side == &x->room) {
         struct shmi_queue_claimed claim;
@@ -19792,7 +19882,8 @@ SHMI_FN int shmi_queue_spun(void *arg)
     struct shmi_queue_call *c = (struct shmi_queue_call *)arg;
     return shmi_queue_there(c->x, c->side, SHMI_QUEUE_LOOK) || shmi_queue_stopped(c->x);
 }
-/* Tries a call until it is done or fails, and sleeps in between; see await in prims/queue_wait.go. */
+/* Repeats the attempts of a call until it succeeds or fails, and sleeps in between; see await in prims/queue_wait.go.
+ */
 SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
 {
     struct shmi_queue *x = c->x;
@@ -19814,7 +19905,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         if (!announced) {
             announced = 1;
             word = shmi_wake_word_announce(&c->side->line);
-            continue; /* something may have come since the last search */
+            continue; /* an item or room may have come since the last attempt */
         }
         SHMSYNC_CRASHPOINT("queue.wait.announced");
         announced = 0;
@@ -19837,7 +19928,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             shmi_queue_check(x, c->side);
             break;
         case SHMI_LATE:
-            shmi_queue_pass(x, c->side); /* a wake may have been sent to this waiter */
+            shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
             return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
         case SHMI_CLOSED:
             shmi_queue_pass(x, c->side);
@@ -19848,7 +19939,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         shmi_queue_pass(x, c->side);
     return err;
 }
-/* Wakes waiters of the other side after a call. */
+/* After a call, wakes waiters of the other side. */
 SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
 {
     struct shmi_queue *x = c->x;
@@ -19869,7 +19960,7 @@ SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
     return err;
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
-/* Makes a call. If try_ is not set, it waits until abs; 0: no limit. */
+/* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
     shmsync_arena *a = c->x->a;
@@ -19877,7 +19968,8 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err != 0)
         return err;
     err = shmi_queue_try(c);
-    /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+    /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be stopped,
+     * would find the deaths of holders. */
     if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
         shmi_queue_check_slots(c->x);
         err = shmi_queue_try(c);
@@ -19894,7 +19986,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
         if (err == 0)
             shmi_queue_done(c, 1);
         if (err == 0 && c->lease != NULL) {
-            c->lease->serial = shmi_serial_of(c->x); /* the handle may have been closed, and opened again, during the wait */
+            c->lease->serial = shmi_serial_of(c->x); /* during the wait the handle may have been closed and opened again */
             if (c->lease->serial == UINT64_MAX) {
                 err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
                 shmi_queue_end_lease(c->lease, 1);
@@ -19935,7 +20027,7 @@ SHMI_FN int shmi_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out, i
     return err;
 }
 
-/* Ends a lease. If several calls want to end it, the one that sets the bit does so. */
+/* Ends a lease. If several calls want to end it, the call that sets the bit of the lease word ends it. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
@@ -19982,8 +20074,8 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.word = &w->wake;
     side->line.poller = &w->poller;
 }
-/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. Each of these words
- * is read only once, because a peer may overwrite it. */
+/* Fills in x from the body of a queue. Returns 0 if the body is too small for its immutable words, such as the
+ * capacity. Each of these words is read only once, because a peer may overwrite it. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -20023,7 +20115,8 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
     w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
-/* The sizes are those that shmi_queue_handle has checked, even if a peer overwrites them meanwhile. */
+/* Makes the handle with the sizes that shmi_queue_handle has checked, even if a peer has overwritten the words since.
+ */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
@@ -20165,7 +20258,7 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
-/* Converts a deadline. NULL means no deadline, and *abs is 0 then. */
+/* Converts a deadline. For NULL, which means no deadline, *abs is 0. */
 SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 {
     *abs = 0;
@@ -20178,7 +20271,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue_call c;
     int64_t abs;
     shmsync_arena *a = x->a;
-    int entered = 0; /* from the first wait on, the call counts itself: the handle may be closed meanwhile */
+    int entered = 0; /* from its first wait on, the call counts itself, because the handle may be closed */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
@@ -20235,7 +20328,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
             shmi_exit_for(x, a);
             return SHMI_TELL(err);
         }
-        before = 1; /* the call counts itself, and waiters were woken for the item already */
+        before = 1; /* the call has counted itself, and waiters were already woken for the item */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -20273,7 +20366,7 @@ SHMI_FN int shmi_lease_over(const char *op)
 }
 int shmsync_lease_ack(shmsync_lease *l)
 {
-    if (l->impl == NULL) /* the item was given back */
+    if (l->impl == NULL) /* the item was already given back */
         return shmi_lease_over("lease.ack");
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_queue_end_lease(l, 0));
@@ -20318,7 +20411,7 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* The functions of a reaper. */
+/* ---- The functions of a reaper ---- */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
@@ -20357,19 +20450,19 @@ struct shmi_counter {
     struct shmi_records r; /* first, because the functions of records get a pointer to it */
     shmsync_arena *a;
     shmi_counter_words *w;
-    shmi_counter_slot *own; /* the slot record of this participant; NULL for a reaper */
-    shmi_counter_slot **of; /* the slot records that this process knows, by slot, from slot 1; NULL: the slot has none */
-    uint64_t head;          /* head of the list when it was read: see shmi_known_list. Atomic. */
-    uint32_t deaths;        /* the number of deaths when a waiter last looked for dead participants. Atomic. */
-    uint64_t sought;        /* the word events at that time. Atomic. */
+    shmi_counter_slot *own; /* the slot record of this participant; NULL in a reaper without a handle */
+    shmi_counter_slot **of; /* the known slot records, from that of slot 1; NULL: the slot has none */
+    uint64_t head;          /* head of the list when the list was read: see shmi_known_list. Atomic. */
+    uint32_t deaths;        /* value of shmi_deaths when a waiter last looked for dead participants. Atomic. */
+    uint64_t sought;        /* value of the word events at that time. Atomic. */
     shmi_wait_list line;
-    const char *op;      /* the operation, for errors of waits */
-    uint64_t seen;       /* the word events at the last check */
+    const char *op;      /* name of the operation, for the errors of waits */
+    uint64_t seen;       /* value of the word events at the last check */
     int64_t looked;
     shmi_object o;
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
@@ -20396,9 +20489,9 @@ SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_
 
 SHMI_FN int shmi_counter_corrupt_shares(struct shmi_counter *t) { return shmi_counter_corrupt(t, "its list of slot records"); }
 
-/* Reads the list of slot records if it has changed. A record that is known stays known, whatever a peer does to the
- * list. A participant puts its record on the list before its first change, so a call that has loaded the commit word
- * finds each record that the state can name. 0: a reaper has no memory for it. */
+/* Reads the list of slot records if it has changed. A known record stays known, even if a peer has overwritten the
+ * list. A participant puts its record on the list before its first change. So a call that has loaded the commit word
+ * finds each record that the state can name. Returns 0 if a reaper has no memory for the array. */
 SHMI_FN int shmi_counter_learn(struct shmi_counter *t)
 {
     shmi_record_walk v;
@@ -20422,8 +20515,8 @@ SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t
         return t->own;
     return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
 }
-/* Returns the slot record of the first slot behind *slot that is known to have one, and sets *slot to that slot. NULL:
- * there is none. A walk begins with *slot 0, after a call of shmi_counter_learn that has not failed. */
+/* Returns the next slot record behind *slot that this process knows, and sets *slot to its slot. NULL: there is none.
+ * A walk begins with *slot 0, after a call of shmi_counter_learn that has succeeded. */
 SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
 {
     while (*slot < t->a->geo.slots) {
@@ -20472,12 +20565,12 @@ SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, 
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
-/* Makes a change of the counter by a record, if the commit word is still c. The caller holds the private lock, and
- * the record of c is complete. */
+/* Makes a change of the counter by a record, if the commit word is still c. The caller has the private lock, and the
+ * record of c is complete. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A period that no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. From then on the call
- * compares the period with those of the shares. */
+/* A new period, which no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. So the
+ * function compares the period with those of all shares. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, slot, period = 0;
@@ -20495,7 +20588,7 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
     return period;
 }
 
-/* Changes c, which is of the sole form and not 0, to the logged form, unless the commit word has changed. */
+/* Changes the commit word from c, which has the sole form and is not 0, to the logged form, unless it has changed. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
     shmi_record_change ch;
@@ -20520,7 +20613,7 @@ SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
     return err;
 }
 
-/* Wakes the waiters because of a death, so that they check the counter again. */
+/* Wakes the waiters because of a death. They check the counter again. */
 SHMI_FN void shmi_counter_recheck(struct shmi_counter *t)
 {
     uint64_t e;
@@ -20535,7 +20628,7 @@ SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
     SHMSYNC_CRASHPOINT("counter.reap.lost");
     shmi_counter_recheck(t);
 }
-/* Wakes the waiters for the zero c, if no process has done that yet. */
+/* Wakes the waiters of the commit word c, which says that the counter is 0, unless another process has done so. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
 {
     uint32_t ticket = (uint32_t)c >> 3;
@@ -20554,9 +20647,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* Values of *due: what a process has to do for the waiters after a change, when it has given the private lock back. 0:
- * nothing. SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which
- * they have not been woken. */
+/* Values of *due, which says what a process owes to the waiters after a change. It pays the debt when it has given
+ * back the private lock. 0: it owes nothing. SHMI_COUNTER_DUE_DEATH: it has to wake them because of a death. Any other
+ * value is a commit word that says that the counter is 0, and for which the waiters have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -20565,8 +20658,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Sets the counter to 0 if its commit word is still c, and returns whether it did. If waiters must be woken, it also sets
- * *due, which the caller has set to 0 before. The caller then passes *due to shmi_counter_pay. */
+/* Sets the counter to 0 if its commit word is still c. Returns whether it did. If waiters must be woken, it also sets
+ * *due, which was 0 before. The caller then passes *due to shmi_counter_pay. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -20586,27 +20679,27 @@ SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_
     return 1;
 }
 
-/* The value of the share of a slot. The commit word is of the logged form, and its record is complete. */
+/* The value of a share. The commit word has the logged form, and its record is complete. */
 SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
 {
     return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
 }
 SHMI_FN shmi_participant_id shmi_counter_holder(shmi_counter_slot *s) { return (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK); }
-/* How much of a share others may claim. */
+/* How much of a share other participants may claim. */
 SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slot *s)
 {
     uint64_t own = shmi_counter_has(t, s);
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, as a change needs it. own is at most the count, although the word may exceed the
- * count, because others also do work of this share. */
+/* The share of this participant, in the form that a change needs. own is at most the count. The word may exceed the
+ * count, because other participants also do work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
-    int void_; /* the slot has no share of this period */
+    int void_; /* the slot has no share in this period */
 } shmi_own_share;
-/* Reads the share of this participant. Returns 0 if the slot has the share of a dead participant, which has to be
- * folded. */
+/* Reads the share of this participant. Returns 0 if the slot still has the share of a dead predecessor, which must be
+ * folded first. */
 SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
 {
     shmi_counter_slot *s = t->own;
@@ -20632,8 +20725,8 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
     if (h->void_ || claimed != h->claimed || own > h->own)
         shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
-/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller holds the
- * private lock. If *due is not 0 after the call, the share is folded. */
+/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller has the private
+ * lock. If *due is not 0 after the call, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = shmi_counter_slot_at(t, slot);
@@ -20654,7 +20747,7 @@ SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot,
 /* The result of an attempt in the logged form. */
 enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
 
-/* Makes one attempt to add n, or to take n off, in the logged form. */
+/* Makes one attempt, in the logged form, to add n to the counter or, if add is 0, to take n from it. */
 SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
 {
     shmi_record_change ch;
@@ -20677,7 +20770,7 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
     ch.n = 0;
     if (add) {
         shmi_record_set(&ch, SHMI_counterCount, count + n);
-        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other processes may claim what is added now */
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other participants may claim the units that are added now */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
         shmi_record_set(&ch, SHMI_counterCount, count - n);
@@ -20771,8 +20864,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* Sets *died to the dead participant that leaves work undone, or to 0. This was right at some moment after c was read,
- * unless *current is 0: then *died may belong to a later commit word. */
+/* Sets *died to the dead participant that leaves work undone, or to 0 if there is none. If *current is not 0, the
+ * answer was right at some moment after c was read. Otherwise *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -20787,17 +20880,17 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
         return err;
     if (shmi_value_of(&t->w->owed) == 0) {
         if (shmi_counter_learn(t) && shmi_known_bad(shmi_ld64(&t->head)))
-            return shmi_counter_corrupt_shares(t); /* a share that cannot be found may be that of a dead participant */
-        return 0; /* a process that folds a share wakes the waiters after it has changed owed */
+            return shmi_counter_corrupt_shares(t); /* a dead participant may have a share that cannot be found */
+        return 0; /* if a process folds a share after this load of owed, it wakes the waiters afterwards */
     }
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
-    /* If the word has changed, owed may belong to a later record, which is only half carried out. */
+    /* If the commit word has changed, owed may belong to a later record that is only half carried out. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether n, which has a share, leaves its work undone, because n is dead or is leaving. without is the participant
- * that is leaving, or 0. */
+/* Whether n, which has a share, leaves its work undone, because n is dead, or is the participant without, which is
+ * leaving. If none is leaving, without is 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
 /* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
 SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
@@ -20811,8 +20904,8 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
 /* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of the participant
- * without, which is leaving. *next is SHMI_counterDone if the slot has no such share now, and SHMI_counterNot if this
- * participant has no slot record, which it needs for a change. */
+ * without, which is leaving. Sets *next to SHMI_counterDone if the slot has no such share now. Sets it to
+ * SHMI_counterNot if this participant has no slot record, which a change needs. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -20835,9 +20928,9 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of the leaving one (without), slot by slot. The commit word was of the
- * logged form after those deaths. One check of each slot is enough; see prims/counter_repair.go. If a reaper gets no
- * slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
+/* Folds the shares of dead participants, and of the participant without, which is leaving, slot by slot. The commit
+ * word has had the logged form since those deaths. One check of each slot is enough; see prims/counter_repair.go. If a
+ * reaper cannot make a slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot = 0;
@@ -20851,7 +20944,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         while (next != SHMI_counterDone) {
             uint64_t c = shmi_counter_load(t);
             if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, s, slot, without, &next) != 0)
-                return; /* a zero has made all shares void */
+                return; /* if the counter has become 0, all shares are void */
             if (next == SHMI_counterNot && (made++ != 0 || !shmi_record_of_reaper(t->a, &t->o, sizeof(shmi_counter_slot)))) {
                 shmi_counter_recheck(t);
                 return;
@@ -20859,10 +20952,11 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants, and of the leaving participant without, to what the dead leave undone. */
+/* Adds the shares of dead participants, and of the participant without, which is leaving, to what the dead leave
+ * undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
-    int tries; /* only a peer that breaks the rules changes the word more often */
+    int tries; /* bounded, because only a peer that breaks the rules changes the word more often */
     for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t c = shmi_counter_load(t);
         if (shmi_counter_is_logged(c)) {
@@ -20871,14 +20965,15 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
         if (!shmi_counter_left(t, c, without))
             return;
-        /* The same value may come back with a living participant that has got the ID of the owner. */
+        /* The act is needed, because the word may come back to c when a living participant has got the ID of the
+         * owner. */
         if (shmi_take_from64(t->a, shmi_counter_owner(c), &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
     }
 }
-/* Whether a reap would change what the dead leave undone. It notices the deaths of participants with shares. */
+/* Whether a reap would change what the dead leave undone. Also finds unmarked deaths of participants with shares. */
 SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
 {
     uint32_t slot = 0;
@@ -20899,16 +20994,16 @@ SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
     }
     return dead;
 }
-/* Adds the shares of the participants that have died to what the dead leave undone. */
+/* Adds the shares of dead participants to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
     if (shmi_counter_any_dead(t, shmi_counter_load(t)))
         shmi_counter_reap(t, 0);
 }
-/* Calls shmi_counter_reap_dead if participants have died since a waiter of this process last called it, or if the word
- * events, whose value is e, has changed since then. A reaper that cannot fold the share of a dead participant changes
- * events, and counts the death only after that. The caller has read e before this call. So either this call finds the
- * share, or events changes before the caller sleeps on it. */
+/* Calls shmi_counter_reap_dead if participants have died, or the word events has changed, since a waiter of this
+ * process last did so. e is the value of events that the caller has read. A reaper that cannot fold the share of a
+ * dead participant changes events, and counts the death only after that. So either this call finds the share, or
+ * events changes before the caller sleeps on it. */
 SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
 {
     uint32_t deaths = shmi_deaths(t->a);
@@ -20929,7 +21024,7 @@ SHMI_FN int shmi_counter_spun(void *arg)
     uint64_t c = shmi_counter_load(x->t);
     return shmi_counter_is_zero(c) || shmi_counter_is_lost(c) || (uint32_t)(shmi_ld64(&x->t->w->events) >> 32) != x->began;
 }
-/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
+/* The periodic check: ten times a second, sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_counter_check(struct shmi_counter *t)
 {
     uint64_t e, c;
@@ -20952,14 +21047,14 @@ SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
-/* How often a waiter reads a counter that changes all the time, to find out who died. Then it sleeps until the next
- * periodic check. */
+/* How many times a waiter reads a counter that changes all the time, to find out which participant died. Then it
+ * sleeps until the next periodic check. */
 enum { SHMI_counterLooks = 16 };
 SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
 {
     uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
     int64_t since = 0;
-    int looks; /* since the last sleep; a call that reads again without a sleep checks its deadline */
+    int looks; /* reads since the last sleep; after the first of them, the call checks its deadline */
     for (looks = 0;; looks++) {
         uint64_t e = shmi_ld64(&t->w->events), c;
         shmi_sleep_spec spec;
@@ -21012,7 +21107,7 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
             shmi_counter_check(t);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a zero that has come takes precedence over the close */
+        case SHMI_CLOSED: /* a counter that is 0, or was 0 since the wait began, takes precedence over the close */
             if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
                 return 0;
             return shmi_counter_gives_up(t, ended);
@@ -21039,7 +21134,7 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     t->a = a;
     t->o = *o;
     t->w = (shmi_counter_words *)shmi_ptr(a, o->body, sizeof(shmi_counter_words), 8);
-    t->deaths = shmi_deaths(a) - 1; /* the first wait looks for dead participants */
+    t->deaths = shmi_deaths(a) - 1; /* so that the first wait looks for dead participants */
     t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
     t->line.poller = &t->w->poller;
     t->r.commit = &t->w->commit;
@@ -21070,19 +21165,19 @@ typedef struct shmi_claiming {
     uint64_t n, rest, period;
     int from_others, reaped;
 } shmi_claiming;
-/* Makes one attempt to claim: from the dead, from what belongs to no participant, and from one other participant. */
+/* Makes one attempt to claim units: of the dead, of no participant, and of one other participant. */
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t slot = 0, me = t->a->my_slot, most = 0;
-    shmi_counter_slot *s, *victim = NULL; /* victim is the slot record of the slot most */
+    shmi_counter_slot *s, *victim = NULL; /* the slot record of the slot most */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
     period = shmi_value_of(&t->w->period);
-    if (period != k->period) { /* the counter was 0, so earlier claims are void */
+    if (period != k->period) { /* the counter was 0 meanwhile, so earlier claims are void */
         k->rest = k->n;
         k->period = period;
     }
@@ -21112,7 +21207,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         free = most = 0;
     free += others + owed;
     if (k->from_others)
-        free = shmi_min(free, count - h.own); /* at most what belongs to no participant */
+        free = shmi_min(free, count - h.own); /* at most what is not in the share of this participant */
     if (shmi_counter_load(t) != c)
         return 0;
     if (k->rest > free) {
@@ -21135,7 +21230,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     n = of_dead + of_nobody + of_most;
     if (n == 0) {
         if (shmi_counter_load(t) == c)
-            *next = SHMI_counterNot; /* a peer overwrote the shares */
+            *next = SHMI_counterNot; /* a peer has overwritten the shares */
         return 0;
     }
     shmi_counter_put(t, &ch, &h, h.own + n, h.claimed + n);
@@ -21172,24 +21267,24 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
             shmi_counter_reap_dead(t);
             k->reaped = 1;
             *next = SHMI_counterAgain;
-        } else if (err == 0 && *next == SHMI_counterAwait) { /* it can be taken only from participants that are gone */
+        /* units of dead participants can be claimed only when these participants are gone */
+        } else if (err == 0 && *next == SHMI_counterAwait) {
             err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
     }
     return err;
 }
-/* Claims n of the expected units for this participant: first of what the dead left undone, then of what belongs to
- * no participant, and then, if from_others is set, of what other participants have. */
+/* Claims n of the expected units for this participant: first units that the dead left undone, then units of no
+ * participant, and then, if from_others is set, units of other participants. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
-    shmi_counter_reap_dead(t); /* the participant that had the share may be dead, and its reaper may have had no slot record */
+    shmi_counter_reap_dead(t); /* a participant with a share may be dead, and its reaper may have had no slot record */
     k->reaped = 1;
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But a
-     * moment may pass until this process can see that all threads of that process have ended, so the call waits for
-     * that. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But this
+     * process may see only a moment later that all threads of that process have ended. So the call waits for that. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -21226,7 +21321,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return err;
     count = shmi_value_of(&t->w->count);
     owed = shmi_value_of(&t->w->owed);
-    if (owed >= count) { /* other processes have done some of it */
+    if (owed >= count) { /* other participants have done part of what the dead left undone */
         *ok = shmi_counter_become_zero(t, c, due);
         return 0;
     }
@@ -21235,8 +21330,8 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
-/* Does what shmi_counter_become_zero does, for a word c of the sole form that says that its owner is dead. The same
- * value may come back after another participant has got the ID of the owner and has died, too. */
+/* As shmi_counter_become_zero, for a commit word c of the sole form whose owner is dead. The word may come back to c
+ * after another participant has got the ID of the owner and has died, too, so an act is needed. */
 SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_participant_id n = shmi_counter_owner(c);
@@ -21249,7 +21344,7 @@ SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t 
     shmi_end_act(t->a, &act);
     return ok;
 }
-/* Forgets what the dead left undone. */
+/* Takes what the dead left undone off the counter. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
     int ok = 0, err = shmi_enter_for(t, t->a, "counter.reset");
@@ -21280,7 +21375,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
     shmi_exit_for(t, t->a);
     return err;
 }
-/* The counter. If it changes all the time, the result need not be of one moment. */
+/* The count. If the counter changes all the time, the result may be put together from different moments. */
 SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 {
     uint64_t count = 0;
@@ -21500,7 +21595,8 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* A thread that this count down has let go on may close the handle, so the call reads the handle only here. */
+    /* The count down may let another thread go on, which may close the handle. So the call reads the handle only here.
+     */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
@@ -21529,7 +21625,7 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
     free(t.of);
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
@@ -21559,21 +21655,21 @@ struct shmi_once {
     shmi_once_words *w;
     shmi_wait_list line;
     int64_t looked;
-    const void *thread; /* runs a function for a call of this process; see shmi_this_thread. Atomic */
+    const void *thread; /* the thread of this process that runs a function for a call; see shmi_this_thread. Atomic */
     shmi_object o;
 };
 
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* The word after n has begun the next turn. */
+/* The word w after the participant n has begun the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
-/* Whether the turn is still the one that began with the word began. */
+/* Whether the word w still has the turn that the word began has. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
 }
-/* Whether the next call may run its function: no process runs one, or the runner is dead and gone. */
+/* Whether the next call may run its function, because no process runs one, or the runner is dead and gone. */
 SHMI_FN int shmi_once_free(struct shmi_once *o, uint64_t w)
 {
     shmi_participant_id n = shmi_once_runner(w);
@@ -21656,8 +21752,8 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
- * leaving, counts as dead; 0: none. */
+/* Ends the turn of a runner that is dead and gone, and wakes the waiters. The participant without, which is leaving,
+ * counts as dead; 0: none. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -21672,7 +21768,7 @@ SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
         }
     }
 }
-/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
+/* The periodic check: ten times a second, sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_once_check(struct shmi_once *o)
 {
     uint64_t w;
@@ -21703,8 +21799,8 @@ SHMI_FN int shmi_once_spun(void *arg)
     return shmi_once_is_done(w) || shmi_once_runner(w) == 0;
 }
 
-/* Waits until a function has returned, or makes the caller the runner. In the second case *began is the word with
- * its turn; otherwise it is 0. */
+/* Waits until a function has returned, or makes this process the runner. In the second case *began is the word in
+ * which its turn begins; otherwise *began is 0. */
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
@@ -21723,8 +21819,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             *began = to;
             return 0;
         }
-        /* Only this process stores its own threads in o->thread. So if this thread is there, it has not returned from
-         * its function. */
+        /* Only this process stores threads in o->thread, and only its own. So if o->thread is this thread, this thread
+         * has not returned from its function yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
             return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
@@ -21732,7 +21828,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             waits = 1;
             if ((w & SHMI_ONCE_ANNOUNCED) == 0)
                 shmi_spin(&t, shmi_once_spun, o);
-            continue; /* the word may have changed meanwhile */
+            continue; /* the word may have changed during the spin */
         }
         if ((w & SHMI_ONCE_ANNOUNCED) == 0) {
             if (!shmi_cas64(&o->w->state, w, w | SHMI_ONCE_ANNOUNCED))
@@ -21767,7 +21863,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
     }
 }
-/* Notes the return of the function whose turn began with that word, and wakes the waiters. */
+/* Notes that the function has returned whose turn began with the word began, and wakes the waiters. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);
@@ -21826,7 +21922,7 @@ SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_parti
     if (o->size < sizeof(shmi_once_words))
         return;
     shmi_once_init(&x, a, o);
-    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
 }
 /* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
@@ -21841,10 +21937,10 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- Locks that are handed over in the order of a recorded queue: prims/record_lock*.go in C ----
  *
- * A FairMutex is such a lock, and so is each key of a MultiLock. Its state is the value of a recorded word, with a kind
- * and a name:
+ * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded
+ * word. It consists of a kind and an ID:
  *
- *     kind       name  meaning
+ *     kind       ID    meaning
  *     biased     0     free and open
  *     biased     n     held by n and open
  *     held       0     free and closed
@@ -21852,20 +21948,20 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
  *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
  *     the others       as in a mutex; closed
  *
- * While it is open no wait is queued, and lock and unlock change the name by a CAS. Anybody may close it, by a CAS. Only
- * a record opens it. */
+ * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the
+ * word, by a CAS. Only a record opens it. */
 #define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* its chosen queue is the queue of the lock */
+    struct shmi_rq *q;   /* the queue that is chosen in q is the queue of the lock */
     uint64_t *state, *accepted;
     /* a recorded word that names the participant whose death has made a FairMutex owner-dead or not recoverable */
     uint64_t *died;
-    uint32_t kind, where; /* they name the word state in a record; the word died has the next kind */
-    int release;         /* policy PolicyRelease */
-    /* not 0: the lock is a key of a MultiLock. Then the tag of state names a hold, and a state that is not recoverable
-     * has a name. */
+    uint32_t kind, where; /* name the word state in a record; the word died has the next kind */
+    int release;         /* the policy is SHMSYNC_POLICY_RELEASE */
+    /* not 0: the lock is a key of a MultiLock. Then the tag of state identifies a hold, and a not recoverable state
+     * contains an ID */
     int key;
 };
 
@@ -21881,21 +21977,21 @@ SHMI_FN int shmi_state_valid(uint32_t s, int key)
     }
     return 0;
 }
-/* Whether nobody can get the lock before a recovery. */
+/* Whether no process can get the lock before a recover. */
 SHMI_FN int shmi_state_refuses(uint32_t s, int key)
 {
     return !shmi_state_valid(s, key) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
 }
 SHMI_FN int shmi_fair_is_open(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindBiased; }
 SHMI_FN int shmi_fair_granted(uint32_t s) { return shmi_owner_kind(s) == SHMI_kindReserved && shmi_owner_name(s) != 0; }
-/* Whether s names a participant that holds the lock, recovers it, or was granted it. */
+/* Whether s names a participant that holds the lock, is recovering it, or was granted it. */
 SHMI_FN int shmi_fair_taken(uint32_t s) { return shmi_owner_held(s) || shmi_fair_granted(s); }
-/* Whether the grant that the word w tells of was accepted. A participant that dies before that has not held the lock. */
+/* Whether the grant in the word w was accepted. A participant that dies before it accepts has never held the lock. */
 SHMI_FN int shmi_state_accepted(const uint64_t *accepted, uint64_t w)
 {
     return shmi_ld64(accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
 }
-/* Closes the word, so that from here on only records change it. The tag of a key stays. */
+/* Closes the word, so that from now on only records change it. If the lock is a key, the tag stays the same. */
 SHMI_FN void shmi_state_shut(uint64_t *state, int key)
 {
     uint64_t w, closed;
@@ -21905,36 +22001,36 @@ SHMI_FN void shmi_state_shut(uint64_t *state, int key)
     } while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(state, w, closed));
 }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
-/* Adds to x that the state becomes s. The word is open, too, if x leaves no wait in the queue, and s is free or names a
- * holder. */
+/* Adds to x that the state becomes s. If x leaves no wait in the queue, and s is free or held, x also opens the word.
+ */
 SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
 {
     if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait is off the queue and was not granted. The word is closed. While a key has a holder, the word
- * stays closed: a record that opens it would change its tag, which names the hold. */
+/* Adds to x that a wait leaves the queue without a grant. The word is closed. While a key has a holder, the word stays
+ * closed: a record that opens it would change its tag, which identifies the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
-    shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
+    shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
     shmi_rq_detach(l->q, x, w, outcome);
     s = shmi_rq_get(x, l->state);
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
         shmi_lock_set(l, x, s);
 }
-/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it also takes off the queue the
- * waits of the dead that come before that one. Waits that do not fit into the record are left to shmi_lock_serve. It
- * returns the participant that x grants the lock to, or 0. The word is closed. */
+/* Adds to x that the lock is granted to the first wait whose owner lives, or becomes free. Waits of dead participants
+ * before that wait leave the queue. If they do not all fit into the record, shmi_lock_serve does the rest. Returns the
+ * participant to which x grants the lock, or 0. The word is closed. */
 SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;
     struct shmi_wait w;
-    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again. This
-     * is necessary because accepted names a grant by its tag. */
+    /* From here on the word is in the record. So its tag changes even if the same participant gets the lock again:
+     * accepted identifies a grant by this tag. */
     shmi_rq_set(x, l->kind, l->where, l->state, 0);
     for (;;) {
         shmi_participant_id granted = 0;
@@ -21959,8 +22055,8 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to x that the first wait ends because nobody can get a lock in the state s. The word extra of its node says why:
- * it is s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
+/* Adds to x that the first wait ends because no process can get a lock in the state s. The word extra of its node
+ * gives the reason: the state s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -21970,13 +22066,13 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
         s |= shmi_recorded_value(l->died) & SHMI_NAME_MASK;
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
-/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
- * the front of the queue. */
+/* Grants the lock to the first wait if the lock is free. Ends all waits if no process can get the lock. Takes waits of
+ * dead participants off the front of the queue. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         uint32_t s;
@@ -21984,7 +22080,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (err != 0)
             return err;
         if (shmi_rq_head(q, x, &w)) {
-            shmi_state_shut(l->state, l->key); /* this does nothing, unless a peer has overwritten the word */
+            shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
             s = shmi_rq_get(x, l->state);
             if (s == 0)
                 granted = shmi_lock_pass(l, x);
@@ -22011,7 +22107,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
 {
     struct shmi_rq *q = l->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id n, granted = 0;
         uint32_t s, next = 0;
         uint64_t w;
@@ -22038,7 +22134,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
         if (next == 0) {
             granted = shmi_lock_pass(l, x);
-            x->torn = 0; /* an error in the queue concerns only the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits, so the lock is freed all the same */
         } else {
             shmi_lock_set(l, x, next);
             if (!l->key)
@@ -22053,13 +22149,13 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         }
     }
 }
-/* Takes the lock back from a dead holder if its word is open: one CAS is enough, because no wait is queued. A process
- * needs no slot record for that. It returns whether a participant that is dead or has left has the lock while the word
- * is closed: then only a record can take the lock back. */
+/* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
+ * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
+ * closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         uint64_t w = shmi_ld64(l->state);
         uint32_t s = (uint32_t)(w >> 32), to;
         shmi_participant_id n = shmi_owner_name(s);
@@ -22069,7 +22165,7 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
             return 1;
         to = l->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
-            return 0; /* if the dead participant is not gone, the reap visits the lock again afterwards */
+            return 0; /* if the dead participant is not gone yet, the reap visits the lock again when it is */
     }
 }
 
@@ -22081,13 +22177,13 @@ struct shmi_barrier {
     shmi_barrier_words *w;
     void (*completion)(void *);
     void *completion_arg;
-    const void *thread;       /* runs the completion; see shmi_this_thread. Atomic */
-    uint32_t deaths;          /* the number of deaths when this process last looked for dead participants */
+    const void *thread;       /* the thread of this process that runs the completion; see shmi_this_thread. Atomic */
+    uint32_t deaths;          /* value of shmi_deaths when this process last looked for dead participants */
     uint32_t head;            /* the latest slot record when the list was read */
-    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: the slot has none */
+    shmi_barrier_slot *of[1]; /* the known slot records, from that of slot 1; NULL: the slot has none */
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
@@ -22112,7 +22208,7 @@ enum {
 #define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
 #define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
 #define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
-#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* a phase this far back is forgotten */
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* the record of a phase that is so many phases ago is lost */
 
 /* ---- The rules; see prims/barrier_word.go ---- */
 
@@ -22128,10 +22224,10 @@ typedef struct shmi_barrier_share {
 
 SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
 SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
-/* The value of the sequence on which waiters sleep. */
+/* The sequence that the word events has in state s. Waiters sleep until it changes. */
 SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
 
-/* How many parties a share has in this phase. *left is how many of their arrivals have not come yet. */
+/* How many parties a share has in this phase. *left is how many arrivals of these parties are still to come. */
 SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
 {
     uint64_t ago = s->phase - h->phase;
@@ -22141,27 +22237,27 @@ SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier
     if (ago <= s->skipped)
         return *left = h->parties;
     if (ago == s->skipped + 1)
-        return *left = h->parties - *left; /* other processes arrived in their place */
+        return *left = h->parties - *left; /* other processes have arrived in place of the other parties */
     return *left = 0;
 }
-/* Sets the parties of a share in this phase, and how many of their arrivals are to come. */
+/* Sets how many parties a share has in this phase, and how many of their arrivals are still to come. */
 SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
 {
     h->phase = s->phase;
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase, which is this one or the next, and all later phases as broken by a death. */
+/* Marks a phase, which is this one or the next, and so all later phases, as broken by the death of dead. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still show arrivals that are left: other processes have
- * arrived in their place, and these parties now belong to them. */
+/* Whether all arrivals of this phase have come. A share may still have arrivals to come: then other processes have
+ * arrived in place of its parties, which now belong to those processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
-/* Breaks the phase that the dead participant of a share leaves incomplete: this one, or the next one if its arrivals
- * in this one have come. Its parties are lost. */
+/* Breaks a phase because the participant of a share is dead: the next phase if all arrivals of the share in this phase
+ * have come, and this phase otherwise. The parties of the share are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
@@ -22171,7 +22267,7 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     }
     h->parties = h->left = 0;
     if (parties == 0)
-        return; /* the share is void, or other processes have its parties */
+        return; /* the share is void, or its parties belong to other processes now */
     if (left == 0)
         phase++;
     shmi_barrier_break_by(s, phase, h->name);
@@ -22179,7 +22275,8 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     h->gone = h->name;
     h->goneIn = (uint32_t)s->reset;
 }
-/* Gives the share of a slot to its participant. */
+/* Gives the share of a slot to the participant me. If it was that of a predecessor, which is dead, its parties are
+ * lost. */
 SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shmi_participant_id me)
 {
     if (h->name == me)
@@ -22188,7 +22285,7 @@ SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shm
     h->name = me;
     shmi_barrier_put(s, h, 0, 0);
 }
-/* Ends this phase, which is not broken, and begins the next. */
+/* Ends this phase, which is not broken, and begins the next phase. */
 SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
 {
     s->phase++;
@@ -22196,7 +22293,7 @@ SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
     s->skipped = 0;
     s->completer = 0;
 }
-/* Counts n arrivals, which are no more than this phase expects, and removes drop parties. */
+/* Counts n arrivals, which are at most as many as this phase still expects, and removes drop parties. */
 SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
@@ -22220,13 +22317,14 @@ SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uin
     s->expected -= shmi_min(n, s->expected);
     shmi_barrier_put(s, h, parties, shmi_min(parties, left));
 }
-/* Ends a broken phase, and begins another one with that many parties; 0: with those that are alive. */
+/* Ends a broken phase, and begins another one with that many parties. If parties is 0, the new phase has the expected
+ * parties less those that are lost. */
 SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
 {
     if (parties == 0)
         parties = s->expected - shmi_min(s->lost, s->expected);
     if (parties == 0)
-        parties = 1; /* the caller is at least one party */
+        parties = 1; /* the caller counts as one party at least */
     s->skipped = shmi_barrier_full(s) ? 0 : shmi_min(s->skipped + 1, UINT32_MAX);
     s->phase++;
     s->reset = s->phase;
@@ -22235,17 +22333,17 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
     s->broken = 0;
     s->lost = 0;
 }
-/* The record of this phase, which is broken, as it is remembered. */
+/* The record that is kept of this phase, which is broken. */
 SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* Whether a wait for the end of phase p ends. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is the
- * participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of p,
- * read after the state. */
+/* Whether a wait for the end of phase p is over. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is
+ * the participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of
+ * p, which the caller has read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
-    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
+    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps the record is ahead of p */
     *end = 0;
     *dead = 0;
     if (s->phase <= p) {
@@ -22266,13 +22364,13 @@ SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64
         *dead = (shmi_participant_id)(r & SHMI_NAME_MASK);
     }
     if (*dead == 0)
-        *dead = 1; /* a peer has overwritten the record; the phase is broken all the same */
+        *dead = 1; /* no ID, because a peer has overwritten the record; the phase is broken all the same */
     return 1;
 }
 
 /* ---- The words; see prims/barrier_log.go ---- */
 
-/* The record of a slot; NULL if it has none. */
+/* The slot record of a slot; NULL if it has none. */
 SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t slot)
 {
     shmsync_arena *a = x->e.a;
@@ -22282,7 +22380,7 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            /* A record that is known stays known, whatever a peer does to the list. */
+            /* A known record stays known, even if a peer has overwritten the list. */
             if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL)
                 __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
@@ -22312,8 +22410,8 @@ SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
 }
 SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
 
-/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts of the state may
- * be of later states. */
+/* Reads the state for the commit word c. *ok is 0 if the commit word is not c any more: then parts of the state may
+ * belong to later commit words. */
 SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
 {
     shmi_barrier_words *w = x->w;
@@ -22372,9 +22470,10 @@ SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, co
     shmi_record_differ(ch, at + 6, h->goneIn, to->goneIn);
 }
 
-/* A rule changes the state and the share of a slot. It may be called several times, and must not wait. */
+/* A rule changes the state and the share of a slot. A rule may be called several times for one change, and must not
+ * wait. */
 typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
-/* Applies a rule, and publishes what it has changed. *was and *is are the states before and after. */
+/* Applies a rule, and commits the change. *was is the state before, and *is the state after. */
 SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
 {
     shmsync_arena *a = x->e.a;
@@ -22412,8 +22511,8 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Makes the word events agree with the state, and wakes the waiters if that ends their waits. The state is read after
- * events, so it is at least as late. */
+/* Makes the word events agree with the state, and wakes the waiters if this changes the sequence. The state is read
+ * after events, so it is not older. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
     for (;;) {
@@ -22433,7 +22532,7 @@ SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
     }
 }
 
-/* Calls shmi_barrier_tell, unless the word events has the sequence of s already, which the caller has just read. */
+/* Calls shmi_barrier_tell, unless the word events already has the sequence of s. The caller has just read s. */
 SHMI_FN int shmi_barrier_tell_of(struct shmi_barrier *x, const shmi_barrier_state *s)
 {
     return (uint32_t)shmi_eventcount_load(&x->e) == shmi_barrier_sequence(s) ? 0 : shmi_barrier_tell(x);
@@ -22453,8 +22552,9 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. The parameter without is a participant that is leaving,
- * which counts as dead, or 0. A process without a slot record cannot do that, so the waiters or the next call do. */
+/* Breaks the phases that dead participants leave incomplete. The participant without, which is leaving, counts as
+ * dead; 0: none. A process without a slot record cannot make this change, so it leaves the change to the waiters or to
+ * the next call. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -22491,7 +22591,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties or runs the completion. The parameter who is its ID, or 0 for any dead participant. */
+/* Whether the participant who has parties or runs the completion. If who is 0, whether any dead participant does. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -22518,7 +22618,7 @@ SHMI_FN void shmi_barrier_scan(struct shmi_eventcount *e)
     if (shmi_barrier_holds(x, 0))
         shmi_barrier_reap(x, 0);
 }
-/* The state as it will be when all known deaths have been reaped. */
+/* Reads the state with the changes that a reap of all known deaths would make. */
 SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 {
     uint64_t c, none = 0;
@@ -22545,11 +22645,11 @@ SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
 SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
 {
     shmi_barrier_state s;
-    s.phase = 0; /* only to silence gcc -O3, which does not see that a read without an error has set phase */
+    s.phase = 0; /* only for gcc -O3, which does not see that a read without an error sets phase */
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
-/* The size of a handle, or of the object on which a reaper works. The caller frees it. */
+/* The size of a handle, or of the struct that a reaper allocates and frees itself. */
 SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + shmi_slot_places(a) * sizeof(shmi_barrier_slot *); }
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
@@ -22656,7 +22756,7 @@ int shmsync_barrier_close(shmsync_barrier *b)
     return SHMI_TELL(err);
 }
 
-/* Waits for the end of phase p. shmi_enter has counted the call. */
+/* Waits for the end of phase p. The caller is within shmi_enter. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
     const char *called = shmi_called(&x->e.o);
@@ -22684,8 +22784,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     }
 }
 
-/* The rule of an arrival. arg[0] is the number of arrivals, and arg[1] the number of parties to remove. arg[2] is the
- * participant that runs the completion, or 0 if the phase ends at once. */
+/* The rule of an arrival. arg[0]: the number of arrivals. arg[1]: the number of parties to remove. arg[2]: the
+ * participant that runs the completion, or 0 if there is no completion, so that the phase ends at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -22702,7 +22802,7 @@ SHMI_FN void shmi_barrier_completed(struct shmi_barrier *x, shmi_barrier_state *
 {
     (void)h;
     (void)arg;
-    if (s->completer == x->e.a->self) /* otherwise a peer overwrote it */
+    if (s->completer == x->e.a->self) /* if not, a peer has overwritten the state */
         shmi_barrier_over(s);
 }
 
@@ -22723,7 +22823,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes drop parties, and sets *p to the phase. shmi_enter has counted the call. */
+/* Counts n arrivals, removes drop parties, and sets *p to the phase. The caller is within shmi_enter. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -22733,7 +22833,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     arg[0] = (uint64_t)n;
     arg[1] = drop;
     arg[2] = x->completion != NULL ? x->e.a->self : 0;
-    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival counts */
+    shmi_barrier_look(&x->e); /* a known death breaks the phase before the arrival counts */
     for (;;) {
         shmi_barrier_state was, is;
         err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_arriving, arg, &was, &is);
@@ -22741,7 +22841,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
+            err = shmi_barrier_wait(x, was.phase, abs); /* the completion of this phase is running, so the arrival counts in the next phase */
             if (err == EBADF)
                 return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
             if (err == ETIMEDOUT)
@@ -22753,18 +22853,18 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         if (shmi_barrier_broken(&was))
             return shmi_barrier_tell(x);
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
-            /* the previous participant of the slot was a party: its death breaks the phase */
+            /* the predecessor in the slot was a party, and its death breaks the phase */
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
-        /* The process that ended the previous phase may have been stopped before it woke the waiters. Then this call wakes
-         * them. */
+        /* The process that ended the previous phase may have been stopped before it woke the waiters. So this call
+         * wakes them. */
         return is.completer != 0 ? shmi_barrier_complete(x) : shmi_barrier_tell_of(x, &is);
     }
 }
 
-/* Arrives and does not wait. */
+/* Arrives without a wait for the end of the phase. */
 SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     shmsync_arena *a = x->e.a;
@@ -22855,15 +22955,15 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
 }
 
-/* The rule of register and deregister. It adds *arg parties to the share; if *arg is 0, the share has no parties any
- * more. */
+/* The rule of register and deregister. Adds *arg parties to the share. If *arg is 0, removes all parties of the share.
+ */
 SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     uint64_t left, parties;
     shmi_barrier_take(s, h, x->e.a->self);
     parties = shmi_barrier_in(s, h, &left);
     if (s->completer == 0)
-        left += *arg; /* otherwise the phase takes no more arrivals, and these parties arrive in the next one */
+        left += *arg; /* otherwise all arrivals of this phase have come, so the new parties arrive in the next phase */
     shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
@@ -22875,7 +22975,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
-        /* the previous participant of the slot may have been a party: its death breaks the phase */
+        /* the predecessor in the slot may have been a party, whose death breaks the phase */
         err = shmi_barrier_tell(x);
     shmi_exit_for(x, a);
     return err;
@@ -22893,10 +22993,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does nothing while a dead
- * participant is not gone, because that participant may still write. It checks this after the load of c, so the answer
- * covers each death that c has taken into account. It writes the record of the phase before it ends the phase, and the
- * record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS may fail: see
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not
+ * gone, the attempt does nothing, because that participant may still write. This check comes after the load of c, so
+ * it covers each death that c has taken into account. The record of the phase, which is that of the state at c, is
+ * written before the phase ends. If this process is stopped before the CAS of the record, the CAS may fail: see
  * prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
@@ -22966,16 +23066,16 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never
- * opened the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the
- * death. Without memory it does nothing, and the periodic checks of the waiters find the death. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this process has never opened
+ * the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the death.
+ * Without memory it does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
     shmi_barrier_tell(x);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         shmi_eventcount_wake_all(&x->e);
@@ -22994,20 +23094,20 @@ SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* Lock and unlock of an open owner word keep its tag. A CAS that closes it changes the tag. */
+/* Lock and unlock keep the tag of an open owner word. A CAS that closes the word changes its tag. */
 
 /* The words that records change, besides those of the queue. */
 enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
 
 struct shmi_fairmutex {
-    struct shmi_rq q; /* first: a queue is one of a fair mutex */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the FairMutex */
     shmi_fairmutex_words *w;
-    int release; /* policy PolicyRelease */
+    int release; /* the policy is SHMSYNC_POLICY_RELEASE */
     int (*repair)(void *);
     void *repair_arg;
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
@@ -23022,7 +23122,8 @@ SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
     return l;
 }
 
-/* Takes a lock that is free and open, or unlocks one that this process holds and that is open; 0 if that cannot be. */
+/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. shmi_fair_unlock_fast unlocks an open
+ * lock that this process holds. */
 SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
     uint64_t w = shmi_ld64(&f->w->owner);
@@ -23053,7 +23154,7 @@ SHMI_FN uint64_t *shmi_fair_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_fair_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "fairmutex.change", shmi_called(&q->o), "%s", how); }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
 SHMI_FN void shmi_fair_set_owner(struct shmi_fairmutex *f, struct shmi_rq_change *x, uint32_t o)
 {
@@ -23078,11 +23179,11 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the lock is reaped all the same */
     err = shmi_lock_reap(&l, x, b);
     return first != 0 ? first : err;
 }
-/* Whether the holder, or the participant that was granted the lock, is dead. */
+/* Whether the holder, or the participant to which the lock was granted, is dead. */
 SHMI_FN int shmi_fair_dead(struct shmi_rq *q)
 {
     uint32_t o = shmi_fair_owner(shmi_fair_of(q));
@@ -23099,7 +23200,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
     int tidied = 0;
     *result = SHMI_fairNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
+        /* The loop ends: each round follows a change by another call, or makes a change that can be made only once. */
         uint32_t o;
         int takes, dead, ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
@@ -23113,14 +23214,14 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         }
         dead = shmi_fair_dead(q);
         if (!tidied && (dead || shmi_rq_reap_due(q) || !shmi_rq_empty(q, &x))) {
-            tidied = 1; /* the dead may have the lock, or it may be the turn of the first wait */
+            tidied = 1; /* a dead participant may have the lock, or the lock may be due to the first wait */
             err = shmi_rq_tidy(q, &x, b, dead);
             if (err != 0)
                 return err;
             continue;
         }
         if (shmi_fair_is_open(o) && wait_node == NULL)
-            return 0; /* the word stays open, so that its holder can unlock by a CAS */
+            return 0; /* keep the word open, so that its holder can unlock by a CAS */
         shmi_fair_shut(f);
         o = shmi_rq_get(&x, &f->w->owner);
         if (shmi_state_refuses(o, 0)) {
@@ -23147,8 +23248,8 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         return err;
     }
 }
-/* Takes the lock. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
- * SHMI_fairQueued with an error says that the wait may be queued. *why is the owner word of SHMI_fairRefused. */
+/* Takes the lock. If that is not possible now, queues the wait of a prepared node, which may be NULL. An error with
+ * SHMI_fairQueued says that the wait may be queued. With SHMI_fairRefused, *why is the owner word. */
 SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
     struct shmi_wakes b;
@@ -23161,14 +23262,14 @@ SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, 
     return err;
 }
 
-/* Unlocks the lock by a record, and grants it to the first wait. *held is 0 if this process does not hold the lock;
- * then *o is the owner word. */
+/* Unlocks the lock by a record, which grants it to the first wait. If this process does not hold the lock, *held is 0
+ * and *o is the owner word. */
 SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b, int *held, uint32_t *o)
 {
     struct shmi_rq *q = &f->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted;
         uint64_t w;
         int ok, err = shmi_rq_begin(q, &x, b);
@@ -23202,7 +23303,7 @@ SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b
     }
 }
 
-/* Makes this process the holder of the lock that one of its waits was granted. */
+/* Makes this process the holder of a lock that was granted to one of its waits. */
 SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
 {
     uint64_t accepted = shmi_ld64(&f->w->accepted), w = shmi_ld64(&f->w->owner);
@@ -23213,7 +23314,7 @@ SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
     return 0;
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
 SHMI_FN void shmi_fair_init(struct shmi_rq *q)
 {
@@ -23244,7 +23345,7 @@ SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void
 
 typedef struct shmi_fair_spec {
     uint32_t policy, spin;
-    int open_; /* the owner word */
+    int open_; /* the owner word of the new lock is open */
 } shmi_fair_spec;
 SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
 {
@@ -23317,7 +23418,7 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     return SHMI_TELL(err);
 }
 
-/* Why nobody can get the lock while its owner word is o, or 0. */
+/* The error of a call if no process can get the lock while its owner word is o; otherwise 0. */
 SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t o)
 {
     const char *called = shmi_called(&f->q.o);
@@ -23330,18 +23431,18 @@ SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t
     return 0;
 }
 
-/* The error of a wait that was refused: see shmi_lock_refuse. */
+/* The error of a wait that a record refused: see shmi_lock_refuse. */
 SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint32_t why)
 {
     int err;
     if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
         return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
     err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
-    /* The record did not say why it refused the wait, and another process has recovered the lock since. */
+    /* The record gave no reason, and another process has recovered the lock since. */
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
-/* Takes the lock or waits in the queue for it, in a call that shmi_enter has counted. */
+/* Takes the lock, or waits in its queue. The caller is within shmi_enter. */
 SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -23376,14 +23477,15 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Makes this process the recoverer, if the lock is owner-dead, or if ruined is not 0 and the lock is not recoverable.
- * *w is the owner word, and *waits is the participant that must be gone before that. The private lock is held. */
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined is not 0, not recoverable. *w is the owner
+ * word. If a dead participant must be gone first, *waits is its ID, and this process does not become the recoverer.
+ * The caller has the private lock. */
 SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
     struct shmi_rq *q = &f->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         uint32_t o;
         int ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
@@ -23395,7 +23497,7 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
                 *waits = shmi_owner_name(o);
                 return 0;
             }
-            /* A process without a slot record may have marked the lock owner-dead. Then it could not change died. */
+            /* If a process without a slot record has marked the lock owner-dead, it could not change the word died. */
             shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
         } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
             return 0;
@@ -23411,12 +23513,12 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
         }
     }
 }
-/* Begins a recovery, in a call that shmi_enter has counted. */
+/* Begins a recovery. The caller is within shmi_enter. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
     int err;
     *took = 0;
-    do { /* the lock is taken only from a participant that is gone */
+    do { /* only a dead participant that is gone has lost the lock for good */
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
@@ -23431,14 +23533,14 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
     } while (err == 0);
     return err;
 }
-/* Ends the recovery by this process. The lock becomes not recoverable if the repair failed, and otherwise held by this
- * process or free. */
+/* Ends the recovery by this process. If the repair failed, the lock becomes not recoverable. Otherwise this process
+ * holds the lock if hold is not 0, or the lock becomes free. */
 SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold, struct shmi_wakes *b)
 {
     struct shmi_rq *q = &f->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted = 0;
         uint32_t o;
         int ok, err = shmi_rq_begin(q, &x, b);
@@ -23459,7 +23561,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
             else
                 granted = shmi_fair_pass(f, &x);
         }
-        x.torn = 0; /* an error in the queue concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -23470,8 +23572,8 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process recovers f. hold says whether this process holds f afterwards. shmi_enter has counted
- * the call. */
+/* Runs repair while this process is recovering f. hold says whether this process holds f afterwards. The caller is
+ * within shmi_enter. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -23488,8 +23590,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Takes the lock, in a call that shmi_enter has counted. A call that has learned of a death and may repair, but finds
- * that another process repairs, waits again. */
+/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call
+ * repairs. If another process is already repairing, the call waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;
@@ -23624,9 +23726,9 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of the participant dead. A process without a slot record cannot make a change by a record, but an
- * open word needs no record. Then the word died stays as it is. If the word is closed, the process gets a slot
- * record. */
+/* Takes back the hold of the participant dead. A process without a slot record cannot make a record. If the owner word
+ * is open, none is needed, and the word died stays as it is. If the owner word is closed, the process first gets a
+ * slot record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
@@ -23659,7 +23761,7 @@ struct shmi_future {
 
 #define SHMI_FUTURE_ROUNDS 32u /* how many results a Future keeps */
 
-/* The word, and the results of the rounds; see prims/future_word.go. */
+/* The word, and the results of the last rounds; see prims/future_word.go. */
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
 SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s >> SHMI_FUTURE_PRODUCER_SHIFT); }
 SHMI_FN uint32_t shmi_future_round(uint64_t s) { return (uint32_t)s >> 1; }
@@ -23671,23 +23773,23 @@ SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
     return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-/* Whether r, which was read from the slot of the round, is the result of that round. */
+/* Whether r is the result of round. The caller has read r from the place of that round. */
 SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
     return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too. Otherwise
- * this process itself never counts as dead. */
+/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too.
+ * Outside of a repair, this process never counts itself as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
         return !shmi_current(f->e.a, n) || n == without;
     return n != f->e.a->self && shmi_dead(f->e.a, n);
 }
-/* Ends the round if it is decided, or if its producer has died. Returns the state. *wake says whether the caller has
- * to wake the waiters. */
+/* Ends the round if its result is decided, or if its producer has died. Returns the state. If *wake is not 0, the
+ * caller must wake the waiters. */
 SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_participant_id without, int *wake)
 {
     *wake = 0;
@@ -23703,7 +23805,7 @@ SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_partic
             if (n == 0 || !shmi_future_dead(f, n, repairs, without))
                 return s;
             if (shmi_future_load(f) != s)
-                continue; /* r may be the result of a later round */
+                continue; /* r may be the result of a later round, so read both again */
             died = shmi_future_result(shmi_future_round(s), n | SHMI_FUTURE_RESULT_ABANDONED_MASK);
             if (!shmi_cas64(slot, r, died))
                 continue;
@@ -23732,8 +23834,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How the given round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If its result was overwritten,
- * because more than 31 later rounds have ended, the answer is that of the latest round that has ended. */
+/* How the round, which is over, ended. Returns 0 and the result, EOWNERDEAD or EPROTO. If 32 or more later rounds have
+ * ended, the result of this round may be overwritten. Then the answer is that of the latest round that has ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -23754,7 +23856,7 @@ SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result
     }
 }
 
-/* Whether the round is over, and how it ended. It only loads. */
+/* Whether the present round is over, and how it ended. The function only loads. */
 SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
     uint64_t s = shmi_future_load(f);
@@ -23871,7 +23973,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         slot = shmi_future_slot(x, round);
         r = shmi_ld64(slot);
         if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
-            continue; /* the round is decided, or r may be the result of a later round */
+            continue; /* the round is decided, or r is the result of a later round */
         if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
             SHMSYNC_CRASHPOINT("future.set.decided");
             shmi_future_now(x);
@@ -23881,7 +23983,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmi_exit(a);
     return SHMI_TELL(err);
 }
-/* Whether the Future is set, and its result. It changes nothing. */
+/* Whether the Future is set, and its result. The function changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
 {
     for (;;) {
@@ -23935,8 +24037,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the dead producer that the state s names is gone. It also returns when the state is no longer s, or when a
- * living participant has got the ID of the producer. */
+/* Waits until the dead producer in the state s is gone. Also returns when the state is no longer s, or when a living
+ * participant has got the ID of that producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -23950,8 +24052,8 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-/* Resets x. abandoned_only restricts that to a future whose producer died, because another process may have reset x
- * already, and its new result must stay. */
+/* Resets x. With abandoned_only, resets it only if its producer died: another process may have reset x already, and
+ * then its new result must stay. */
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
@@ -23970,7 +24072,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
                 break;
             }
             err = shmi_future_await_gone(x, s);
-        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* this clears every other bit */
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* clears all bits but the sequence */
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
         }
@@ -23984,7 +24086,7 @@ int shmsync_future_reset(shmsync_future *f)
     return SHMI_TELL(shmi_future_reset(f->impl, 0));
 }
 
-/* Records the death of a producer. */
+/* Ends the round if its producer is the dead participant. */
 SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_future f;
@@ -23992,7 +24094,7 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_par
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves is still current */
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that is leaving is still current, so it is passed as without */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
 }
@@ -24007,24 +24109,25 @@ SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- Cond: prims/cond*.go in C, docs/design/0058-cond-without-a-lock.md ---- */
 
-/* The words that records change, besides those of the queue. The boundary is that of the queue. */
+/* The words that records change, besides those of the queue. SHMI_condBoundary is the boundary of the queue. */
 enum { SHMI_condBoundary = SHMI_rqOwnKinds, SHMI_condFlying };
 
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT32_MAX
-/* The word extra of a node that owes a Signal. The other bits are the bound of the Signal: the number of the last change
- * before it, modulo 2^31. No wait with a larger number may get the Signal. If a Broadcast has woken the wait, extra is 0. */
+/* Bit 31 of the word extra says that the node owes a Signal. The other bits are the bound of the Signal: the number of
+ * the last change before it, modulo 2^31. No wait with a larger number may get the Signal. After a wake by a
+ * Broadcast, extra is 0. */
 #define SHMI_COND_SIGNAL (UINT32_C(1) << 31)
 
 struct shmi_cond {
-    struct shmi_rq q; /* first: a queue is one of a Cond */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the Cond */
     shmi_cond_words *w;
-    uint32_t limit;  /* how many waiters of a Broadcast compete for the lock at a time */
-    uint64_t before; /* the word flying at the last check, or 0 if no wait was covered then. Guarded by: the private lock */
-    uint64_t there;  /* which participants with a slot record were there at the last reap: see shmi_cond_there. Atomic. */
+    uint32_t limit;  /* how many waiters of a Broadcast compete for their lock at a time */
+    uint64_t before; /* the word flying at the last check; 0 if no Broadcast had covered a queued wait then. Guarded by: the private lock */
+    uint64_t there;  /* shmi_cond_there at the last reap. Atomic. */
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
@@ -24041,15 +24144,15 @@ SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
 
-/* The bound in the word extra of a node that owes a Signal, at the version of x. If more than 2^31 changes have passed
- * since the Signal, it is too large, and never too small. */
+/* The bound of the Signal in the word extra of a node, computed from the version of x. If more than 2^31 changes have
+ * been made since the Signal, the result is too large. It is never too small. */
 SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
 {
     uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
     return now - ((now - extra) & (SHMI_COND_SIGNAL - 1));
 }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
 /* The owners of the waits that a change wakes. */
 typedef struct shmi_cond_woken {
@@ -24057,7 +24160,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of a wait that was woken is dead. The list k has these owners. */
+/* Makes the next call reap if the owner of one of the woken waits in k is dead. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -24065,24 +24168,24 @@ SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
         shmi_rq_reconsider(q, k->who[i]);
 }
 
-/* The first wait that no Broadcast has covered. 0: there is none, or x is torn. */
+/* Sets *w to the first wait that no Broadcast has covered. Returns 0 if there is none, or if x is torn. */
 SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
     uint32_t v = shmi_rq_get(x, q->boundary);
     w->n = NULL;
     return v != 0 && shmi_rq_wait_at(q, x, v, w);
 }
-/* Adds to x that a wait is off the queue and was not woken. */
+/* Adds to x that a wait leaves the queue without a wake. */
 SHMI_FN void shmi_cond_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome) { shmi_rq_detach(q, x, w, outcome); }
-/* Adds to x that a wait is woken by a Signal. extra has the bound of the Signal. */
+/* Adds to x that a Signal wakes a wait. extra contains the bound of the Signal. */
 SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t extra, shmi_cond_woken *woken)
 {
     shmi_rq_detach(q, x, w, SHMI_RECORDED_OWES);
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, extra);
     shmi_cond_note(woken, w);
 }
-/* Adds to x that the first waits of the queue are woken if a Broadcast has covered them: as many as fit into the record,
- * and until limit of them compete for the lock. It ends at a wait whose owner is dead. */
+/* Adds to x that the first waits of the queue are woken, if a Broadcast has covered them: as many as fit into the
+ * record, and only until limit waiters compete for their lock. Stops at a wait whose owner is dead. */
 SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
 {
     struct shmi_rq *q = &k->q;
@@ -24106,13 +24209,13 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
         shmi_cond_note(woken, w);
     }
 }
-/* Wakes waiters of a Broadcast until limit of them compete for the lock, and takes waits of the dead off the front of
- * the queue. */
+/* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
+ * front of the queue. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -24142,21 +24245,22 @@ SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     return shmi_cond_serve_to(shmi_cond_of(q), x, b, shmi_cond_of(q)->limit);
 }
 
-/* Whether a node is a wait of the Cond whose owner is dead. */
+/* Whether a node is a wait of the Cond, and its owner is dead. */
 SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 {
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
-/* Settles what the wait w owes. A Signal passes on to the next wait, if that was queued before the Signal was given.
- * After a Broadcast, further waits are woken. outcome is the new value of next of the node: SHMI_RECORDED_LEFT if this
- * process is the owner, SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+/* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
+ * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
     *settled = 0;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
+        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
+         * queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -24168,14 +24272,15 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         next = shmi_ld64(&w.n->next);
         owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
-        /* If the word has changed, the owner was alive: it has ended this wait, and may use the node for another object. */
+        /* If the word next has changed, the owner was alive: it has ended this wait, and may use the node for another
+         * object. */
         owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
             shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
-            x->torn = 0; /* an error in the queue concerns only the waits */
+            x->torn = 0; /* an error in the queue concerns only the waits, so the debt is settled all the same */
         } else if (owes) {
             int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
             if (passes && !shmi_rq_waiting(q, to)) {
@@ -24187,7 +24292,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                     shmi_cond_give(q, x, to, extra, &woken);
             }
             if (x->torn) {
-                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. The
+                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. This
                  * change only says that the node owes nothing any more. */
                 x->torn = 0;
                 x->n = woken.n = 0;
@@ -24210,9 +24315,9 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
     }
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds: a later Signal must not take the only
- * wait to which an earlier one may go. If there are more nodes than fit, the list has those with the smallest
- * bounds. */
+/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
+ * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
+ * has the nodes with the smallest bounds. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
@@ -24239,7 +24344,7 @@ SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, vo
     d->at[i].w.n = n;
     d->at[i].bound = bound;
 }
-/* Settles the debts of the dead. Their queued waits are off the queue already. */
+/* Settles the debts of dead participants. Their queued waits are already off the queue. */
 SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_cond_debts d;
@@ -24247,8 +24352,8 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     d.k = k;
     d.x = x;
     do {
-        /* The loop ends: each turn settles debts, and the dead get no new ones. The first call completes the last record:
-         * it may have woken a wait of a dead participant before the wait was removed. */
+        /* The loop ends: each round settles debts, and dead participants get no new debts. shmi_rq_begin completes the
+         * last record, which may have woken a wait of a dead participant before that wait was taken off. */
         uint32_t i;
         int settled, err = shmi_rq_begin(q, x, b);
         if (err != 0)
@@ -24263,7 +24368,7 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     } while (d.n == SHMI_condDebts);
     return 0;
 }
-/* A hash of the participants that have slot records and are still in the arena. */
+/* A hash of the participants that have slot records of this Cond and are in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
 {
     uint64_t sum = 0;
@@ -24275,19 +24380,19 @@ SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
     }
     return sum;
 }
-/* Takes the waits of the dead off the queue, so that nobody wakes them any more. Then it settles what their other waits
- * owe, even if a peer has overwritten the queue. */
+/* Takes the waits of dead participants off the queue, so that no process wakes them any more. Then settles what woken
+ * waits of dead participants owe, even if a peer has overwritten the queue. */
 SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint64_t there = shmi_cond_there(q);
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the debts are settled all the same */
     err = shmi_cond_settle_dead(shmi_cond_of(q), x, b);
     if (err == 0)
         shmi_st64(&shmi_cond_of(q)->there, there);
     return first != 0 ? first : err;
 }
-/* Marks the participants that are dead and not marked yet, at most once in 50 ms in each process. This is
- * necessary because all processes that watch a participant may be stopped. */
+/* Marks dead participants that are not marked yet, in each process at most once in 50 ms. This is necessary because
+ * all watchers of a participant may be stopped. */
 SHMI_FN void shmi_mark_dead(shmsync_arena *a)
 {
     uint64_t now = (uint64_t)shmi_now(), last = shmi_ld64(&a->marked);
@@ -24297,10 +24402,10 @@ SHMI_FN void shmi_mark_dead(shmsync_arena *a)
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t state = shmi_slot_state(a, i);
         if (shmi_slot_present(state))
-            shmi_dead(a, shmi_id_in(i, state)); /* marks it, which changes its state */
+            shmi_dead(a, shmi_id_in(i, state)); /* marks the participant if it is dead, and so changes the state of the slot */
     }
 }
-/* Whether a participant that had the Cond open may have died or left since the last reap. */
+/* Whether a participant with a slot record may have died or left since the last reap. */
 SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
 {
     if (shmi_recorded_value(q->first) != 0)
@@ -24308,8 +24413,9 @@ SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* If no woken waiter of a Broadcast has taken its lock since the last check, these waiters are stopped, or their lock
- * is held for long. Then all remaining waits are woken, because they may use other locks. */
+/* Suppose no woken waiter of a Broadcast has got its lock since the last check. Then these waiters are stopped, or a
+ * process holds their lock for long. The other waiters may use other locks, so this function wakes all that the
+ * Broadcast has covered. */
 SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_cond *k = shmi_cond_of(q);
@@ -24320,7 +24426,7 @@ SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, s
         shmi_cond_serve_to(k, x, b, SHMI_COND_ALL);
 }
 
-/* Queues the wait of a prepared node. *made is 1 if an error came after the wait was queued. */
+/* Queues the wait of a prepared node. After an error, *made says whether the wait was queued. */
 SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
 {
     struct shmi_rq *q = &k->q;
@@ -24329,7 +24435,7 @@ SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
     int err, ok = 0;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
-    do { /* the loop ends: each turn follows a change by another call */
+    do { /* the loop ends: each round follows a change by another call */
         x.made = 0;
         err = shmi_rq_begin(q, &x, &b);
         if (err != 0)
@@ -24346,7 +24452,8 @@ SHMI_FN int shmi_cond_signal_locked(struct shmi_cond *k, struct shmi_rq_change *
 {
     struct shmi_rq *q = &k->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes the wait of a dead participant off. */
+        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
+         * queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, done = 1, err = shmi_rq_begin(q, x, b);
@@ -24373,7 +24480,7 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
 {
     struct shmi_rq *q = &k->q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_cond_woken woken;
         int ok, covers, err = shmi_rq_begin(q, x, b);
         if (err != 0)
@@ -24394,7 +24501,8 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
         }
     }
 }
-/* Wakes the first wait that no Broadcast has covered, or all of them. A signal handler may call it. */
+/* Calls how, which wakes the first wait that no Broadcast has covered, or all such waits. A signal handler may call
+ * this function. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq *q = &k->q;
@@ -24406,7 +24514,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
         return err;
     c = shmi_ld64(q->commit);
     if (shmi_ld64(&q->completed) == c && !shmi_rq_reap_due(q) && shmi_recorded_value(q->boundary) == 0 && shmi_ld64(q->commit) == c)
-        return 0; /* there is no such wait */
+        return 0; /* no wait is queued that a Signal or Broadcast could wake */
     err = shmi_enter(q->a, op);
     if (err != 0)
         return err;
@@ -24420,7 +24528,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     return shmi_exit_with(q->a, err);
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
 SHMI_FN void shmi_cond_init(struct shmi_rq *q)
 {
@@ -24517,7 +24625,7 @@ int shmsync_cond_close(shmsync_cond *c)
     return SHMI_TELL(err);
 }
 
-/* Settles by a record what a wait of this process owes, and gives its wait node back. */
+/* Settles, by a record, what a wait of this process owes, and gives its wait node back. */
 SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
 {
     struct shmi_rq *q = &k->q;
@@ -24539,9 +24647,8 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
-/* Ends a wait that was woken, and whose owner has the lock again. The wait uses up its Signal without a record. No
- * record is needed, because only a reaper could change the word next at this time, and it does so only if the owner is
- * dead. */
+/* Ends a wait that was woken, after its owner has got the lock again. A wait that a Signal has woken uses the Signal
+ * up without a record: at this time only a reaper could also change the word next, and only if the owner were dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -24556,7 +24663,7 @@ SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
     return 0;
 }
 
-/* The part of a wait after the call has been counted. */
+/* The part of a wait in which the call is counted. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_rq *q = &k->q;
@@ -24581,7 +24688,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     SHMI_OUTSIDE(err = unlock(arg));
     if (err != 0) {
         if (!shmi_rq_withdraw(q, wait_node, &covered))
-            shmi_cond_settle_own(k, wait_node); /* a Signal passes on */
+            shmi_cond_settle_own(k, wait_node); /* passes a Signal on */
         return err;
     }
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
@@ -24589,9 +24696,9 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     if (err == 0) {
         SHMSYNC_CRASHPOINT("record.await.resolved");
     } else {
-        wait_node = NULL; /* it was given back */
+        wait_node = NULL; /* the wait node was given back */
         if (err == ETIMEDOUT && covered)
-            err = 0; /* a broadcast came first */
+            err = 0; /* a Broadcast came before the deadline */
     }
     SHMSYNC_CRASHPOINT("cond.wait.woken");
     SHMI_OUTSIDE(lock_err = lock(arg));
@@ -24619,7 +24726,8 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
-/* Waits with a mutex. EINVAL in a transaction: an unlock would show others changes that are not finished. */
+/* Waits with a mutex. EINVAL: the thread is in a transaction with the mutex, and an unlock would show unfinished
+ * changes to others. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 {
     uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
@@ -24671,8 +24779,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of the participant dead off the queue, and passes on what has woken its other waits. If there is such
- * a wait, a process that has not opened the Cond gets a slot record first. */
+/* Takes the waits of the participant dead off the queue, and passes on the wakes of its woken waits. If it has such a
+ * wait, a process that has not opened the Cond first gets a slot record. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
@@ -24701,28 +24809,30 @@ SHMI_FN int shmi_complete_cond(shmsync_arena *a, const shmi_object *o)
 #if SHMSYNC_LAYOUT_VERSION >= 3
 /* ---- Semaphore: prims/semaphore*.go in C, docs/design/0056-semaphore-without-a-lock.md ---- */
 
-/* A fast word, of a share or of the pool: bits 0..31 a tag, bits 32..62 spare permits, bit 63 open. */
+/* A fast word, of a share or of the pool: bits 0..31 are a tag, bits 32..62 the number of spare permits, bit 63 says
+ * open. */
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
-#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* in the value */
+#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* the bit open, in the value of a fast word */
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
-/* The words that records change. Those from semName on are of the share of a slot. */
+/* The words that records change, besides those of the queue. The words from SHMI_semName on belong to the share of a
+ * slot. */
 enum { SHMI_semFree = SHMI_rqOwnKinds, SHMI_semFreeHigh, SHMI_semOpened, SHMI_semName, SHMI_semPermits, SHMI_semPermitsHigh, SHMI_semFast };
 
 struct shmi_semaphore {
-    struct shmi_rq q; /* first: a queue is one of a semaphore */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the Semaphore */
     shmi_semaphore_words *w;
-    shmi_semaphore_record *own; /* this process's; NULL in the view of a reaper */
+    shmi_semaphore_record *own; /* the slot record of this process; NULL for a reaper that has no handle */
     uint64_t size;
-    int moves;     /* transferable */
-    uint32_t fast; /* this handle has opened our share. Atomic. */
+    int moves;     /* the semaphore is transferable */
+    uint32_t fast; /* this handle has opened the share of this process. Atomic. */
 };
 
-/* The size of the body. In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
-/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has, or may get, a
- * permit while the word is the same. */
+/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has a permit, or may
+ * get one, while the commit word stays the same. */
 SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_rq_walk *i) { return (shmi_semaphore_record *)shmi_rq_next_slot(&s->q, i); }
 SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
@@ -24755,7 +24865,7 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears open in a word, so that from here on only records change it, and returns the new word. */
+/* Clears the bit open of a fast word, so that from now on only records change the word. Returns the new word. */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -24766,7 +24876,7 @@ SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
             return closed;
     }
 }
-/* Whether words may be open. In an arena whose objects have counters, all calls make records. */
+/* Whether fast words may be open. If the objects of the arena have counters, all calls make records. */
 SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
 
 SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
@@ -24782,16 +24892,16 @@ SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_
     shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
     shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
 }
-/* How many permits any participant may take, after the change x. If the semaphore is transferable, the call closes the
- * pool. */
+/* How many permits are free for any participant after the change x. If the semaphore is transferable, closes the pool
+ * first. */
 SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
 {
     if (s->moves)
         shmi_sem_shut(&s->w->free);
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
-/* Adds to x that n permits are free. If the semaphore is transferable, and no wait is queued after x, it also opens the
- * pool. So the caller adds the changes of the queue to x before this call. */
+/* Adds to x that n permits are free. If the semaphore is transferable, and x leaves no wait in the queue, x also opens
+ * the pool. So the caller adds its changes of the queue to x before this call. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -24800,8 +24910,8 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
-/* Adds to x that the spare permits of a share are free, and that the share is closed. The call closes the word of the
- * share at once, which changes only which participants may take these permits. */
+/* Adds to x that the spare permits of a share become free, and that the share is closed. The word of the share is
+ * closed at once. Even if x does not take effect, that changes only which participants may take these permits. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -24812,7 +24922,7 @@ SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, u
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + spare);
 }
 
-/* Acquires, or releases, without a record; 0 if that cannot be. */
+/* Acquires n permits without a record. Returns 0 if that is not possible. */
 SHMI_FN int shmi_sem_acquire_fast(struct shmi_semaphore *s, uint64_t n)
 {
     uint64_t *w = s->moves ? &s->w->free : &s->own->share.fast, v;
@@ -24842,22 +24952,23 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
     return 1;
 }
 
-/* The share of a transferable semaphore counts the permits that waits of the participant were granted, and those that
- * it has accepted: prims/semaphore_transfer.go. The difference comes back when the participant dies. */
+/* The share of a transferable semaphore has two counts: the permits that were granted to waits of the participant, and
+ * those that the participant has accepted; see prims/semaphore_transfer.go. When the participant dies, the difference
+ * becomes free again. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to x that permits become free: those that the participant of a share, which is gone, was granted and has not
- * accepted. */
+/* Adds to x that permits become free: those that were granted to the participant of a share, which is gone, and that
+ * it has not accepted. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
     shmi_sem_set_free(s, x, free_ + shmi_min(shmi_sem_unaccepted(s, x, r), s->size - shmi_min(free_, s->size)));
     shmi_sem_set_permits(x, slot, r, shmi_ld64(&r->share.accepted));
 }
-/* Adds to x that the permits of a share are free. */
+/* Adds to x that all permits of a share become free. */
 SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     shmi_sem_shut(&r->share.fast);
@@ -24865,7 +24976,7 @@ SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + shmi_sem_permits(x, r));
     shmi_sem_set_permits(x, slot, r, 0);
 }
-/* Makes the share of this process's slot this process's own. */
+/* Takes over the share of this process's slot, which may still be that of a dead predecessor. */
 SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     uint32_t slot = s->q.a->my_slot;
@@ -24878,11 +24989,11 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
     return shmi_rq_end(&s->q, x, b, &ok);
 }
 
-/* ---- The rules. The private lock is held. ---- */
+/* ---- The rules. The caller has the private lock. ---- */
 
-/* Sets *enough to whether n permits are free at the commit word of x. If not, the call also looks for spare permits in
- * the shares. If *again is 1, it has tried to make those of one share free, and the caller begins again. If *enough and
- * *again are both 0, no share has spare permits. */
+/* Sets *enough to whether n permits are free at the commit word of x. If they are not, the call looks for a share with
+ * spare permits, and tries to make those free. Then *again is 1, and the caller begins again. If *enough and *again
+ * are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -24903,7 +25014,7 @@ SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, 
     shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 0);
     return 0;
 }
-/* Adds to x that the first wait is granted. 0: its owner cannot have permits. */
+/* Adds to x that the first wait is granted. Returns 0 if its owner cannot have permits. */
 SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w)
 {
     uint64_t n = shmi_ld64(&w.n->wanted);
@@ -24911,21 +25022,21 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint32_t slot = shmi_id_slot(owner);
     shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
-        return 0; /* a participant whose wait is queued has inherited the share */
+        return 0; /* a participant takes its share over before it queues a wait */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
     shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);
     return 1;
 }
-/* Adds to x that a wait is off the queue without permits. */
+/* Adds to x that a wait leaves the queue without permits. */
 SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_rq_detach(q, x, w, outcome);
     if (s->moves)
-        shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
+        shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* opens the pool if the queue is empty */
 }
-/* Adds to x that the first wait is granted, if that is possible and fits into the record. Returns the owner of the
+/* Adds to x that the first wait is granted, if there are permits and it fits into the record. Returns the owner of the
  * wait, or 0 if the wait is not granted. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
@@ -24937,12 +25048,14 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     *x = y;
     return shmi_node_owner(w.n);
 }
-/* Grants the waits for which there are permits, in order, and takes waits of the dead off the front of the queue. */
+/* Grants, in order, the waits for which there are permits. Takes waits of dead participants off the front of the
+ * queue. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue, or closes a share. */
+        /* The loop ends: each round follows a change by another call, or takes a wait off the queue, or closes a
+         * share. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
@@ -24978,7 +25091,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
     }
 }
 
-/* Whether the participant of a share has, or may get, permits that others cannot acquire. */
+/* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
 SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     if (s->moves)
@@ -24988,7 +25101,7 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id n;
         int ok, err = shmi_rq_begin(&s->q, x, b);
         if (err != 0)
@@ -25009,21 +25122,22 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
             return err;
     }
 }
-/* Takes the waits of the dead off the queue, and then takes back their shares. A permit whose grant was not accepted
- * guards nothing that the dead participant may have written to. */
+/* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
+ * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
+ * to which that participant has written. */
 SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the shares are taken back all the same */
     for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
         first = first != 0 ? first : err;
     }
     return first;
 }
-/* Whether a participant that has permits is dead. */
+/* Whether some participant that has permits is dead. */
 SHMI_FN int shmi_sem_dead(struct shmi_rq *q)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -25048,7 +25162,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
     int served = 0, moves = s->moves;
     *result = SHMI_semNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
+        /* The loop ends: each round follows a change by another call, or makes a change that can be made only once. */
         int enough = 0, again = 0, ok, err = shmi_rq_begin(&s->q, &x, b);
         if (err == 0 && shmi_rq_empty(&s->q, &x))
             err = shmi_sem_enough(s, &x, n, b, &enough, &again);
@@ -25057,7 +25171,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         if (again)
             continue;
         if (!enough && !served && (shmi_rq_reap_due(&s->q) || !shmi_rq_empty(&s->q, &x))) {
-            served = 1; /* the dead may have the permits that this call, or the first wait, needs */
+            served = 1; /* dead participants may have the permits that this call, or the first wait, needs */
             err = shmi_rq_tidy(&s->q, &x, b, 0);
             if (err != 0)
                 return err;
@@ -25067,7 +25181,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
             err = shmi_sem_inherit(s, &x, b);
             if (err != 0)
                 return err;
-            served = 0; /* the first wait may take the permits that this has freed */
+            served = 0; /* the first wait may take the permits that became free */
             continue;
         }
         if (enough) {
@@ -25091,8 +25205,8 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         }
     }
 }
-/* Acquires n permits by a record. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
- * SHMI_semQueued with an error says that the wait may be queued. */
+/* Acquires n permits by a record. If that is not possible now, queues the wait of a prepared node, which may be NULL.
+ * An error with SHMI_semQueued says that the wait may be queued. */
 SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
 {
     struct shmi_wakes b;
@@ -25105,7 +25219,8 @@ SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *
     return err;
 }
 
-/* Adds to x that this process releases n permits; 0 if it has fewer. *opens is 1 if x opens its share. */
+/* Adds to x that this process releases n permits. Returns 0 if it has fewer. *opens is 1 if x opens the share of this
+ * process. */
 SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, int *opens)
 {
     uint32_t slot = s->q.a->my_slot;
@@ -25125,8 +25240,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if this process also made the last release by a record. The word releaser shows only
-     * that no other process has released permits by a record since then. Others may have acquired some. */
+    /* The share is opened only if the latest release by a record was also of this process. The word releaser shows
+     * that. It does not show acquires of other processes since then. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -25145,7 +25260,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
 {
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted;
         int opens, ok, err = shmi_rq_begin(&s->q, &x, b);
         if (err != 0)
@@ -25171,7 +25286,8 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
         return 0;
     }
 }
-/* Releases n permits of this process, and grants the waits that these allow. *had is 0 if the process has fewer. */
+/* Releases n permits of this process, and grants the waits that can have them. *had is 0 if this process has fewer
+ * permits. */
 SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
 {
     struct shmi_wakes b;
@@ -25185,7 +25301,7 @@ SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
     return err;
 }
 
-/* ---- The handle's side ---- */
+/* ---- Handles ---- */
 
 SHMI_FN void shmi_sem_init(struct shmi_rq *q)
 {
@@ -25218,7 +25334,7 @@ SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void 
 typedef struct shmi_semaphore_spec {
     uint64_t size, free_;
     uint32_t spin;
-    int open_; /* the pool */
+    int open_; /* the pool of the new semaphore is open */
 } shmi_semaphore_spec;
 SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
 {
@@ -25299,7 +25415,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     return SHMI_TELL(err);
 }
 
-/* An acquire of more permits than the semaphore has waits until abs. */
+/* For an acquire of more permits than the semaphore has in all: waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
     int64_t left;
@@ -25310,8 +25426,8 @@ SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
     }
     return ETIMEDOUT;
 }
-/* A spin ends when n permits may be free, or were just acquired. When the spin began, no share had spare permits. So
- * the permits of a share that is open now were released since. */
+/* What a spin waits for. It ends when it has acquired n permits, or when n permits may be free. At its begin no share
+ * had spare permits. So if a share is open now, its permits were released since. */
 typedef struct shmi_sem_wish {
     struct shmi_semaphore *s;
     uint64_t n;
@@ -25325,8 +25441,8 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of acquire, in a call that shmi_enter has counted. If no wait is queued and no thread of this process waits,
- * the call spins before it queues a wait, but not with try_. If two processes pass permits to and fro, the permits
+/* The rest of an acquire. The caller is within shmi_enter. The call spins before it queues a wait, if no wait is
+ * queued, no other thread of this process waits, and try_ is 0. If two processes pass permits to and fro, the permits
  * often come during the spin, and no wait is needed. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
@@ -25341,7 +25457,8 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     if (err != 0 || result == SHMI_semTaken)
         return err;
     if (try_) {
-        /* A program that only tries would otherwise depend on watchers, which may be stopped, to find the deaths of holders. */
+        /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be
+         * stopped, would find the deaths of holders. */
         if (!shmi_check_due(&s->q.looked))
             return EBUSY;
         shmi_rq_check_now(&s->q);
@@ -25439,7 +25556,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
     return SHMI_TELL(shmi_exit_with(a, err));
 }
-/* The permits of the pool, and those that are kept for participants. */
+/* The free permits, plus the spare permits of the shares. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
     SHMI_OPENED_OR(sem, 0);
@@ -25496,41 +25613,43 @@ struct shmi_rwmutex {
     shmsync_arena *a;
     shmi_object o;
     shmi_rwmutex_words *w;
-    shmi_mutex_words *ww; /* the words of the writers' mutex, which lie at the same place */
-    uint32_t *gate;       /* in the header of the object */
+    shmi_mutex_words *ww; /* the words of the writers' mutex, which have the same address as w */
+    uint32_t *gate;       /* a word in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
-    uint32_t *records;    /* in the header of the object: the latest slot record */
-    struct shmi_rw_readers *known; /* changed only with registry held */
+    uint32_t *records;    /* a word in the header of the object: the latest slot record */
+    struct shmi_rw_readers *known; /* only a thread that holds registry changes the pointer */
     int release, rollback;
-    shmi_log log; /* undo log, for PolicyRollback; it follows the words, which are those of a whole mutex */
+    shmi_log log; /* undo log, with rollback only; it follows the words, which are then those of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
-    shmi_mutex writers; /* its holder closes the gate, writes, and opens the gate */
+    shmi_mutex writers; /* the holder of this mutex closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
-    /* guarded by: registry; readers registered in this epoch; readers that were let in and have not noticed it yet */
+    /* guarded by: registry. waiting: readers that have registered in this epoch. due: readers that were let in and
+     * have not noticed it yet */
     uint32_t waiting, due;
-    uint64_t epoch;        /* guarded by: registry; grants so far */
-    uint32_t upgradable;   /* SHMI_upNot and so on; the words alone do not show whether the hold is upgradable */
-    uint32_t stuck;        /* the gate, if the last check found it closed although nobody reads */
+    uint64_t epoch;        /* guarded by: registry; the number of grants so far */
+    uint32_t upgradable;   /* SHMI_upNot, SHMI_upHeld or SHMI_upUpgrading; the words in the arena do not show whether a hold is upgradable */
+    uint32_t stuck;        /* the gate, if the last check found it closed although no participant read; otherwise 0 */
     int64_t looked_readers, looked_writer;
 };
 
-/* The reader words that a handle knows, in the order in which they were added. They lie in the slot records, and
- * stay there until the object is deleted, so the list of records is read again only when it has changed. */
+/* The reader words that a handle knows, in the order in which they were added. They lie in slot records, which stay
+ * until the object is deleted. So the handle reads the list of slot records again only when it has changed. */
 typedef struct shmi_rw_reader {
     uint64_t *state;
     uint32_t slot;
 } shmi_rw_reader;
 typedef struct shmi_rw_readers {
-    struct shmi_rw_readers *older; /* shorter lists, which other threads may still read; freed with the handle */
-    uint32_t head;                 /* the latest of the slot records in v, as objRecords names it */
+    struct shmi_rw_readers *older; /* shorter arrays, which other threads may still read; freed with the handle */
+    uint32_t head;                 /* the latest slot record that v covers, as a value of objRecords */
     uint32_t n, cap;
-    shmi_rw_reader v[1]; /* cap of them */
+    shmi_rw_reader v[1]; /* cap places */
 } shmi_rw_readers;
 
-/* The size of the body. In an arena whose objects have counters, those of the writers' mutex follow. */
+/* The size of the body. If the objects of the arena have counters, the counters of the writers' mutex follow the
+ * words. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
     return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
@@ -25553,19 +25672,19 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
-/* Whether a rollback follows the death of the process in gate g. A process that waits for readers has written
- * nothing. */
+/* Whether the death of the process in gate g is followed by a rollback. A process that still waits for readers has
+ * written nothing, so it needs none. */
 SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
-/* Wakes all readers that sleep. Their announcement stays, because only a grant clears it. */
+/* Wakes all readers that sleep. Their announcement stays, because only a grant may clear it. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
     shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
-/* Deals with gate g, whose process was found dead. Returns 0 if the gate stays as it is until that process is gone. */
+/* Changes the gate from g, whose process was found dead. Returns 0 if the gate must stay until that process is gone. */
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
@@ -25586,21 +25705,21 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether gate g is kept closed by a process that is dead but not gone. */
+/* Whether a process that is dead but not gone keeps the gate closed with the value g. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
 /* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is not
- * gone. This process has the writers' mutex. Meanwhile the gate names this process. If this process dies, the next one
- * begins the rollback again. */
+ * gone. This process has the writers' mutex. During the rollback the gate names this process. If it dies, the next
+ * process that gets the mutex begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
     if (!shmi_gone(m->a, dead))
-        return 0; /* a system call of the dead process may still write what the log would restore */
+        return 0; /* a system call of the dead process may still write the bytes that the log would restore */
     if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
         shmi_log_disown(m->a, &m->log, m->gate, g, dead);
     if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
@@ -25617,13 +25736,13 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Does what shmi_rw_roll_back_counted does, for a call that is not counted yet, because it need not wait. The call
- * counts itself meanwhile: a close of the arena rolls back, too, and the two must not copy old bytes at the same time.
- * If the count is refused, the close rolls back, and the result is 0. */
+/* As shmi_rw_roll_back_counted, for a call that may not be counted. A close of the arena rolls back, too, and the two
+ * must not copy old bytes at the same time. So this function counts the call during the rollback. If the count is
+ * refused, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
-    if (m->mine == NULL) /* a reaper */
+    if (m->mine == NULL) /* a reaper, which has no handle */
         return shmi_rw_roll_back_counted(m, g);
     if (shmi_enter_for(m, m->a, NULL) != 0)
         return 0;
@@ -25633,7 +25752,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
-/* The error if a gate will not open by itself, or 0. */
+/* The error of a call if the gate, with the value g, does not open without a recover; otherwise 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
     if (!shmi_rw_valid(g))
@@ -25655,8 +25774,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records. The argument first is the place of the record to begin with, in units of
- * SHMI_blockMin. The part of the list behind a record never changes. */
+/* Begins a walk of the slot records at the record first, an offset in units of SHMI_blockMin. The part of the list
+ * behind a record never changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
@@ -25669,8 +25788,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Adds the records that have been pushed, up to the one at head, to the known ones. Returns 0 if there is no memory,
- * or if the list is corrupt. */
+/* Adds the reader words of new slot records, up to the record at head, to the known ones. Returns 0 if there is no
+ * memory, or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -25685,7 +25804,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* powers of two: each size has its own spare memory, so there should be few sizes */
+            cap *= 2; /* a power of two, so that there are few sizes: each size has its own spare memory */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -25701,11 +25820,11 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* if not, another thread has added more */
+        if (n > old) { /* otherwise another thread has already added them */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
-            learned = place == old; /* if not, a peer has overwritten the list */
+            learned = place == old; /* otherwise a peer has overwritten the list */
             if (learned) {
                 shmi_st32(&k->n, n);
                 shmi_st32(&k->head, head);
@@ -25715,8 +25834,9 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Returns all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
- * function. A reader has its record on the list before it adds to its word, and reads the gate after that. */
+/* Returns all reader words, and sets *n to their number. For NULL see shmi_rw_learn. No reader is missed: a writer
+ * closes the gate before it calls this function. A reader has its record on the list before it adds to its word, and
+ * reads the gate after that. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -25734,9 +25854,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Searches the places, from the place in at on, for the first one whose participant reads. Returns this place, and sets
- * *found to its reader word. 0: there is none. Places begin with 1 and are in the order in which the words were added.
- * If the list is corrupt, a reader may always be there, and its word is NULL. */
+/* Searches the places, from at on, for the first one whose participant reads. Returns this place, and sets *found to
+ * its reader word. Returns 0 if no participant reads. Places begin with 1, and have the order in which the words were
+ * added. If the list is corrupt, a reader may be anywhere: then the result is a place, with NULL as the word. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -25767,7 +25887,7 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_
     found->state = NULL;
     return at > n ? at : n + 1;
 }
-/* Whether a participant reads, or may read because that cannot be found out. */
+/* Whether a participant reads. The answer is also yes if the list is corrupt. */
 SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 {
     shmi_rw_reader r;
@@ -25775,8 +25895,8 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Wakes the writer that waits for this process's last reader to leave. The writer may have the lock already, and may close
- * the handle. */
+/* Called after the last reader of this process has left: wakes the writer that waits for it. The writer may have the
+ * lock already, and may close the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
     if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
@@ -25786,12 +25906,13 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_exit_for(m, m->a);
     }
 }
-/* The rest of an unlock of a reader. w is this process's reader word after the reader was taken out of it. */
+/* The rest of an unlock by a reader. w is the reader word of this process, from which the reader is already taken off.
+ */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
-        shmi_rw_left(m); /* a writer may have counted the hold that does not exist */
+        shmi_rw_left(m); /* a writer may have seen holds that do not exist, and may wait for them */
         return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "this process has no read hold");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
@@ -25801,11 +25922,11 @@ SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 }
 SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
 
-/* The changes of its process's word that a reader makes. */
+/* The changes that a reader makes to the reader word of its process. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
-/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows one if it
- * counts no waiting reader, although m->waiting is not 0. guarded by: registry */
+/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows a grant
+ * if it counts no waiting reader although m->waiting is not 0. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -25814,8 +25935,8 @@ SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
         m->epoch++;
     }
 }
-/* Changes this process's reader word, after it has noted any grant. For a reader that was let in, it changes
- * nothing. guarded by: registry */
+/* Makes the change what to the reader word of this process, after it has noted any grant. If the reader of that epoch
+ * was already let in, changes nothing. guarded by: registry */
 SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
 {
     for (;;) {
@@ -25831,8 +25952,8 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was let in.
- * guarded by: registry */
+/* Whether a reader that has registered in epoch was let in. A caller must ask at most once after the reader was let
+ * in. guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
     if (m->epoch == epoch)
@@ -25840,7 +25961,7 @@ SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
     m->due--;
     return 1;
 }
-/* Makes this thread, which has made a try, a waiting reader. */
+/* Turns the try of this thread, which found the gate closed, into a waiting reader. Returns the epoch. */
 SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
 {
     uint64_t w, epoch;
@@ -25863,8 +25984,8 @@ SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int clai
     pthread_mutex_unlock(&m->registry);
     return in;
 }
-/* Lets a waiting reader in by itself, because the gate is open. Returns 0 if the gate was closed meanwhile; the
- * reader is then registered as before. */
+/* Called by a waiting reader that finds the gate open: lets itself in. Returns 0 if the gate was closed again; then
+ * the reader waits as before. */
 SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
 {
     pthread_mutex_lock(&m->registry);
@@ -25881,7 +26002,7 @@ SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
     *epoch = shmi_rw_register(m);
     return 0;
 }
-/* Ends a wait. The result is not 0 if the reader was let in before that: then it has a hold. */
+/* Ends a wait. Returns 1 if the reader was let in before that: then it has a hold. */
 SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 {
     int in;
@@ -25899,7 +26020,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g);
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m);
 
-/* Finds wakes that a stopped or dead process kept from the readers of this process. */
+/* Makes up for wakes that a stopped or dead process has not sent to the readers of this process. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
 {
     uint32_t g = shmi_rw_gate(m), due;
@@ -25907,19 +26028,19 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         shmi_rw_wake_readers(m);
     } else if (shmi_dead(m->a, shmi_rw_who(g))) {
         if (!shmi_rw_mark_owner_dead(m, g) && shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g)))
-            shmi_rw_wake_readers(m); /* one of them rolls back */
+            shmi_rw_wake_readers(m); /* a woken reader rolls back */
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && !shmi_rw_read(m)) {
-        /* Nothing keeps the writer from going on. If that was so at the last check, too, the writer may be stopped,
-         * and the gate is opened: the writer has written nothing yet. */
+        /* No reader keeps the writer from going on. If the last check found the same, the writer may be stopped. It
+         * has written nothing yet, so this process opens the gate. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(m->gate, g, 0)) {
             shmi_rw_wake_readers(m);
             shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
         return;
     } else {
-        shmi_mutex_date_hold(&m->writers); /* as long as a writer has m, it also has the writers' mutex */
-        /* The death watcher calls this, too, and must not wait for a thread of this process. If the mutex is held,
-         * the next check tries again. */
+        shmi_mutex_date_hold(&m->writers); /* a writer that has m also has the writers' mutex */
+        /* The death watcher calls this function, too, and must not wait for a thread of this process. If another
+         * thread has registry, the next check tries again. */
         if (pthread_mutex_trylock(&m->registry) == 0) {
             shmi_rw_catch_up(m, shmi_ld64(m->mine));
             due = m->due;
@@ -25937,8 +26058,9 @@ SHMI_FN void shmi_rw_check_readers(void *arg)
     if (shmi_check_due(&m->looked_readers))
         shmi_rw_look_readers(m);
 }
-/* Finds a wake that a stopped or dead process kept from the writer. That process may also have opened the gate; see
- * shmi_rw_look_readers. New readers may then be in all the time, until the writer closes the gate again. */
+/* Makes up for a wake that a stopped or dead process has not sent to the writer. The writer is also woken if another
+ * process has opened its gate, see shmi_rw_look_readers: then new readers may keep coming in until the writer closes
+ * the gate again. */
 SHMI_FN void shmi_rw_check_writer(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
@@ -25952,8 +26074,8 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
-/* Adds a reader to this process's word. Returns 0 if the gate is closed: then the reader has made only a try, and
- * has no hold. */
+/* Counts a reader in the reader word of this process. Returns 0 if the gate is closed: then the reader has no hold,
+ * and has only made a try. */
 SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 {
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -25961,7 +26083,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
     return shmi_rw_gate(m) == 0;
 }
 
-/* Turns a try that found the gate closed into a hold. */
+/* Waits until a reader whose try found the gate closed has a hold. */
 SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
@@ -26027,7 +26149,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone, so the waiter asks */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -26071,8 +26193,8 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     return SHMI_LIKELY(shmi_rw_try_read(m)) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
-/* Deals with a dead process that keeps the gate closed. Returns 0 when the gate is open. This thread has the
- * writers' mutex. EBUSY: the dead process is not gone. */
+/* Opens a gate that a dead process keeps closed. Returns 0 when the gate is open. EBUSY: the dead process is not gone.
+ * This thread has the writers' mutex. */
 SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
 {
     for (;;) {
@@ -26080,7 +26202,8 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* The process that closes the gate has the writers' mutex, and now this thread has it. */
+            /* The process that closes the gate has the writers' mutex. Now this thread has it, so the process in the
+             * gate must be dead. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
@@ -26090,7 +26213,8 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         }
     }
 }
-/* Closes the gate to readers. This thread has the writers' mutex. EBUSY: a dead process keeps the gate closed. */
+/* Closes the gate to readers. EBUSY: a dead process that is not gone keeps the gate closed. This thread has the
+ * writers' mutex. */
 SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -26106,9 +26230,9 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f, and calls it again each time that a dead process kept the gate closed and is gone now. It waits without
- * the writers' mutex, because this process may be stopped: other writers can go on as soon as the dead process is
- * gone. *held says whether this thread has the mutex. After a result of 0 it has it. */
+/* Calls f until its result is not EBUSY. After EBUSY, a dead process keeps the gate closed, and this function first
+ * waits until that process is gone. It waits without the writers' mutex, because this process may be stopped: so other
+ * writers can go on. *held says whether this thread has the mutex; after the result 0 it has the mutex. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -26128,9 +26252,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if a wait is
- * needed. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
- * the mutex for long together with readers. */
+/* For a reader: rolls back what the dead process in gate g has left, if that is possible without a wait. Otherwise
+ * returns 0. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep the
+ * mutex for long, while readers could already be in. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -26140,9 +26264,8 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_release_writers(m);
     return err == 0;
 }
-/* Opens the gate g of a dead writer for a call that is not counted, or marks it. *counted says that the call has
- * counted itself until it returns, because the next holder may close the handle. Returns 0 if the gate stays as it
- * is. */
+/* For a call that is not counted: opens gate g of a dead writer, or marks it. The next holder may then close the
+ * handle. So the call counts itself first, until it returns: *counted. Returns 0 if the gate is unchanged. */
 SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g, int *counted)
 {
     if (!*counted)
@@ -26154,7 +26277,7 @@ SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int6
     return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate, held);
 }
 
-/* Turns the waiting readers of a reader word into readers. */
+/* Turns the waiting readers that a reader word counts into readers. */
 SHMI_FN void shmi_rw_grant(uint64_t *state)
 {
     uint64_t w;
@@ -26162,8 +26285,8 @@ SHMI_FN void shmi_rw_grant(uint64_t *state)
         w = shmi_ld64(state);
     while (shmi_rw_waiting(w) != 0 && !shmi_cas64(state, w, shmi_rw_granted(w)));
 }
-/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate. No other thread may
- * grant. */
+/* Lets in all waiting readers. This thread has the writers' mutex, and has opened the gate. So no other thread grants
+ * at the same time. */
 SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
@@ -26171,7 +26294,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_record_walk v;
     uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* a reader that is about to announce itself reads the gate after that */
+        return; /* a reader that is only about to announce itself will read the gate after its announcement */
     known = shmi_rw_known(m, &n);
     for (i = 0; i < n; i++)
         shmi_rw_grant(known[i].state);
@@ -26191,8 +26314,8 @@ SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 
 SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
-/* Waits until no reader is in, or another process has opened the gate. The caller is within shmi_enter. The wait
- * goes from word to word, and never back. */
+/* Waits until no reader is in, or another process has opened the gate. The wait goes from one reader word to the next,
+ * and never back. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     shmi_rw_reader reader;
@@ -26257,8 +26380,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 
-/* Waits until no reader is in, so that this process has the write hold. On failure it opens the gate and keeps the
- * writers' mutex. */
+/* Waits until no reader is in, so that this process has the write hold. After an error the gate is open, and this
+ * process still has the writers' mutex. */
 SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err;
@@ -26269,13 +26392,13 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* another process has opened the gate, because we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* this process has not run for long, and another process has opened the gate */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
     return err;
 }
-/* As shmi_rw_drain_gate, but on failure it releases the writers' mutex. */
+/* As shmi_rw_drain_gate, but after an error this process does not have the writers' mutex any more. */
 SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err = shmi_rw_drain_gate(m, op, abs);
@@ -26298,8 +26421,8 @@ SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* As shmi_rw_take_drained, but it first checks whether readers are in, so that a thread that tries in a loop does
- * not close the gate to readers. */
+/* As shmi_rw_take_drained, but first checks whether a reader is in. So a thread that tries in a loop does not keep
+ * readers out. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -26308,7 +26431,7 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
 }
 
-/* The slow part of lock, within shmi_enter. */
+/* The slow part of lock. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, held;
@@ -26330,13 +26453,13 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
-/* All reader words, as long as the list of slot records is the same. */
+/* All reader words, valid while the word records is head. */
 typedef struct shmi_rw_all {
     const uint32_t *records;
     uint32_t head, n;
     const shmi_rw_reader *v;
 } shmi_rw_all;
-/* Gets all reader words. Returns 0 if the handle does not know all of them. */
+/* Fills all with the reader words. Returns 0 if the handle does not know all of them. */
 SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
 {
     const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
@@ -26348,7 +26471,7 @@ SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
     all->v = k->v;
     return 1;
 }
-/* Whether no participant reads. 0 may also mean that a dead participant has not been reaped yet. */
+/* Whether no participant reads. The reader word of a dead participant counts until it is reaped. */
 SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 {
     uint32_t i;
@@ -26357,11 +26480,11 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
             return 0;
     return 1;
 }
-/* What shmi_rw_at_once has reached. */
+/* How far shmi_rw_at_once has come. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
-/* Takes m if a few loads are enough to see that it is free: the mutex is free, the gate is open, and nobody reads. If
- * it does not get everything, the caller undoes what it got. It loads as much as possible before the first
- * compare-and-swap, because a load after that waits for it. */
+/* Takes m if a few loads show that it is free: the writers' mutex is free, the gate is open, and no participant reads.
+ * If shmi_rw_at_once gets only a part, the caller undoes that. Most loads come before the first compare-and-swap,
+ * because a load after it has to wait for it. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -26385,9 +26508,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* A lock that need not wait does not call shmi_enter. A lock that waits does, and is counted until it has taken back
- * everything that it has to. It releases the writers' mutex before it calls shmi_enter, because after a refusal the
- * arena may be gone, and the mutex with it. */
+/* Only a lock that has to wait calls shmi_enter. It is counted until it has undone everything that it has to undo. It
+ * releases the writers' mutex before it calls shmi_enter, because after a refusal the arena, with the mutex, may be
+ * gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -26402,8 +26525,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
-/* Opens the gate that this process holds. Returns 0 if it does not hold the gate. After that the caller has to let
- * in waiting readers. */
+/* Opens the gate that this process holds; the caller then has to let waiting readers in. Returns 0 if this process
+ * does not hold the gate. */
 SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
 {
     if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
@@ -26425,7 +26548,7 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
     shmi_rw_let_in(m);
     return 0;
 }
-/* Ends a write hold. */
+/* Ends a write hold: opens the gate, and releases the writers' mutex. */
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op)
 {
     int err = shmi_rw_open_gate(m, op);
@@ -26442,7 +26565,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
-                /* Other writers get the mutex meanwhile, and report the death. They do not wait for this process. */
+                /* Meanwhile other writers get the mutex, and report the death. They need not wait for this process. */
                 shmi_mutex_unlock(&m->writers);
                 err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
@@ -26473,7 +26596,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     if (m->rollback)
         shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
-        shmi_participant_id who = shmi_rw_died(m); /* while the gate keeps other recoveries out */
+        shmi_participant_id who = shmi_rw_died(m); /* read while the gate still keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
@@ -26496,7 +26619,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     return shmi_fail(EPROTO, op, m->called, "its gate was overwritten during the repair, and is now %#x", now);
 }
 
-/* The state of this process's upgradable hold: none, held, or a call of upgrade under way. */
+/* The state of this process's upgradable hold: none, held, or being upgraded. */
 enum { SHMI_upNot, SHMI_upHeld, SHMI_upUpgrading };
 
 SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
@@ -26504,7 +26627,7 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-/* The slow part of lock_upgradable, within shmi_enter. */
+/* The slow part of lock_upgradable. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err, held;
@@ -26530,7 +26653,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* the call is counted until the handle knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* counted until the handle knows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -26546,7 +26669,7 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
     shmi_exit_for(m, m->a);
     return err;
 }
-/* Ends the upgradable hold of this process, and sets its state to next. EPERM: there is no such hold. */
+/* Ends the upgradable hold of this process, and sets its state to next. EPERM: this process has no such hold. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
 {
     int err = shmi_use(m->a, op);
@@ -26578,14 +26701,14 @@ SHMI_FN int shmi_rw_repaired(void *arg)
     (void)arg;
     return 0;
 }
-/* The part of a handle that a reaper needs, too. */
+/* Fills in the part of a handle that a reaper needs, too. */
 SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_object *o)
 {
     memset(m, 0, sizeof *m);
     m->a = a;
     m->o = *o;
     m->called = o->name_len != 0 ? m->o.name : NULL;
-    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for a body is smaller */
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* each block for a body has at least this size */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
     m->records = shmi_u32(a, o->off + SHMI_objRecords);
@@ -26598,7 +26721,8 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->writer_wake_word.word = &m->w->wakeWriter;
     m->writer_wake_word.poller = &m->w->pollerWriter;
 }
-/* Checks that the object has a body that its policy asks for, and the options that the caller asks for. */
+/* Checks that the body of the object has the size that its policy needs, and that the object has the options that the
+ * caller asks for. */
 SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, uint64_t log_bytes)
 {
     const char *op = "rwmutex.open";
@@ -26612,16 +26736,17 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
         return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
     return 0;
 }
-/* An upgradable hold stays when the last handle is closed. The words do not show that it is one, because a writer has the
- * writers' mutex and an open gate, too, at the beginning and at the end of its hold. So the data of the handle is kept on a
- * list of the arena, where the next handle looks for it. The caller holds handles_of. */
+/* Keeps the upgradable hold of a handle that is closed for the last time. The words in the arena do not show that the
+ * hold is upgradable: at the begin and the end of a write hold, a writer has the writers' mutex and an open gate, too.
+ * So the data of the handle goes on a list of the arena, where the next handle finds it. The caller holds handles_of.
+ */
 SHMI_FN void shmi_rw_keep_upgradable(struct shmi_rwmutex *m)
 {
     shmi_head *h = shmi_head_of(m);
     h->next = m->a->upgradable;
     m->a->upgradable = h;
 }
-/* Whether this process has an upgradable hold that it got through an earlier handle. It frees the data of that handle. */
+/* Whether this process has an upgradable hold through an earlier handle. Frees the data of that handle. */
 SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
 {
     uint32_t owner = shmi_ld32(&m->ww->owner);
@@ -26632,21 +26757,21 @@ SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
         return 0;
     *p = h->next;
     shmi_free_thing(h + 1);
-    /* If a peer has taken the hold away, the object may have been deleted, and its bytes may belong to another object
-     * now. */
+    /* If a peer has taken the hold away, the object may be deleted, and its bytes may belong to another object. So the
+     * words decide. */
     return shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == m->a->self && shmi_owner_held(owner);
 }
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
-    /* the wakes that calls have left to the end; see shmi_enter_late */
+    /* sends the wakes that calls have left to the end; see shmi_enter_late */
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->writer_wake_word))
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        shmi_free_thing(m->known); /* keeps the memory: a call that is under way may still read it */
+        shmi_free_thing(m->known); /* a call that is under way may still read the memory, which stays readable */
         m->known = older;
     }
     if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
@@ -26677,10 +26802,10 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
     m->writers.repair = shmi_rw_repaired; /* the gate, not the mutex, reports a death */
-    /* Makes the reader word of our slot our own. */
+    /* Takes over the reader word of this slot. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may wait for the dead reader */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may be waiting for the dead reader */
             break;
         }
     if (shmi_rw_kept_upgradable(m))
@@ -26716,7 +26841,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     shmi_spec_of_kind(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     if (policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
-    spec.any_size = 1; /* the body says how long the log is */
+    spec.any_size = 1; /* the size of the body says how long the log is */
     spec.init = shmi_rw_fill;
     spec.arg = opts;
     spec.flags = flags;
@@ -26767,7 +26892,7 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
         m->impl = NULL;
     return SHMI_TELL(err);
 }
-/* As for a mutex, a call that succeeds at once writes nothing for shmsync_error. */
+/* A call that succeeds at once writes nothing for shmsync_error, as for a mutex: see shmi_mutex_lock_called. */
 SHMI_COLD int shmi_rw_lock_called(shmsync_rwmutex *m, struct shmi_rwmutex *x, int got)
 {
     shmi_rw_undo(x, got);
@@ -26805,7 +26930,7 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The slow part of an unlock that has opened the gate. */
+/* The rest of an unlock that has opened the gate, if readers wait or the mutex cannot be unlocked at once. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -26878,9 +27003,9 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         shmi_exit_for(m, a);
     return SHMI_TELL(err);
 }
-/* Takes a reader out of this process's word, and returns the word. */
+/* Takes a reader off the reader word of this process, and returns the word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
-/* Whether nothing remains to be done after a reader has left, with w as the word. */
+/* Whether nothing remains to be done after a reader has left. w is the reader word. */
 SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
@@ -26899,7 +27024,7 @@ SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
     return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
 }
-/* The slow part of an rdunlock, with w as the word. */
+/* The slow part of an rdunlock. w is the reader word. */
 SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
 {
     SHMI_BEGIN();
@@ -26947,7 +27072,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* as in lock_upgradable */
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* counted, as in lock_upgradable */
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_mutex_trylock(&m->writers);
@@ -26983,7 +27108,7 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* A close waits for this call: the next handle must find the gate as this call leaves it. */
+    /* This call is counted, so that a close waits for it: the next handle must find the gate as this call leaves it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
         return SHMI_TELL(err);
@@ -26999,7 +27124,7 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* A close waits for this call: a reader that it lets go on may close the handle. */
+    /* This call is counted, because a reader that it lets in may close the handle. */
     int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
     if (err != 0)
         return SHMI_TELL(err);
@@ -27015,7 +27140,7 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
         return SHMI_TELL(err);
-    /* The reader is counted first: the next writer, which takes the mutex after that, sees it. */
+    /* The reader is counted before the mutex is free, so the next writer sees the reader. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
     return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
@@ -27070,7 +27195,7 @@ SHMI_FN int shmi_rw_begun(struct shmi_rwmutex *m, const char *op, int err, shmsy
     tx->mutex = &m->writers;
     return 0;
 }
-/* Waits for the lock if necessary, and begins a transaction, which needs the open handle. */
+/* Gets the lock, with a wait if necessary, and begins a transaction. A transaction needs an open handle. */
 SHMI_FN int shmi_rw_begin(struct shmi_rwmutex *m, const char *op, int64_t abs, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -27111,16 +27236,16 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of dead has to roll back what the process in the gate has left. The process in the gate may be
- * another one than dead, if its own reaper could not get the writers' mutex because dead had it. */
+/* Whether the reap of dead has to roll back what the process in the gate has left. It is either the participant dead,
+ * or another dead process whose reaper could not get the writers' mutex because the participant dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
-/* Rolls back as long as shmi_rw_undo_due says so. This process has the writers' mutex. A peer may rewrite the gate all
- * the time, so the loop has a bound. */
+/* Rolls back while shmi_rw_undo_due says so. This process has the writers' mutex. The number of rounds is bounded,
+ * because a peer may rewrite the gate all the time. */
 SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     uint32_t g;
@@ -27128,9 +27253,9 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process does so
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process rolls back
  * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
- * has not ended. If this process dies in here, the mutex becomes free. */
+ * does not end. If this process dies in this function, the mutex becomes free. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -27143,16 +27268,17 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
         shmi_rw_roll_back_due(m, dead);
         shmi_cas32(&m->ww->owner, m->a->self, 0);
         shmi_wake_word_wake_one(m->a, &l);
-        /* Another reaper may have found the mutex held meanwhile, so the loop checks again. */
+        /* While this process had the mutex, another reaper may have found it held, so the loop checks again. */
     }
 }
-/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that
- * found the mutex held does not come back. So after the release, the caller checks whether the writer is gone, and
- * rolls back if it is. If it is not gone at that time, its reaper finds the mutex free. */
+/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that has
+ * found the mutex held does not come back. So after the release, this function rolls back if the dead writer is gone.
+ * If the writer is not gone yet, its reaper finds the mutex free later. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
-    /* If the count is refused, the call must not take the mutex again: the close, which rolls back, would find it held. */
+    /* After a refused count, this call must not take the mutex again: the close rolls back, and would find the mutex
+     * held. */
     if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, NULL) != 0)
         return;
     shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)));
@@ -27194,8 +27320,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
             break;
     }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
-        /* A process that leaves is not dead yet. Without this, a writer that got the mutex now would find the gate
-         * closed by a process that lives. */
+        /* A process that leaves is not dead yet. Without this rollback, a writer that got the mutex now would find the
+         * gate closed by a living process. */
         shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
@@ -27217,7 +27343,7 @@ SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
-#define SHMI_SPIN_READ 16u /* the wait of a reader; the state word never has this kind */
+#define SHMI_SPIN_READ 16u /* for a wait of a reader, in place of a kind; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -27226,11 +27352,11 @@ struct shmi_spinlock {
     shmsync_arena *a;
     shmi_object o;
     shmi_spin_words *w;
-    int readers; /* 0: it is a SpinLock */
-    uint64_t *mine; /* the count of this process's slot; NULL in the view of a reaper, like known */
-    uint64_t **known; /* the counts in the slot records, from that of slot 1. Atomic. */
+    int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
+    uint64_t *mine; /* the count of this process's slot; NULL, like the field known, in a reaper without a handle */
+    uint64_t **known; /* the counts in the slot records, from slot 1 on. Atomic. */
     uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most; /* the highest slot in known. Atomic. */
+    uint32_t most; /* the highest slot with a count in known. Atomic. */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -27260,7 +27386,8 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
-/* Wakes the waiters for the state word, announced or not: all readers, and one or all of the others. */
+/* Wakes waiters for the state word, whether they have announced themselves or not: all readers, and one or all of the
+ * others. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->readers)
@@ -27270,14 +27397,14 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether the lock with owner word o, which names a dead process, is released when that process is gone. */
+/* Whether the lock, whose owner word o names a dead process, becomes free when that process is gone. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
-/* Deals with state word o, whose process was found dead. Returns 0 if the word stays as it is until that process is
- * gone. */
+/* Replaces the state word o, whose process was found dead. Returns 0 if the word must stay until that process is gone.
+ */
 SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
@@ -27325,7 +27452,7 @@ SHMI_FN void shmi_spin_wake_waited(struct shmi_spinlock *l)
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
 }
-/* Wakes, after a release, all waiting readers and one of the other waiters. */
+/* After a release, wakes all waiting readers and one of the other waiters. */
 SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
 {
     SHMSYNC_CRASHPOINT("spinlock.unlock.before_wake");
@@ -27334,8 +27461,7 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_exit_for(l, l->a);
     }
 }
-/* Ends a hold of this process, whose kind is in from: the state word becomes the value in to, which is 0 or another
- * hold. */
+/* Ends a hold of this process. from is the kind of the hold. The state word becomes to, which is 0 or another hold. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -27351,7 +27477,7 @@ SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t 
     return 0;
 }
 
-/* ---- The holds for reading of each participant ---- */
+/* ---- Counts: the holds for reading of each participant ---- */
 
 SHMI_FN shmi_participant_id shmi_count_name(uint64_t c) { return (shmi_participant_id)(c >> 32) & SHMI_NAME_MASK; }
 SHMI_FN uint64_t shmi_make_count(shmi_participant_id n, uint64_t holds) { return (uint64_t)n << 32 | holds; }
@@ -27364,7 +27490,7 @@ SHMI_FN uint64_t *shmi_rwspin_count_in(struct shmi_spinlock *l, const shmi_recor
     return &((shmi_rwspin_record *)shmi_ptr(l->a, v->b.off, sizeof(shmi_rwspin_record), 8))->count;
 }
 /* Reads where the counts are. They lie in slot records, which stay until the object is deleted. So a handle remembers
- * their places, and reads the list again only when it has changed. */
+ * the addresses of the counts, and reads the list again only when it has changed. */
 SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
 {
     shmi_record_walk v;
@@ -27372,7 +27498,8 @@ SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
     shmi_walk_records(l->a, &v, l->o.off, sizeof(shmi_rwspin_record));
     v.next = (shmi_off)head * SHMI_blockMin;
     while (shmi_next_record(l->a, &v)) {
-        if (__atomic_load_n(&l->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a count that is known stays known, whatever a peer makes of the list */
+        /* a known count stays known, even if a peer has overwritten the list */
+        if (__atomic_load_n(&l->known[v.slot - 1], __ATOMIC_RELAXED) == NULL)
             __atomic_store_n(&l->known[v.slot - 1], shmi_rwspin_count_in(l, &v), __ATOMIC_RELEASE);
         for (most = shmi_ld32(&l->most); most < v.slot && !shmi_cas32(&l->most, most, v.slot); most = shmi_ld32(&l->most)) {
         }
@@ -27380,8 +27507,9 @@ SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
     shmi_st64(&l->known_head, shmi_known_list(head, &v));
     return shmi_known_list(head, &v);
 }
-/* Returns the highest slot that has a count in l->known. A writer changes the state word before it calls this function.
- * A reader has its record on the list before it counts itself, and reads the state word after that. */
+/* Returns the highest slot that has a count in l->known. No reader is missed: a writer changes the state word before
+ * it calls this function. A reader has its record on the list before it counts itself, and reads the state word after
+ * that. */
 SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
 {
     uint32_t head = shmi_records_head(l->a, &l->o);
@@ -27391,8 +27519,8 @@ SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
     *bad = shmi_known_bad(known);
     return shmi_ld32(&l->most);
 }
-/* Whether all counts of readers are 0. If the list of slot records is corrupt, a reader may be missing from it, and the
- * result is 0. */
+/* Whether all counts of readers are 0. If the list of slot records is corrupt, the result is 0, because a reader may
+ * be missing from the list. */
 SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
@@ -27405,7 +27533,7 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
     }
     return !bad;
 }
-/* A participant that holds the lock for reading, or 0. It takes back the holds of dead participants. */
+/* Sets *who to a participant that holds the lock for reading, or to 0. Takes back the holds of dead participants. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     int bad, tries;
@@ -27427,16 +27555,16 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* the participant has left meanwhile */
+                break; /* the participant has given its last hold back meanwhile */
             }
-            if (tries == SHMI_REAP_TRIES) /* correct peers change the word of dead participants once or twice */
+            if (tries == SHMI_REAP_TRIES) /* correct peers change the count of a dead participant once or twice */
                 return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);
             shmi_take_from64(l->a, name, count, c, 0, 0);
         }
     }
     return 0;
 }
-/* Counts one more hold of this process. */
+/* Counts one more hold for reading of this process. */
 SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
 {
     shmi_participant_id self = l->a->self;
@@ -27450,8 +27578,8 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes back one hold of this process, and wakes the process that waits for the last reader. Returns 0 if there is
- * no hold. */
+/* Takes back one hold for reading of this process. After the last one, wakes the process that waits for readers.
+ * Returns 0 if there is no hold. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -27471,7 +27599,7 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         return 1;
     }
 }
-/* Counts one more hold for reading, unless a process has the lock exclusively. */
+/* Counts one more hold for reading, unless a process has the lock exclusively: then *in is 0. */
 SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
 {
     int err = shmi_rwspin_count(l);
@@ -27486,8 +27614,8 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that o is no longer the
- * word. */
+/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that the state word is
+ * no longer o. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -27504,8 +27632,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as is
- * SHMI_SPIN_READ for a hold for reading, and otherwise the kind that the state word gets. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. as is SHMI_SPIN_READ for a
+ * hold for reading, and otherwise the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -27514,13 +27642,13 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
         shmi_participant_id n = shmi_owner_name(o);
         if (!counted && n != 0 && n != l->a->self) {
             if (shmi_dead(l->a, n)) {
-                /* This call may be the first one that finds the death, and may free the lock. The next holder may then
-                 * close the handle while this call still uses it. So the call counts itself until it returns. */
+                /* This call may be the first to find the death, and may free the lock. Then the next holder may close
+                 * the handle while this call still uses it. So this call counts itself until it returns. */
                 counted = shmi_enter_late(l, l->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
-                return EBUSY; /* as shmi_spin_step would find */
+                return EBUSY; /* shmi_spin_step would find the same */
             }
         }
         err = shmi_spin_step(l, o, as, &took, &changed);
@@ -27531,7 +27659,7 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 }
 
 SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
-/* Spins while done returns 0. Then it yields the CPU a few times. */
+/* Spins while the result of done is 0. After that, yields the CPU a few times. */
 SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -27552,8 +27680,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
- * has the hold until it is gone. */
+/* Whether a waiter may sleep while the owner word is o: either the next change of the word wakes the waiter, or a dead
+ * process keeps the hold until it is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -27570,7 +27698,7 @@ SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l)
     if ((gate & 1) != 0)
         shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
 }
-/* Finds wakes that a stopped or dead process kept from the waiters in the wait list waiters. */
+/* Makes up for wakes that a stopped or dead process has not sent to the waiters in the wait list waiters. */
 SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
 {
     uint32_t o = shmi_spin_state(l);
@@ -27581,7 +27709,8 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
     } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
     } else {
-        /* The process that released the lock last may be stopped before its wake, and so may the waiter woken last. */
+        /* The process that released the lock last may have been stopped before its wake. Or the waiter that was woken
+         * last may be stopped. So this process announces the waiters again. */
         shmi_wake_word_announce(waiters);
         shmi_spin_meet_again(l);
     }
@@ -27592,8 +27721,8 @@ SHMI_FN void shmi_spin_check_next(void *arg)
     if (shmi_check_due(&l->looked))
         shmi_spin_check(l, &l->next);
 }
-/* The check of the readers that wait. It has a date of its own, because they sleep on a word of their own: see
- * shmi_look_for. */
+/* The periodic check for waiting readers. They sleep on a word of their own, so this check has a time of its own, in
+ * looked_gate: see shmi_look_for. */
 SHMI_FN void shmi_spin_check_gate(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
@@ -27603,7 +27732,7 @@ SHMI_FN void shmi_spin_check_gate(void *arg)
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
-/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so it passes that wake on. */
+/* Ends a wait that has not got the lock. This waiter may have used up a wake, so it passes the wake on. */
 SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 {
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
@@ -27614,8 +27743,7 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock, and waits until that is possible, in a call that shmi_enter has counted. For the parameter as see
- * shmi_spin_try. */
+/* Takes the lock, and waits until that is possible. The caller is within shmi_enter. For as see shmi_spin_try. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -27665,7 +27793,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone, so the waiter asks */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event wakes the waiter when the owner is gone, so it asks */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -27677,7 +27805,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         } else if (r == SHMI_LOOK) {
             sleep_spec.check(l);
         } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* the lock was free in time, so this is no timeout */
+            err = 0; /* the lock became free in time, so this is no timeout */
             break;
         } else {
             shmi_spin_leave(l, as, slept);
@@ -27685,7 +27813,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
             break;
         }
     }
-    /* Others may be asleep, and the wake that got us here has cleared their announcement. */
+    /* The wake of this waiter has cleared the announcement, and other waiters may be asleep. */
     if (err == 0 && slept && as != SHMI_SPIN_READ) {
         uint32_t v = shmi_wake_word_announce(wake_word), o = shmi_spin_state(l);
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
@@ -27704,9 +27832,9 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
     return err;
 }
 
-/* ---- Waiting for readers to leave ---- */
+/* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a drain: before it, while it lasts, after it, and if it failed. */
+/* The state words of a drain: at its begin, while it waits, after its success, and after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -27797,7 +27925,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     shmi_exit_for(l, l->a);
     return err;
 }
-/* Waits until no reader is left. On failure the state word is d->back. */
+/* Waits until no reader has the lock. After a failure, the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
     shmi_participant_id who = 0;
@@ -27817,7 +27945,7 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Gets the lock exclusively. With readers, the call counts itself until the last of them has left. */
+/* Gets the lock exclusively. If the lock has readers, the call counts itself until the last of them has left. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     shmsync_arena *a = l->a;
@@ -27845,8 +27973,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-/* Releases the lock after a repair that succeeded. EPROTO: the state word no longer has the value in mine, which says
- * that this process recovers the lock; see shmi_mutex_repaired. */
+/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this
+ * process is recovering the lock; see shmi_mutex_repaired. */
 SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
 {
     uint32_t o = shmi_spin_state(l);
@@ -27883,15 +28011,15 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (shmi_owner_name(o) != 0) /* only a process that has the lock stores there */
             shmi_st32(&l->w->died, shmi_owner_name(o));
         if (l->readers) {
-            /* While this process waits for readers, the state word names this process, and another participant may get
-             * the ID of the dead one. So if the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names
-             * nobody. */
+            /* While this process waits for readers, the state word names this process. So another participant may get
+             * the ID of the dead one. If the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names no
+             * participant. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }
         if (shmi_call_repair(repair, arg) != 0) {
-            shmi_participant_id who = shmi_spin_died(l); /* while the word keeps other recoveries out */
+            shmi_participant_id who = shmi_spin_died(l); /* read while the word still keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
@@ -27939,7 +28067,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
         l->drained.poller = &l->w->drainPoller;
     }
 }
-/* Ends an opening, with the wakes that calls have left to the end; see shmi_enter_late. */
+/* Ends an opening, and sends the wakes that calls have left to its end; see shmi_enter_late. */
 SHMI_FN void shmi_spin_end(void *handle)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
@@ -27948,10 +28076,10 @@ SHMI_FN void shmi_spin_end(void *handle)
     if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
         shmi_wake_word_wake_all(l->a, &l->drained);
     if (l->known != NULL)
-        shmi_free_thing(l->known); /* keeps the memory: a call that is under way may still use it */
+        shmi_free_thing(l->known); /* a call that is under way may still read the memory, which stays readable */
     shmi_free_thing(l);
 }
-/* Finds the count of this process, and those of the others. Returns 0 or an errno. */
+/* Finds the count of this process, and the counts of other participants. Returns 0 or an errno. */
 SHMI_FN int shmi_rwspin_build(struct shmi_spinlock *l)
 {
     shmi_off record = 0;
@@ -28163,7 +28291,8 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmsync_arena *a = l->a;
-    int err = shmi_enter_for(l, a, "rwspinlock.trylock"); /* it may take holds of dead readers back, and let others go on */
+    /* counted, because the call may take back holds of dead readers, and so let other processes go on */
+    int err = shmi_enter_for(l, a, "rwspinlock.trylock");
     if (err == 0) {
         err = shmi_rwspin_trylock(l);
         shmi_exit_for(l, a);
@@ -28243,7 +28372,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* Returns EPERM unless this process has the hold of l whose kind is in kind. EPROTO: the state word is not valid. */
+/* Returns EPERM if this process does not have a hold of l of the kind kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -28289,8 +28418,8 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
     return SHMI_TELL(err);
 }
-/* Turns the hold of kind from into a hold for reading, which is counted before the other one is given back, so that
- * no writer comes in between. */
+/* Turns the hold of kind from into a hold for reading. The new hold is counted before the old one ends, so no writer
+ * comes in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
 {
     int err = shmi_rwspin_has(l, op, from);
@@ -28335,7 +28464,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
     return SHMI_TELL(err);
 }
 
-/* The functions of a reaper. */
+/* ---- The functions of a reaper ---- */
 SHMI_FN int shmi_spin_whole(const shmi_object *o) { return o->size >= sizeof(shmi_spin_words); }
 SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -28385,16 +28514,17 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* One wait. The field that is not NULL says its kind. If all are NULL, the wait has not begun, or has ended. */
+/* One wait. Which of e, wait.cell and token.e is not NULL says its kind. If all are NULL, the wait has not begun, or
+ * has ended. */
 typedef struct shmi_awaited {
     struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait;  /* with a cell: a wait for a token of a sequencer */
-    shmi_event_wait token; /* with an event: a wait for the token of an auto-reset event */
+    shmi_token_wait wait;  /* a wait for a token of a sequencer; wait.cell is not NULL */
+    shmi_event_wait token; /* a wait for the token of an auto-reset event; token.e is not NULL */
 } shmi_awaited;
 
 SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
-/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
+/* Whether the wait is over. A wait for an auto-reset event that is over has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -28405,8 +28535,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
 
-/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
- * close does not wait for this call, so the call must not end the round of a Future. */
+/* Whether x is reached, without a wait. *err is then its result, and the token of an auto-reset event is taken. This
+ * call is not counted, so it must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -28420,9 +28550,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
- * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
- * an error of the waiting itself. */
+/* Begins the wait for x. thing is the data behind the handle in x, which was read when the call began, because another
+ * thread may close the handle. If w has not begun afterwards, x is reached, and *err is its result. A result other
+ * than 0 is an error of the whole call. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -28462,7 +28592,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         return 0;
     }
 }
-/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
+/* The result of a wait that is over. thing is as in shmi_await_begin. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -28478,12 +28608,12 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->token, 0);
 }
 
-/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
+/* The arena of the object for which w waits. The waits of one call may be for objects of several arenas. */
 SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
 {
     return w->wait.cell != NULL ? w->wait.cell->s->a : w->e != NULL ? w->e->a : w->token.e->a;
 }
-/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
+/* Whether this process is closing the arena of one of the waits. The close waits until that wait has ended. */
 SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
 {
     size_t i;
@@ -28493,13 +28623,13 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
- * call began to wait. */
+/* Sleeps until one of the waits is over, but not longer than until. since is the time at which the call began to wait.
+ */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* announce records, each in the slot of its arena */
+    int records[SHMSYNC_AWAIT_MOST]; /* the announce record of each wait, in the slot of its arena */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
@@ -28533,11 +28663,12 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     if (i == n && !shmi_await_closing(at, n)) {
         if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+            /* ENOMEM: the kernel has no room for so many words at the moment */
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 int64_t soon = shmi_now() + 1000000;
                 shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
             }
-        } else { /* one word at a time: the other words are checked more often */
+        } else { /* without futex_waitv: sleep on the first word only, and check the others every 2 ms */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -28546,7 +28677,7 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
-/* A handle through which a call waits, and its arena. */
+/* The data behind a handle through which a call waits, and its arena. */
 typedef struct shmi_kept {
     void *thing;
     shmsync_arena *a;
@@ -28566,7 +28697,7 @@ SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
     }
     return k;
 }
-/* Checks that the list can be waited for. */
+/* Checks that the call can wait for the objects of the list. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
@@ -28596,7 +28727,7 @@ SHMI_FN void shmi_await_exit(size_t n, const shmi_kept *kept)
     while (n-- > 0)
         shmi_exit_for(kept[n].thing, kept[n].a);
 }
-/* Does what shmi_enter_for does, for all of the list. */
+/* Calls shmi_enter_for for each object of the list. */
 SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size_t n, shmi_kept *kept)
 {
     size_t i;
@@ -28611,7 +28742,7 @@ SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* The result of a wait whose arena this process closes. */
+/* The result of a wait in an arena that this process is closing. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
 /* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
 SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
@@ -28687,7 +28818,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over; at and kept have the same order */
+    size_t of[SHMSYNC_AWAIT_MOST]; /* for each wait that is not over, its place in the list; at and kept have the same order */
     int errs[SHMSYNC_AWAIT_MOST];
     shmi_kept kept[SHMSYNC_AWAIT_MOST];
     shmsync_awaitable unreached[SHMSYNC_AWAIT_MOST];
@@ -28715,7 +28846,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
             if (err == 0 && shmi_awaited_begun(&at[begun])) {
                 of[begun] = of[i];
                 kept[begun++] = kept[i];
-            } else { /* it is over, so a close of its arena does not concern this call any more */
+            } else { /* x is reached, so a close of its arena need not wait for this call */
                 shmi_await_exit(1, &kept[i]);
             }
         }
@@ -28754,30 +28885,30 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
  *
- * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold
- * is a recorded word. Its value has a kind and a name:
+ * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold of
+ * an entry is a recorded word. Its value consists of a kind and an ID:
  *
- *     kind           name  meaning
+ *     kind           ID    meaning
  *     biased         0     free and open
  *     biased         n     held by n and open
  *     held           0     free and closed
  *     held           n     held by n and closed
  *     reserved       n     granted to n by a record; held once the word accepted has the tag of this word
  *     ownerDead      n     n died while it held the key
- *     recovering     n     n recovers the key
+ *     recovering     n     n is recovering the key
  *     notRecoverable n     a repair failed after the death of n
  *
- * The tag of the word names one hold of the key. A lock by CAS adds 1 to it, and so does a record that changes the word.
- * An unlock by CAS, and a CAS that closes the word, keep it. A record opens the word only if it frees the key, or gives
- * it to a new holder while nobody waits for it. */
+ * The tag of the word identifies one hold of the key. A lock by CAS adds 1 to the tag, and so does a record that
+ * changes the word. An unlock by CAS, and a CAS that closes the word, keep the tag. A record opens the word only if no
+ * process waits for the key, and if the record frees the key or gives it to a new holder. */
 
 /* The words that records change, besides those of the queue. A record lists them in this order. */
 enum { SHMI_multiKeyLow = SHMI_rqOwnKinds, SHMI_multiKeyHigh, SHMI_multiHold };
-/* Entries of a bucket itself, and of a block that was added. */
+/* Numbers of entries: in a bucket itself, and in a block that was added. */
 enum { SHMI_multiInline = 3, SHMI_multiAdded = 4, SHMI_multiLogDefault = 5, SHMI_multiLogMost = 16, SHMI_multiPartShift = 48, SHMI_multiTableLeast = 15 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 
-/* An entry, and its index, by which records name it. e is NULL if there is none. */
+/* An entry, and the index by which records name it. If e is NULL, there is none. */
 struct shmi_key_entry {
     shmi_multilock_entry *e;
     uint32_t index;
@@ -28785,32 +28916,34 @@ struct shmi_key_entry {
 
 /* This process's side of a bucket. */
 struct shmi_key_bucket {
-    struct shmi_rq q; /* first: a queue is one of a bucket */
+    struct shmi_rq q; /* first, so that a pointer to q also points to the bucket */
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    shmi_multilock_entry *focus; /* the entry whose queue was chosen. Guarded by: the private lock */
-    /* The table of the blocks of the bucket that this process knows, the oldest first. The low half of learned is an
-     * earlier value of the word objRecords: the table has the blocks that were on the list of the object at that time.
-     * The high half is their number. A thread loads learned before table, so the table has at least that number of
-     * blocks. In a handle, the place behind the last one of a table names the table that it replaced. learned and table
-     * are atomic. */
+    shmi_multilock_entry *focus; /* the entry whose queue was chosen last. Guarded by: the private lock */
+    /* table has the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value
+     * that the word objRecords had: the table has all blocks that were on the list of the object then. The high half
+     * is their number. A thread loads learned before table, so the table has at least that number of blocks. In a
+     * handle, the place behind the last one of a table points to the table that it replaced. learned and table are
+     * atomic. */
     uint64_t learned;
     shmi_multilock_block **table;
-    uint32_t learning; /* a thread changes the table. Atomic. */
+    uint32_t learning; /* a thread is changing the table. Atomic. */
 };
 
 struct shmi_multilock {
     shmsync_arena *a;
     shmi_object o;
     shmi_multilock_head *w;
-    int release;            /* policy PolicyRelease */
-    int settled;            /* the record that this participant has inherited is complete. Guarded by: the private lock */
+    int release;            /* the policy is SHMSYNC_POLICY_RELEASE */
+    int settled;            /* the record that this participant inherited with its slot is complete. Guarded by: the private lock */
     uint32_t log;           /* logarithm of the number of buckets */
-    unsigned char *own;     /* as those of shmi_rq */
+    unsigned char *own;     /* own and known: as in shmi_rq */
     unsigned char **known;
-    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic. NULL in the view of a reaper. */
-    /* Only in a view: all blocks, in the order of their buckets, when the list of the object began with head. */
+    /* the buckets; NULL: this process has not used the bucket. Atomic. The array is NULL in a reaper without a handle */
+    struct shmi_key_bucket **all;
+    /* Only in a reaper without a handle: table has all blocks, in the order of their buckets, that the list of the
+     * object had when it began with head. */
     uint32_t head;
     size_t n;
     shmi_multilock_block **table;
@@ -28832,7 +28965,7 @@ SHMI_FN uint64_t shmi_key_of(const shmi_multilock_entry *e)
 {
     return (uint64_t)shmi_recorded_value(&e->keyHigh) << 32 | shmi_recorded_value(&e->keyLow);
 }
-/* The error of a call for a key in the state s, or 0 if the state is no reason for an error. */
+/* The error of a call for a key in the state s, or 0 if s is no reason for an error. */
 SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t key, uint32_t s)
 {
     if (!shmi_key_valid(s))
@@ -28847,7 +28980,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* In an arena whose objects have counters, the counters follow. */
+/* The size of the body. If the objects of the arena have counters, the counters follow the buckets. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
@@ -28858,7 +28991,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
 }
 SHMI_FN struct shmi_key_bucket *shmi_bucket_of_queue(struct shmi_rq *q) { return (struct shmi_key_bucket *)(void *)q; }
 
-/* One of the entries that the bucket itself has. */
+/* Returns one of the entries in the bucket itself. */
 SHMI_FN shmi_multilock_entry *shmi_key_inline(shmi_multilock_bucket *w, uint32_t i)
 {
     return i == 0 ? &w->entry0 : i == 1 ? &w->entry1 : &w->entry2;
@@ -28878,7 +29011,7 @@ typedef struct shmi_key_walk {
     shmi_multilock_block *at;
 } shmi_key_walk;
 SHMI_FN void shmi_rewind_unknown(struct shmi_key_bucket *k, shmi_key_walk *i) { shmi_walk_records_from(&i->v, k->q.o.off, i->from, sizeof(shmi_multilock_block)); }
-/* Begins the walk, unless the table has all blocks: then it returns 0. */
+/* Begins the walk. Returns 0, and does not begin it, if the table has all blocks. */
 SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
     uint64_t learned = __atomic_load_n(&k->learned, __ATOMIC_ACQUIRE);
@@ -28890,7 +29023,8 @@ SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     shmi_rewind_unknown(k, i);
     return 1;
 }
-/* Whether a block that the walk has met names a bucket of x. If not, a peer has overwritten it, and the walk is bad. */
+/* Whether the block that the walk has reached names a bucket of x. If not, a peer has overwritten the block, and the
+ * walk is bad. */
 SHMI_FN int shmi_block_has_bucket(const struct shmi_multilock *x, shmi_record_walk *v, uint32_t bucket)
 {
     v->bad |= bucket >> x->log != 0;
@@ -28909,7 +29043,7 @@ SHMI_FN int shmi_next_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     }
     return 0;
 }
-/* Counts the blocks of the bucket; 0: the list is corrupt. */
+/* Counts the blocks of the bucket. Returns 0 if the list is corrupt. */
 SHMI_FN int shmi_count_blocks(struct shmi_key_bucket *k, uint32_t *blocks)
 {
     shmi_key_walk i;
@@ -28922,7 +29056,7 @@ SHMI_FN int shmi_count_blocks(struct shmi_key_bucket *k, uint32_t *blocks)
     return !i.v.bad;
 }
 SHMI_FN shmi_multilock_block *shmi_known_block(struct shmi_key_bucket *k, uint32_t b) { return __atomic_load_n(&k->table, __ATOMIC_ACQUIRE)[b]; }
-/* Block b of the bucket, counted from the oldest; NULL: there is none. */
+/* Block b of the bucket, counted from the oldest block; NULL if there is none. */
 SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint32_t b)
 {
     shmi_key_walk i;
@@ -28941,7 +29075,7 @@ SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint3
             return i.at;
     return NULL;
 }
-/* The entry of a bucket with that index; NULL: there is none. */
+/* The entry of a bucket with that index; NULL if there is none. */
 SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t index)
 {
     shmi_multilock_block *b;
@@ -28950,13 +29084,13 @@ SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t in
     b = shmi_key_block_at(k, (index - SHMI_multiInline) / SHMI_multiAdded);
     return b != NULL ? &b->entries[(index - SHMI_multiInline) % SHMI_multiAdded] : NULL;
 }
-/* How many entries the bucket has; 0: the list is corrupt. */
+/* The number of entries of the bucket; 0 if the list is corrupt. */
 SHMI_FN uint32_t shmi_key_entries(struct shmi_key_bucket *k)
 {
     uint32_t blocks;
     return shmi_count_blocks(k, &blocks) ? (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * blocks : 0;
 }
-/* A walk through the entries of a bucket. A block that is added meanwhile need not be met. */
+/* A walk through the entries of a bucket. It may miss a block that is added meanwhile. */
 typedef struct shmi_entry_walk {
     uint32_t next, n;
     struct shmi_key_entry at;
@@ -28966,7 +29100,7 @@ SHMI_FN void shmi_walk_entries(struct shmi_key_bucket *k, shmi_entry_walk *v)
     v->next = 0;
     v->n = shmi_key_entries(k);
     if (v->n == 0)
-        v->n = SHMI_multiInline; /* the list is corrupt */
+        v->n = SHMI_multiInline; /* if the list is corrupt, walk only through the entries in the bucket itself */
 }
 SHMI_FN int shmi_next_entry(struct shmi_key_bucket *k, shmi_entry_walk *v)
 {
@@ -28989,10 +29123,11 @@ SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t
         }
     return 0;
 }
-/* Finds the first entry with a key; 0: there is none, and at->e is NULL. In memory that was never used, several entries
- * have the key 0. All calls take the first of them. A call that makes a change calls this after shmi_rq_begin. A block
- * is added before any record stores a key into it. So if the change takes effect, the call has looked at every block
- * that may have the key. *bad is set if the list of blocks is corrupt. */
+/* Finds the first entry with a key. Returns 0 if there is none; then at->e is NULL. *bad is set if the list of blocks
+ * is corrupt. In memory that was never used, several entries have the key 0, and all calls take the first of them.
+ *
+ * A call that makes a change calls this function after shmi_rq_begin. A block is added before any record stores a key
+ * in it. So if the change takes effect, the call has searched every block that may have the key. */
 SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
 {
     shmi_key_walk i;
@@ -29012,21 +29147,22 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
     if (!walks)
         return 0;
     for (; shmi_next_unknown(k, &i); met++)
-        shmi_key_in_block(i.at, met, key, at); /* the last one that the walk finds is the first of the bucket */
+        shmi_key_in_block(i.at, met, key, at); /* the walk begins with the latest block, so the last match is the first entry of the bucket */
     if (i.v.bad) {
         *bad = 1;
         at->e = NULL;
     }
     if (at->e != NULL) {
-        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest one */
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest block */
         at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
     }
     return at->e != NULL;
 }
 
-/* The blocks that a table has room for. */
+/* The number of blocks for which a table has room. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. Calls that are under way may still read the earlier table. */
+/* Makes room for more blocks in the table of a handle. The earlier table stays, because calls that are under way may
+ * still read it. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -29034,7 +29170,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* few sizes, because each size has its own spare memory */
+        room = 2 * room + 1; /* there should be few sizes, because each size has its own spare memory */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -29044,8 +29180,8 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
     return 1;
 }
-/* Learns the blocks that were added to the bucket. Without it, each call would walk through the list. It may allocate
- * memory, so it is called without the private lock: the other threads need not wait. */
+/* Adds the blocks that were pushed for the bucket to its table, so that calls need not walk through the list. The
+ * function may allocate memory, so it is called without the private lock: other threads need not wait for it. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -29053,7 +29189,7 @@ SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
     uint32_t n = 0, all;
     shmi_key_walk i;
     if (k->of->all == NULL || !shmi_walk_unknown(k, &i) || __atomic_exchange_n(&k->learning, 1, __ATOMIC_ACQUIRE) != 0)
-        return; /* another thread learns them */
+        return; /* nothing is new, or another thread is adding the blocks */
     if (__atomic_load_n(&shmi_head_of(k)->serial, __ATOMIC_ACQUIRE) != 0 && shmi_walk_unknown(k, &i)) {
         while (shmi_next_unknown(k, &i))
             n++;
@@ -29068,7 +29204,7 @@ SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
     __atomic_store_n(&k->learning, 0, __ATOMIC_RELEASE);
 }
 
-/* Makes the queue of an entry the one that the functions of recorded queues work on. */
+/* Chooses the queue of an entry: the functions of recorded queues work on it from now on. */
 SHMI_FN void shmi_key_focus(struct shmi_key_bucket *k, struct shmi_key_entry at)
 {
     k->focus = at.e;
@@ -29109,8 +29245,9 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS; 0 if that cannot be. It reads the word hold before the key. The key
- * changes only by a record that also changes the tag of the word hold. So if the CAS succeeds, the key was the same. */
+/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the word hold
+ * before the key. The key of an entry changes only by a record that also changes the tag of the word hold. So if the
+ * CAS succeeds, the entry still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
     uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
@@ -29136,7 +29273,8 @@ SHMI_FN int shmi_key_lock_fast(struct shmi_key_bucket *k, uint64_t key, shmsync_
                 return 1;
     return 0;
 }
-/* Unlocks the hold h if the word hold is open; 0 if it is not, or if this process does not have that hold. */
+/* Unlocks the hold h if the word hold is open. Returns 0 if the word is closed, or if this process does not have the
+ * hold h. */
 SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *h)
 {
     shmi_multilock_entry *e = (shmi_multilock_entry *)(void *)h->at;
@@ -29147,7 +29285,7 @@ SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *
     return 1;
 }
 
-/* ---- The rules, for the entry whose queue was chosen. The private lock is held. ---- */
+/* ---- The rules, for the entry whose queue was chosen. The caller has the private lock. ---- */
 
 SHMI_FN struct shmi_record_lock shmi_key_lock_of(struct shmi_key_bucket *k)
 {
@@ -29159,7 +29297,7 @@ SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, u
     struct shmi_record_lock l = shmi_key_lock_of(k);
     shmi_lock_set(&l, x, s);
 }
-/* The tag that the word w gets by the change x, which changes w. */
+/* The tag that the change x, which changes the word w, gives to w. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -29184,8 +29322,8 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     return shmi_lock_serve(&l, x, b);
 }
 SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
-/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, that concerns only the calls
- * for this key. */
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, only the calls for this
+ * key are concerned. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -29206,9 +29344,9 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
     struct shmi_record_lock l = shmi_key_lock_of(k);
     return shmi_lock_reap(&l, x, b);
 }
-/* Takes the waits of the dead off the queues of all keys of the bucket, so that nothing is granted to them any more, and
- * then takes their keys back. If a peer has overwritten the queue of one key, that concerns only the calls for this key, which
- * find the damage themselves. */
+/* Takes the waits of dead participants off the queues of all keys of the bucket, so that they are granted nothing any
+ * more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only the calls
+ * for this key are concerned, and they find the damage themselves. */
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -29216,7 +29354,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    err = shmi_rq_begin(q, x, b); /* it completes the last change, which may be a join of a dead participant */
+    err = shmi_rq_begin(q, x, b); /* completes the last change, by which a dead participant may have joined a queue */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
@@ -29233,15 +29371,15 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     }
     return 0;
 }
-/* Whether the holder that the state s names, or the participant that was granted the key, is dead. */
+/* Whether the state s names a dead participant that holds the key, or to which the key was granted. */
 SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 {
     return shmi_fair_taken(s) && shmi_dead(k->q.a, shmi_owner_name(s));
 }
-/* Whether the holder of the key of an entry, or the participant that was granted it, is dead. */
+/* Whether the participant that holds the key of an entry, or to which the key was granted, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
-/* Whether shmi_key_dead is true for any key of the bucket that threads wait for. The bucket may have thousands of keys
- * that are only held. A call that arrives at such a key looks at its holder itself. */
+/* Whether shmi_key_dead is true for a key of the bucket for which threads wait. The bucket may have thousands of keys
+ * that are only held. Each call that arrives at such a key checks its holder itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -29251,7 +29389,7 @@ SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
             return 1;
     return 0;
 }
-/* Dates the first wait for each key: see shmi_rq_date_first. */
+/* Stores, for tools, since when the first wait for each key has been first: see shmi_rq_date_first. */
 SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -29266,9 +29404,8 @@ SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, 
 }
 
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
-/* Carries out the record that this participant has inherited from an earlier one of its slot, if the commit word of the
- * bucket that the record names still names the record. From here on the participant writes its own records in that
- * memory. */
+/* Carries out the record that this participant inherited with its slot, if the commit word of the record's bucket
+ * still names it. After that, this participant writes its own records to the same memory. */
 SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
 {
     struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
@@ -29294,7 +29431,7 @@ static const shmi_rq_kind shmi_multi_kind = {
 };
 static const shmi_rq_parts shmi_multi_parts = {shmi_multi_word_at, shmi_multi_turn_to, shmi_multi_catch_up, shmi_multi_serve_chosen, shmi_multi_before};
 
-/* ---- Handles and views ---- */
+/* ---- Handles, and what reapers use without a handle ---- */
 
 SHMI_FN void shmi_bucket_point(struct shmi_key_bucket *k, uint32_t i)
 {
@@ -29324,7 +29461,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     shmi_rq_use_lock(&k->q);
     shmi_bucket_point(k, i);
 }
-/* Makes the handle of a bucket that this process uses for the first time. */
+/* Makes this process's data for a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
     struct shmi_key_bucket *k, *other = NULL;
@@ -29367,7 +29504,7 @@ SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const s
     x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
     return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(a, x->log);
 }
-/* Calls that are under way may still read the memory of a handle: it is used again only later. */
+/* Ends a handle. Calls that are under way may still read its memory, which is used again only later. */
 SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
@@ -29399,7 +29536,7 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     x = (struct shmi_multilock *)shmi_new_thing(sizeof *x);
     if (x == NULL)
         return NULL;
-    if (!shmi_multi_shape(x, a, o)) { /* a peer has changed the number of buckets since shmi_multi_handle has read it */
+    if (!shmi_multi_shape(x, a, o)) { /* a peer has changed the number of buckets since shmi_multi_handle read it */
         shmi_fail(EPROTO, "multilock.open", shmi_called(o), "its body has no room for its buckets");
         shmi_multi_end(x);
         return NULL;
@@ -29414,8 +29551,8 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_built_ends_with(a, o->off, shmi_multi_end);
     return x;
 }
-/* Returns this process's handle on an object that has been opened. policy and log are the options that were asked
- * for; log -1 accepts any. */
+/* Sets *out to this process's handle on an object that has been opened. policy and log are the options that were asked
+ * for; -1 as log accepts any number of buckets. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
 {
     struct shmi_multilock x;
@@ -29521,8 +29658,8 @@ typedef struct shmi_key_result {
     uint32_t tag;                /* the tag of the hold; set with SHMI_keyTaken */
 } shmi_key_result;
 
-/* Finds an entry that may get another key: its own key is free, and nobody waits for it. It closes the word hold of the
- * entry. Each search begins at another entry, so that an entry keeps its key for some time. */
+/* Finds an entry that may get another key, because its own key is free and no process waits for it. Closes the word
+ * hold of this entry. Each search begins at another entry, so that an entry keeps its key for some time. */
 SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
     uint32_t n = shmi_key_entries(k), i, begin;
@@ -29540,7 +29677,7 @@ SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change
     }
     return 0;
 }
-/* Adds to x that this process takes the key. If the chosen entry has another key, x also gives the entry this key. */
+/* Adds to x that this process takes the key. If the chosen entry has another key, x also changes its key. */
 SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
 {
     shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
@@ -29556,7 +29693,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
     int tidied = 0;
     r->how = SHMI_keyNotNow;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call, or makes a change that can be made only once. */
+        /* The loop ends: each round follows a change by another call, or makes a change that can be made only once. */
         struct shmi_key_entry at;
         int takes, ok, bad, found, dead, err = shmi_rq_begin(q, &x, b);
         uint32_t s;
@@ -29565,15 +29702,15 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         found = shmi_key_find(k, key, &at, &bad);
         dead = found && shmi_key_dead(k, at.e);
         if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
-            tidied = 1; /* the dead may have the key, or it may be the turn of the first wait */
+            tidied = 1; /* a dead participant may have the key, or the key may be due to the first wait */
             if (dead || shmi_rq_reap_due(q)) {
                 err = shmi_multi_reap(q, &x, b);
                 if (err == 0)
                     err = shmi_multi_serve(q, &x, b);
             }
-            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the entry may have got another key */
+            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the reap may have changed which entry has the key */
                 shmi_key_focus(k, at);
-                err = shmi_key_serve(k, &x, b); /* it finds damage of this queue */
+                err = shmi_key_serve(k, &x, b); /* finds damage of this queue */
             }
             if (err != 0)
                 return err;
@@ -29592,7 +29729,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder's word stays open */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* the word of a holder stays open */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -29633,13 +29770,13 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         return err;
     }
 }
-/* Takes the key. If that is not possible now, it queues the wait of a prepared node, which may be NULL. If all entries of
- * the bucket are in use, it adds a block to the bucket. SHMI_keyQueued with an error says that the wait may be queued. */
+/* Takes the key. If that is not possible now, queues the wait of a prepared node, which may be NULL. If all entries of
+ * the bucket are in use, adds a block to the bucket. An error with SHMI_keyQueued says that the wait may be queued. */
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
-        /* The loop repeats only after it has added entries to the bucket, or another call has pushed a block or a slot
-         * record. If several calls find no room at once, only one of them adds a block. */
+        /* The loop repeats only if this call has added a block, or if another call has pushed a block or a slot
+         * record. If several calls find no room at the same time, only one of them adds a block. */
         uint32_t head = shmi_records_head(k->q.a, &k->q.o);
         struct shmi_wakes b;
         int err;
@@ -29665,8 +29802,8 @@ SHMI_FN void shmi_key_hold_of(struct shmi_key_bucket *k, uint64_t key, shmi_mult
     out->key = key;
     out->hold = tag;
 }
-/* Makes this process the holder of the key that one of its waits was granted. A process that dies before this step has
- * not held the key. */
+/* Makes this process the holder of a key that was granted to one of its waits. A process that dies before this step
+ * has not held the key. */
 SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multilock_entry *e, shmsync_hold *out)
 {
     uint64_t accepted = shmi_ld64(&e->accepted), w = shmi_ld64(&e->hold);
@@ -29676,7 +29813,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, shmi_multil
     shmi_key_hold_of(k, key, e, (uint32_t)w, out);
     return 0;
 }
-/* Takes the key or waits in its queue, in a call that shmi_enter has counted. */
+/* Takes the key, or waits in its queue. The caller is within shmi_enter. */
 SHMI_FN int shmi_key_arrive(struct shmi_key_bucket *k, const char *op, uint64_t key, int64_t abs, int try_, shmsync_hold *out)
 {
     shmi_wait_node *wait_node;
@@ -29772,14 +29909,14 @@ int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *
     return SHMI_TELL(shmi_exit_with(x->a, shmi_key_arrive(k, "multilock.trylock", key, 0, 1, out)));
 }
 
-/* Unlocks the hold h by a record, and grants the key to the first wait. *held is 0 if this process does not have that
- * hold; then *s is the state of the key. */
+/* Unlocks the hold h by a record, which grants the key to the first wait. If this process does not have the hold h,
+ * *held is 0 and *s is the state of the key. */
 SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *h, struct shmi_wakes *b, int *held, uint32_t *s)
 {
     struct shmi_rq *q = &k->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted;
         struct shmi_key_entry at;
         uint64_t w = 0;
@@ -29808,7 +29945,7 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
         }
         shmi_key_focus(k, at);
         granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits, so the unlock goes on */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -29861,7 +29998,7 @@ SHMI_FN int shmi_by_key(const void *x, const void *y)
     uint64_t p = ((const shmsync_hold *)x)->key, q = ((const shmsync_hold *)y)->key;
     return p < q ? -1 : p > q;
 }
-/* The result of a call that has locked none of n keys. If n is 0, out may be NULL. */
+/* Sets the results of a call that has locked none of n keys. If n is 0, out may be NULL. */
 SHMI_FN void shmi_no_holds(shmsync_hold *out, size_t n, size_t *held)
 {
     if (n != 0)
@@ -29873,7 +30010,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    /* After an error, this call unlocks the keys that it has locked, and it is counted until it has done so. */
+    /* This call is counted until it has unlocked, after an error, the keys that it has locked. */
     err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
         shmi_no_holds(out, n, held);
@@ -29900,7 +30037,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (; i > 0; i--)
-            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
+            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process has closed the arena, and so holds nothing any more */
         shmi_no_holds(out, n, held);
     }
     shmi_exit_for(x, x->a);
@@ -29923,7 +30060,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
     SHMI_BEGIN();
     int first = 0, err;
-    while (n > 0) { /* from the last key to the first, so the last error that is noted is that of the first hold */
+    while (n > 0) { /* from the last hold to the first, so the error that is noted last is that of the first hold */
         err = shmsync_multilock_unlock(&h[--n]);
         if (err != 0)
             first = err;
@@ -29937,21 +30074,21 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 typedef struct shmi_key_recovery {
     struct shmi_key_bucket *k;
     uint64_t key;
-    int took;                  /* this process recovers the key */
-    uint32_t tag;              /* the tag that the word hold has got from this recovery */
-    shmi_participant_id died;  /* the participant whose death made the recovery necessary */
+    int took;                  /* this process is recovering the key */
+    uint32_t tag;              /* the tag that this recovery has given to the word hold */
+    shmi_participant_id died;  /* the participant whose death requires the recovery */
     shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
-    uint64_t *word, was;       /* the word that names this participant, and the value of the word */
+    uint64_t *word, was;       /* the word that names the participant waits, and the value of this word */
 } shmi_key_recovery;
 
-/* Makes this process the recoverer, if the key is owner-dead or not recoverable. The private lock is held. */
+/* Makes this process the recoverer, if the key is owner-dead or not recoverable. The caller has the private lock. */
 SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = r->k;
     struct shmi_rq *q = &k->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         struct shmi_key_entry at;
         uint64_t w;
         uint32_t s;
@@ -29984,12 +30121,12 @@ SHMI_FN int shmi_key_begin_locked(shmi_key_recovery *r, struct shmi_wakes *b)
         }
     }
 }
-/* Begins a recovery, in a call that shmi_enter has counted. */
+/* Begins a recovery. The caller is within shmi_enter. */
 SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* the key is taken only from a participant that is gone */
+    do { /* only a dead participant that is gone has lost the key for good */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
@@ -30004,14 +30141,14 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
     } while (err == 0);
     return err;
 }
-/* Ends the recovery by this process. The key becomes not recoverable if the repair failed, and otherwise free. */
+/* Ends the recovery by this process. If the repair failed, the key becomes not recoverable, and otherwise free. */
 SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = r->k;
     struct shmi_rq *q = &k->q;
     struct shmi_rq_change x;
     for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+        /* The loop ends: each round follows a change by another call. */
         shmi_participant_id granted = 0;
         struct shmi_key_entry at;
         int ok, bad, err = shmi_rq_begin(q, &x, b);
@@ -30027,7 +30164,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
             shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
         else
             granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -30038,7 +30175,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
         return 0;
     }
 }
-/* Runs repair while this process recovers the key. shmi_enter has counted the call. */
+/* Runs repair while this process is recovering the key. The caller is within shmi_enter. */
 SHMI_FN int shmi_key_run_repair(shmi_key_recovery *r, int (*repair)(void *), void *arg)
 {
     struct shmi_rq *q = &r->k->q;
@@ -30142,8 +30279,8 @@ SHMI_FN shmi_multilock_block *shmi_view_block(struct shmi_multilock *x, const sh
 {
     return (shmi_multilock_block *)shmi_ptr(x->a, v->b.off, sizeof(shmi_multilock_block), 8);
 }
-/* Sorts the blocks of a view, so that the blocks of each bucket are one piece of its table. Without memory for that, each
- * search walks through the list. */
+/* Sorts the blocks of an object by their buckets, so that the blocks of a bucket are a part of the table. If there is
+ * no memory for the table, each search walks through the list. */
 SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
 {
     uint32_t head = shmi_ld32(shmi_u32(x->a, x->o.off + SHMI_objRecords));
@@ -30172,12 +30309,13 @@ SHMI_FN void shmi_view_blocks(struct shmi_multilock *x)
     }
     free(sorted);
 }
-/* Makes the view of a reaper or of a recovery; 0: that is not possible. shmi_view_end frees it. */
+/* Fills in x for a reaper, or a recovery, that has no handle. Returns 0 if that is not possible. shmi_view_end frees
+ * what x has. */
 SHMI_FN int shmi_multi_view(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
 {
     if (!shmi_multi_shape(x, a, o))
         return 0;
-    x->known = (unsigned char **)calloc(a->geo.slots, sizeof *x->known); /* without it, each search walks through the list */
+    x->known = (unsigned char **)calloc(a->geo.slots, sizeof *x->known); /* if this fails, each search walks through the list */
     shmi_view_blocks(x);
     return 1;
 }
@@ -30186,7 +30324,7 @@ SHMI_FN void shmi_view_end(struct shmi_multilock *x)
     free(x->known);
     free(x->table);
 }
-/* Makes k the view of bucket i. The caller goes through the buckets in order. */
+/* Fills in k for bucket i. The caller goes through the buckets in order. */
 SHMI_FN void shmi_view_bucket(struct shmi_key_bucket *k, uint32_t i, size_t *at)
 {
     struct shmi_multilock *x = k->of;
@@ -30204,7 +30342,7 @@ SHMI_FN void shmi_view_bucket(struct shmi_key_bucket *k, uint32_t i, size_t *at)
     k->learned = (uint64_t)(uint32_t)(n - *at) << 32 | x->head;
     *at = n;
 }
-/* Whether a participant that is dead, or has left, may have something in the bucket. */
+/* Whether a participant that is dead, or has left, may have a hold or a wait in the bucket. */
 SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
@@ -30215,7 +30353,8 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back the keys of dead participants whose word hold is open. Returns whether dead participants have other keys. */
+/* Takes back those keys of dead participants whose word hold is open. Returns whether dead participants have other
+ * keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
@@ -30229,8 +30368,8 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     return others;
 }
 /* Takes back the keys of the participant dead, and takes its waits off the queues. A process without a slot record
- * cannot make a record, but an open word needs none. If another word names a dead participant, the process gets a slot
- * record. */
+ * cannot make a record. For a word that is open, none is needed. If a closed word names a dead participant, the
+ * process first gets a slot record. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -30252,7 +30391,7 @@ SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_
     }
     shmi_view_end(&x);
 }
-/* Wakes the owners of the first waits if this process has no slot record, so that they reap. */
+/* If this process has no slot record, wakes the owners of the first waits, so that they reap. */
 SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_multilock x;
@@ -30276,7 +30415,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant: the head of its slot record names the bucket. 0: that was not possible. */
+/* Completes the last change of each participant, whose slot record names the bucket. Returns 0 if that was not
+ * possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;
@@ -30303,29 +30443,29 @@ SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
     return done && !v.bad;
 }
 
-/* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
- * state. The bits of the signals, the summary and the permits are an index of the gates. It may show work that does
+/* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates are the state.
+ * The bits of the signals, the summary and the permits are an index of the gates. The index may show work that does
  * not exist. It misses work only while an operation is under way. */
 
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
-#define SHMI_SIGNAL_CHECK 256U /* gates that one check examines */
-#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another worker */
+#define SHMI_SIGNAL_CHECK 256U /* number of gates that one check examines */
+#define SHMI_SIGNAL_PASSES 64 /* how many times next searches the summary before it leaves the rest to another worker */
 
 struct shmi_signalwaker {
     shmsync_arena *a;
     shmi_object o;
-    const char *called; /* NULL: anonymous */
+    const char *called; /* name for messages; NULL: anonymous */
     shmi_signal_words *w;
     shmi_signal_line *lines;
     shmi_signal_gate *gates;
-    shmi_signal_row *rows; /* at index slot - 1 */
+    shmi_signal_row *rows; /* the row of slot i is at index i - 1 */
     uint32_t n_lines, n_gates, n_rows;
-    uint64_t mask; /* the bits of the summary that stand for a signal */
+    uint64_t mask; /* the bits of the summary that belong to a signal */
     shmi_wait_list wake_word;
     int counting;
-    uint32_t cursor; /* the next group of gates to check. Atomic. */
+    uint32_t cursor; /* the group of gates that is checked next. Atomic. */
     int64_t looked;
 };
 
@@ -30335,7 +30475,7 @@ SHMI_FN uint64_t shmi_signal_bytes(uint32_t signals, uint32_t rows)
            (uint64_t)rows * sizeof(shmi_signal_row);
 }
 
-/* Views the words of an object. Returns 0 if the object is too small for what its head says. */
+/* Fills in w from the words of an object. Returns 0 if the object is too small for the numbers in its head. */
 SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const shmi_object *o)
 {
     shmi_signal_words *head = (shmi_signal_words *)shmi_try_at(a, o->body, sizeof *head, 8);
@@ -30386,7 +30526,7 @@ int shmsync_nearest_bit(uint64_t bitmap, int start)
     return below == 64 ? 64 : start - below;
 }
 
-/* The word of a gate. */
+/* ---- The word of a gate ---- */
 
 SHMI_FN shmi_participant_id shmi_gate_executor(uint64_t g) { return (shmi_participant_id)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
 SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
@@ -30395,26 +30535,27 @@ SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECU
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
 /* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* The word after n has begun the next execution. */
+/* The word g after n has begun the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word after an execution. If again is not 0, the queue is scheduled even if no item came during the execution. */
+/* The word g after an execution. If again is not 0, the queue is scheduled even if no item came during the execution.
+ */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* The word after the death of the executor. */
+/* The word g after the death of the executor. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
 }
 
-/* ---- Counts of this process ---- */
+/* ---- Counters of this process ---- */
 
 SHMI_FN shmi_signal_row *shmi_signal_own_row(struct shmi_signalwaker *w) { return &w->rows[w->a->my_slot - 1]; }
-/* Counts what an operation does. */
+/* Adds n to a counter of operations, if the option count is set. */
 SHMI_FN void shmi_signal_add(struct shmi_signalwaker *w, int stat, uint64_t n)
 {
     if (w->counting)
@@ -30425,8 +30566,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. A
- * count that the slot's previous participant left does not carry over. */
+/* Adds one to the count of the sleepers or workers of this process, or takes one off. Returns 0 if that is impossible.
+ * A count of the predecessor in the slot does not carry over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -30466,9 +30607,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after as many permits were issued. The first wake depends on the announcement alone. For the
- * others the number of sleepers is only a hint, because each waiter that takes a permit passes the wake on while there
- * are more permits. */
+/* Wakes up to n waiters, after n permits were issued. The first wake depends on the announcement alone. For further
+ * wakes the number of sleepers is only a hint: each waiter that takes a permit wakes another waiter while there are
+ * more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -30501,16 +30642,16 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers as well, so
- * the waiter sets it again; if there are more permits, it wakes a sleeper. */
+/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers, too, so this
+ * function sets it again. If there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and no fewer permits
- * than least. This replaces a permit that a dead process took without acting on it, or should have issued. */
+/* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and that there are
+ * at least least permits. So a permit is replaced that a dead process took without acting on it, or failed to issue. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -30531,8 +30672,8 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 /* ---- The index ---- */
 
 /* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. No
- * queue is missed: its bit was set before this process read the summary, and a process that clears the summary bit
- * reads the signal after that. */
+ * queue is missed: the bit of the queue was set before this process read the summary, and a process that clears the
+ * bit in the summary reads the signal after that. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -30542,8 +30683,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A second check after that finds a bit that was set before the
- * signal was taken out. */
+/* Takes a signal out of the summary if it has no bits. After that, the function reads the signal again, in case a bit
+ * was set before the signal was taken out. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -30571,24 +30712,25 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q in its signal, and the bit of the signal in the summary, even if the signal has bits
- * already: the process that set its first bit may have been stopped before it set the bit in the summary. */
+/* Sets the bit of queue q in its signal, and the bit of the signal in the summary. It does the latter even if the
+ * signal already has bits: the process that set the first of them may have been stopped before it set the bit in the
+ * summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
     SHMSYNC_CRASHPOINT("signal.publish.bit_set");
     shmi_signal_mark(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue that the caller executes, and the bit of its signal in the summary if that
- * was the last one. */
+/* Clears the bit of a queue that the caller executes. If that was the last bit of the signal, also clears the bit of
+ * the signal in the summary. */
 SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].bits, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears a bit whose gate does not wait for an executor. The queue may become scheduled, and its bit set, just
- * before this call clears the bit. So the call checks the gate once more. */
+/* Clears the bit of a queue whose gate does not wait for an executor. Just before that, the queue may have been
+ * scheduled, and its bit set. So the function checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -30601,9 +30743,9 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The reap: it repairs the index from the gates ---- */
 
-/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have.
- * dead is the participant that is reaped. If dead is 0, the caller is a periodic check, and the call tests each
- * executor. */
+/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have. dead
+ * is the participant that is reaped. If dead is 0, the caller is a periodic check, and this function asks whether the
+ * executor is dead. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -30618,7 +30760,7 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done it yet, or is dead */
+            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done so yet, or is dead */
         }
         return;
     }
@@ -30635,7 +30777,7 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
-/* Marks the signals that have bits, and sets the status bit "tasks" for a partition that has bits. */
+/* Marks the signals that have bits. Sets the status bit "tasks" if the partition has bits. */
 SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
@@ -30645,7 +30787,7 @@ SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->partition) != 0)
         shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
 }
-/* Examines the next group of gates, and the index, and does for them what a stopped or dead process has not done. */
+/* Examines the next group of gates, and the index, and makes up for what a stopped or dead process has not done. */
 SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
 {
     uint32_t n, q = shmi_add32(&w->cursor, 1) * SHMI_SIGNAL_CHECK % w->n_gates;
@@ -30653,8 +30795,8 @@ SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
         shmi_signal_reap_gate(w, q, 0);
     shmi_signal_reap_index(w);
 }
-/* Makes a sweep ten times a second in a process whose workers always find work, so that none of them waits. The coarse
- * clock costs a few nanoseconds. */
+/* Makes a sweep ten times a second, even in a process in which no worker waits because each always finds work. The
+ * coarse clock costs only a few nanoseconds. */
 SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
 {
     struct timespec ts;
@@ -30663,12 +30805,12 @@ SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
     if (last != 0 && (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - last < SHMI_CHECK_EVERY)
         return;
     if (shmi_enter_for(w, w->a, NULL) != 0)
-        return; /* the handle is being closed */
+        return; /* the handle, or the arena, is being closed */
     if (shmi_check_due(&w->looked))
         shmi_signal_sweep(w);
     shmi_exit_for(w, w->a);
 }
-/* Does, ten times a second, what a stopped or dead process has not done. */
+/* The periodic check: ten times a second, makes up for what a stopped or dead process has not done. */
 SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 {
     if (!shmi_check_due(&w->looked))
@@ -30682,8 +30824,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 
 SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
 
-/* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
- * reason, and a permit without a reason costs a worker one search. */
+/* For a reaper: repairs the index. Bits and permits without a reason may remain: a worker clears such a bit, and such
+ * a permit costs a worker one search. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -30700,8 +30842,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf without
-     * waking the owner of that leaf, which checks when it wakes. */
+    /* The dead process may have taken a permit without acting on it. Or it may have set a bit in some leaf, and not
+     * have woken the owner of the leaf, which checks the leaf when it wakes. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -30738,7 +30880,8 @@ SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const vo
     }
     return w;
 }
-/* Returns this process's handle on an object that has been opened, if the object is as asked for. */
+/* Sets *out to this process's handle on an object that has been opened, if the object has the options that were asked
+ * for. */
 SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, shmsync_signalwaker *out)
 {
     struct shmi_signalwaker w;
@@ -30825,7 +30968,7 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w)
     return (int)w->impl->n_gates;
 }
 
-/* Returns 0, ENOTCONN in a child of fork, or EINVAL if i is not one of n. */
+/* Returns 0, ENOTCONN in a child of fork, or EINVAL if i is not from 0 to n - 1. */
 SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
 {
     int err = shmi_use(w->a, op);
@@ -30858,8 +31001,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* An item that was put into the queue by a release store alone must be visible before the gate is read, because
-     * an executor that has just finished read the queue before that. */
+    /* Suppose an item was put into the queue by a release store alone. An executor that has just finished may have
+     * read the queue without the item. So the item must be visible before this call reads the gate. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -30879,8 +31022,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     return SHMI_TELL(err);
 }
 
-/* Begins the execution of a scheduled queue. The executor's ID is stored together with the flag, and before the bit
- * is cleared, so a process that dies here is known to be the executor. */
+/* Begins the execution of a scheduled queue. One CAS stores the executing flag together with the ID of the executor,
+ * before the bit is cleared. So if this process dies here, others know that it is the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -30891,8 +31034,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
-            /* A schedule that still finds the queue scheduled changes nothing. So the loads after this CAS must see
-             * what the caller of that schedule stored before it. */
+            /* A schedule that still finds the queue scheduled changes nothing. The loads after this CAS must see what
+             * the caller of that schedule stored before it. */
             shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -30991,7 +31134,7 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     return 0;
 }
 
-/* Goes once through the signals in active. */
+/* Searches once through the signals in active for a queue to execute. Returns whether it has begun to execute one. */
 SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32_t near_queue, shmsync_gate *g)
 {
     int first = (int)(near_queue / SHMI_SIGNAL_BITS);
@@ -31033,17 +31176,17 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* Issues a permit for other scheduled queues, if a worker sleeps and there is no permit: this execution
-             * may last for ever. */
+            /* This execution may last for ever. So if other queues are scheduled, a worker sleeps, and there is no
+             * permit, this process issues a permit. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* The bit was set without a reason, and is cleared now. Meanwhile a queue may have been scheduled whose
-         * signal was marked all the time, so that no permit was issued for it. So the loop searches again. */
+        /* The bit was set without a reason, and is cleared now. If a queue was scheduled while its signal was still
+         * marked, no permit was issued for it. So the loop searches again. */
     }
-    shmi_signal_release(w, 1); /* the worker that takes it searches on */
+    shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
     return SHMI_TELL(EBUSY);
 }
@@ -31053,8 +31196,8 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
 /* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in the
- * wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit reads
- * the wake word after that, and changes it if a waiter is announced. */
+ * wake word, tries to take a permit, and sleeps only while the wake word is unchanged. A process that issues a permit
+ * then reads the wake word, and changes it if a waiter is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -31069,9 +31212,9 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is work, but another worker took the permit for it. That worker may have searched before this
-             * waiter announced itself, and may take long to do the work. So this waiter wakes another one and tries
-             * again. */
+            /* There is work, but another worker has taken the permit for it. That worker may have searched before this
+             * waiter announced itself, and may take long to do its work. So this waiter wakes another waiter, and its
+             * caller searches again. */
             shmi_signal_pass_on(w);
             return 0;
         }
@@ -31092,7 +31235,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         case SHMI_LOOK:
             shmi_signal_check(w);
             break;
-        case SHMI_LATE: /* the timeout may coincide with a wake that was meant for another waiter */
+        case SHMI_LATE: /* a wake for another waiter may have come at the same time */
             took = shmi_signal_take(w);
             shmi_signal_pass_on(w);
             return took ? 0 : ETIMEDOUT;
@@ -31200,8 +31343,8 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
     return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
 }
 
-/* The functions with which users handle the index of a SignalWaker themselves: signals, summary, status, partitions,
- * reservations, counters. See prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
+/* The functions by which programs change the index of a SignalWaker themselves: signals, summary, status, partitions,
+ * reservations, counters. See prims/signal_bits.go, signal_summary.go, signal_partition.go and signal_tasks.go. */
 
 /* ---- Signals ---- */
 
@@ -31385,8 +31528,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* The new bits are set first, so that no concurrent reader misses them. Then the bits that have no reason any
-     * more are cleared, each with a second check of its leaf. */
+    /* The new bits are set first, so that no concurrent reader misses them. Then the bits without a reason are
+     * cleared. After each clear, the leaf is checked again. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -31452,7 +31595,7 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A number at which a search begins, different for each caller. */
+/* A pseudorandom number, at which a search begins. It differs between callers. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -31461,7 +31604,7 @@ SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
-/* Reserves a queue of signal i; -1: none is free. */
+/* Reserves a queue of signal i. Returns its number in the signal, or -1 if none is free. */
 SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint32_t turn)
 {
     uint64_t *tasks = &w->lines[i].tasks;
@@ -31474,9 +31617,9 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         bit = ((uint32_t)__builtin_ctzll(turned) + turn) % SHMI_SIGNAL_BITS;
         m = UINT64_C(1) << bit;
         if ((shmi_or64(tasks, m) & m) != 0)
-            continue; /* another participant was faster */
+            continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the queue turns out to be reserved although its bit was clear, the bit stays set. */
+        /* If the queue is reserved although its bit was clear, the bit stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;
@@ -31580,9 +31723,9 @@ void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal
     out->workers = shmsync_signalwaker_workers(waker);
     shmsync_signalwaker_status(waker, &out->yield, &out->tasks);
 }
-/* Synchronized: a value with its lock. This is prims/synchronized*.go in C. There are two copies, and the lowest bit
- * of current names the valid one. The holder of the lock writes the other copy, and the store of current + 1 is the
- * commit. */
+/* Synchronized: a value with its lock. This is prims/synchronized*.go in C. There are two copies of the value, and the
+ * lowest bit of the word current says which of them is valid. The holder of the lock writes the other copy. The commit
+ * is the store that adds 1 to current. */
 
 #define SHMI_SYNCHRONIZED_MOST 65536u
 enum { SHMI_synchronizedTries = 100, SHMI_synchronizedRounds = 100 };
@@ -31600,8 +31743,8 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* Stores the commit. The compiler moves no store of the caller past the fences, and omits none. The store is a
- * release, because a load reads the copy without the lock. */
+/* Stores the commit. The two fences keep the compiler from moving a store of the caller past the commit, or leaving it
+ * out. The store is a release, because shmi_synchronized_read reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -31627,8 +31770,8 @@ SHMI_FN void shmi_synchronized_fill(unsigned char *body, const void *arg)
         memcpy(body + shmi_synchronized_copy_at(s->size, 0), s->initial, s->size);
 }
 
-/* The repair function of the lock. A death leaves nothing to repair. The function is needed only if a peer has
- * overwritten the policy. */
+/* The repair function of the lock. A death leaves nothing to repair. The lock calls this function only if a peer has
+ * overwritten its policy. */
 SHMI_FN int shmi_synchronized_repaired(void *arg)
 {
     (void)arg;
@@ -31746,7 +31889,8 @@ int shmsync_synchronized_close(shmsync_synchronized *s)
     return SHMI_TELL(err);
 }
 
-/* Locks. If the lock is not recoverable, a peer has overwritten it, because no correct process makes it so. */
+/* Locks. If the lock is owner-dead or not recoverable, a peer has overwritten it, because no correct process leaves it
+ * so. */
 SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline)
 {
     int err = shmi_mutex_lock(&x->m, deadline);
@@ -31754,16 +31898,17 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
-/* Copies the value for a change; the caller has locked. Returns the copy. */
+/* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
 {
-    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders it */
+    uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_RELAXED); /* the lock orders this load */
     if (x->size != 0)
         memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return x->copies[(c + 1) & 1];
 }
-/* The begin counts itself until it has the copy. If the handle was closed meanwhile, nobody could commit, so it unlocks. */
+/* The begin counts itself until it has the copy. If the handle was closed meanwhile, no call could commit, so the
+ * begin unlocks again. */
 SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **copy, int64_t deadline)
 {
     shmsync_arena *a = x->m.a;
@@ -31836,7 +31981,7 @@ int shmsync_synchronized_abort(shmsync_synchronized *s)
     return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
-/* Stores and unlocks; the caller has locked. */
+/* Stores the value and unlocks. The caller has the lock. */
 SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
 {
     if (x->size != 0)
@@ -31844,7 +31989,7 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return shmi_synchronized_commit(x);
 }
-/* The store counts itself until it has unlocked: the object stays open although the handle may be closed meanwhile. */
+/* The store counts itself until it has unlocked. So the object stays open even if the handle is closed meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)
 {
     shmsync_arena *a = x->m.a;
@@ -31864,7 +32009,7 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
     return SHMI_TELL(SHMI_LIKELY(shmi_mutex_at_once(&x->m)) ? shmi_synchronized_put(x, src) : shmi_synchronized_store_slow(x, src));
 }
 
-/* Reads without the lock. Returns whether dst has one whole value. */
+/* Reads the value without the lock. Returns whether dst has one whole value. */
 SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 {
     uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_ACQUIRE);
@@ -31873,8 +32018,8 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
     return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
 }
 
-/* Reads with the lock. If the holder keeps the lock for long, it tries to read without the lock, and then begins
- * again. */
+/* Reads the value with the lock. If the lock does not become free for SHMI_SYNCHRONIZED_WAIT, tries to read without
+ * the lock, and then begins again. */
 SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;
@@ -31911,7 +32056,7 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
         return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
         return 0;
-#ifndef SHMI_NO_FENCES /* the thread sanitizer sees what the lock orders, and nothing else */
+#ifndef SHMI_NO_FENCES /* the thread sanitizer sees only the order that the lock makes */
     {
         int tries;
         for (tries = 0; tries < SHMI_synchronizedTries; tries++)
@@ -31948,8 +32093,7 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes err, the result of a call on an object. Returns whether a death has left the object owner-dead or not
- * recoverable. */
+/* Notes err, the state of an object. Returns whether a death has left the object owner-dead or not recoverable. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;
@@ -31965,8 +32109,8 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
-/* Whether an _at function has opened the object; err is its result. EINVAL: the object was deleted, or is of a
- * version that this header does not have. */
+/* Whether an _at function, whose result is err, has opened the object. EINVAL: the object was deleted, or has a
+ * version that this header does not know. */
 SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 {
     if (err != 0 && err != EINVAL)
@@ -31974,9 +32118,10 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* ---- Whether an object needs recovery: without a handle, which would give the object a slot record ---- */
+/* ---- Whether an object needs recovery. These functions need no handle, which would add a slot record to the object.
+ * ---- */
 
-/* Whether the list of slot records of o is corrupt. An open returns the error. */
+/* Whether the list of slot records of o is corrupt. Then an open of o returns the error. */
 SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_record_walk v;
@@ -31984,7 +32129,8 @@ SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t si
     }
     return v.bad != 0;
 }
-/* Whether n, the holder of a lock, has died. The first call that notices it makes the lock owner-dead. 0: no holder. */
+/* Whether n, the holder of a lock, has died; n is 0 if the lock has no holder. The first call of the lock that finds
+ * the death makes the lock owner-dead. */
 SHMI_FN int shmi_holder_needs(shmsync_arena *a, shmi_participant_id n) { return n != 0 && shmi_dead(a, n); }
 SHMI_FN int shmi_rwmutex_needs(shmsync_arena *a, const shmi_object *o)
 {
@@ -31996,7 +32142,7 @@ SHMI_FN int shmi_rwmutex_needs(shmsync_arena *a, const shmi_object *o)
     g = shmi_rw_gate(&m);
     return shmi_rw_trouble(&m, "recover_all", g) != 0 || shmi_holder_needs(a, shmi_rw_who(g));
 }
-/* If a change is committed and not yet carried out, this call carries it out first. */
+/* Whether the lock needs recovery. A change that is committed and not yet carried out is carried out first. */
 SHMI_FN int shmi_fairmutex_needs(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_fairmutex f;
@@ -32016,8 +32162,8 @@ SHMI_FN int shmi_rwspin_needs(shmsync_arena *a, const shmi_object *o)
     s = shmi_spin_state(&l);
     return shmi_spin_trouble(&l, "recover_all", s) != 0 || shmi_holder_needs(a, shmi_owner_name(s));
 }
-/* Whether a wait would fail. As a wait does, it first looks for dead participants. If the counter changes all the time,
- * the answer is yes. */
+/* Whether a wait for the counter would fail. Like a wait, this function first looks for dead participants. If the
+ * counter changes all the time, the answer is yes. */
 SHMI_FN int shmi_counter_needs(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_counter t;
@@ -32033,14 +32179,14 @@ SHMI_FN int shmi_counter_needs(shmsync_arena *a, const shmi_object *o)
             break;
         yes = died != 0 || shmi_counter_any_dead(&t, c);
         if (!current || (yes && shmi_counter_bare(shmi_counter_load(&t)) != shmi_counter_bare(c)))
-            yes = 1; /* the shares may belong to a later word, so read again */
+            yes = 1; /* the shares may belong to a later commit word, so read again */
         else if (yes)
             break;
     }
     free(t.of);
     return yes;
 }
-/* Whether the phase will be broken when all deaths have been reaped. */
+/* Whether the phase is broken, or will be when all deaths have been reaped. */
 SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_barrier *x;
@@ -32049,13 +32195,14 @@ SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
     if (o->size < shmi_barrier_bytes(a) || shmi_records_bad(a, o, sizeof(shmi_barrier_slot)) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return 1;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_holds(x, 0); /* it notices the deaths */
+    shmi_barrier_holds(x, 0); /* marks dead participants */
     memset(&s, 0, sizeof s);
     yes = shmi_barrier_seen(x, &s) != 0 || shmi_barrier_broken(&s);
     free(x);
     return yes;
 }
-/* Whether the object at r->lost.offset needs recovery; 0 also if it cannot be opened, or is not of that version. */
+/* Whether the object at r->lost.offset needs recovery. The answer is 0, too, if the object cannot be opened, or has
+ * another version. */
 SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
 {
     shmi_object o;
@@ -32068,10 +32215,9 @@ SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t versio
     return yes;
 }
 
-/* If n, the holder of the lock o, has died, and no call has noticed that yet, the first call that notices it makes the
- * lock owner-dead. This function does so as a reaper of n would: it takes no lock, except one whose transaction it
- * rolls back. A trylock would not do: it returns EBUSY beside a reader, or beside a process that is about to find the
- * death. */
+/* Suppose n, the holder of the lock o, has died, and no call has found that yet. Then this function makes the lock
+ * owner-dead, as a reaper of n would. It takes no lock, except one whose transaction it rolls back. A trylock would
+ * not suffice: it returns EBUSY if a reader has the lock, or if another process is about to find the death. */
 SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
 {
     const shmi_kind_ops *ops = shmi_kind_of(o);
@@ -32081,8 +32227,9 @@ SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_par
         ops->repair(a, o, n);
     shmi_exit(a);
 }
-/* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead. The
- * state comes after the holder: a reaper may meanwhile make the lock not recoverable, and such a state names no holder. */
+/* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead.
+ * The holder is read before the state, because a reaper may make the lock not recoverable in between, and such a state
+ * names no holder. */
 #define SHMI_RECOVER_LOCK(type, object, holder)                                                       \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                                \
     {                                                                                                 \
@@ -32101,16 +32248,16 @@ SHMI_RECOVER_LOCK(spinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
 SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-enum { SHMI_keyTries = 64 }; /* how often shmi_key_left reads an entry that changes */
-/* Whether the key of an entry is lost, or its holder has died. *key is the key that the entry had at that moment: another
- * process may recover the key meanwhile, and then the entry may get another key. If a peer changes the entry all the time,
- * *key is a key that the entry had at some moment of the call. */
+enum { SHMI_keyTries = 64 }; /* how many times shmi_key_left reads an entry that changes */
+/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. *key is the key that the entry
+ * had at that moment: another process may recover the key, and then the entry may get another key. If a peer changes
+ * the entry all the time, *key is a key that the entry had at some moment of the call. */
 SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
 {
     int tries;
     for (tries = 0; tries < SHMI_keyTries; tries++) {
         uint64_t w = shmi_ld64(&e->hold);
-        uint32_t s = (uint32_t)(w >> 32); /* one load, because a reaper may make the key owner-dead meanwhile */
+        uint32_t s = (uint32_t)(w >> 32); /* one load, because a reaper may make the key owner-dead at the same time */
         if (!shmi_key_refuses(s) && !shmi_state_dead(k, s))
             return 0;
         *key = shmi_key_of(e);
@@ -32119,8 +32266,9 @@ SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, ui
     }
     return 1;
 }
-/* Lists the keys that are lost, or whose holder has died, as they are now. *n is their number, and the caller frees
- * *keys. ENOMEM: there are more keys than the list has. If keys is NULL, it stops at the first key, with *n 1. */
+/* Lists the keys that are owner-dead or not recoverable, or whose holder has died. *n is their number, and the caller
+ * frees *keys. ENOMEM: the list has no room for all keys. If keys is NULL, the function stops at the first such key,
+ * with *n 1. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     struct shmi_key_bucket k;
@@ -32174,7 +32322,7 @@ SHMI_FN int shmi_list_keys_left(shmsync_multilock *m, uint64_t **keys, size_t *n
         err = shmi_keys_left(&view, keys, n);
         shmi_view_end(&view);
     } else {
-        err = EPROTO; /* a peer has overwritten it since it was opened */
+        err = EPROTO; /* a peer has overwritten the object since it was opened */
     }
     return shmi_exit_with(x->a, err);
 }
@@ -32189,7 +32337,8 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     shmi_recovery_ended(r, shmi_list_keys_left(&x, &keys, &n));
     for (i = 0; i < n; i++) {
         r->lost.key = keys[i];
-        /* Another process may have recovered the key meanwhile. A healthy key is only read, and not locked, as other locks. */
+        /* Another process may have recovered the key meanwhile. As with other locks, a healthy key is only read and
+         * not locked. */
         if (shmi_recovery_found(r, shmsync_multilock_state(&x, keys[i])))
             shmi_recovery_ended(r, shmsync_multilock_recover(&x, keys[i], shmi_recovery_repair, r));
     }
@@ -32247,7 +32396,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     static const struct {
         uint32_t kind;
         uint16_t version;
-        /* NULL: no such check is needed, because a handle takes no memory of the arena */
+        /* NULL: no check is needed before the open, because a handle takes no memory of the arena */
         int (*needs)(shmsync_arena *a, const shmi_object *o);
         void (*recover)(shmi_recovery *r);
     } kinds[] = {
@@ -32270,7 +32419,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which a close would give to others */
+    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which after a close may belong to another process */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
@@ -32278,7 +32427,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     r.a = a;
     r.repair = repair;
     r.arg = arg;
-    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* first a list, because repair may delete objects */
+    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* the objects are listed first, because repair may delete objects */
     shmi_exit(a);
     shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {
@@ -32299,11 +32448,12 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
 /* ---- Holders of an object that no participant has open: Inspect in package prims ----
  *
  * A participant may close its last handle of an object and keep what it holds. Such an object is not deleted. What a
- * participant still has to do, such as to arrive or to set a result, is no hold: only participants that have the object
- * open wait for that. Each function returns a participant that lives and holds the object, or a part of it, or 0. */
+ * participant still has to do, such as to arrive or to set a result, is no hold: only participants that have the
+ * object open wait for that. Each function returns a living participant that holds the object, or a part of it, or 0
+ * if there is none. */
 
 SHMI_FN shmi_participant_id shmi_if_current(shmsync_arena *a, shmi_participant_id n) { return shmi_current(a, n) ? n : 0; }
-/* The holder in an owner word, of a Mutex, a FairMutex or a key. A reservation or a grant is no hold. */
+/* The holder that an owner word of a Mutex, a FairMutex or a key names. A reservation or a grant is no hold. */
 SHMI_FN shmi_participant_id shmi_owner_holds(shmsync_arena *a, uint32_t o)
 {
     return shmi_owner_valid(o) && shmi_owner_held(o) ? shmi_if_current(a, shmi_owner_name(o)) : 0;
@@ -32390,7 +32540,7 @@ SHMI_FN shmi_participant_id shmi_multi_holder(shmsync_arena *a, const shmi_objec
     return n;
 }
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* Permits of a transferable Semaphore belong to no participant. */
+/* A participant that has permits. Permits of a transferable Semaphore belong to no participant. */
 SHMI_FN shmi_participant_id shmi_sem_holder(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_semaphore s;
@@ -32452,7 +32602,7 @@ SHMI_FN shmi_participant_id shmi_runner_of(shmsync_arena *a, const shmi_object *
 SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *o)
 {
     if (shmi_kind_of(o) == NULL)
-        return 0; /* also if it is of another version */
+        return 0; /* also if the object has another version */
     switch (o->kind) {
     case SHMI_MUTEX_KIND:
     case SHMI_KIND_SYNCHRONIZED:
