@@ -179,10 +179,10 @@ func TestCrashedWorkerIsReported(t *testing.T) {
 
 func TestEveryScenarioRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	// TestLibrarySubjects also has the library in each scenario.
+	// TestLibrarySubjects has the rest of the library in each scenario.
 	args := []string{"--threads=2", "--prim=c:*,go:*,in-process:*,shmsync:mutex,shmsync:futex"}
 	if proctest.Long() {
-		args = []string{"--threads=1,2"}
+		args[0] = "--threads=1,2"
 	}
 	for _, command := range []string{"uncontended", "handoff", "lock", "crash", "waiters"} {
 		t.Run(command, func(t *testing.T) {
