@@ -4,7 +4,7 @@
 // process gets the Mutex until one of them has called Recover, which repairs what the dead leader had begun.
 // OnDeath tells each process which process has died, whether or not that was the leader.
 //
-// Leaders write entries in two steps. In this example a leader is killed between the two.
+// Leaders write entries in two steps. In this example a leader is killed between the two steps.
 package main
 
 import (

@@ -15,8 +15,8 @@ import (
 )
 
 // Cell is one measurement of the plan: a scenario (what is done), a subject (the primitive that is measured), and
-// parameters. The figures of the repetitions of a cell are comparable, and so are those of all cells with the same
-// Group.
+// parameters. Figures of cells with the same Group can be compared with each other, and so can the repetitions of
+// one cell.
 type Cell struct {
 	Scenario *Scenario
 	Subject  *Subject
@@ -38,8 +38,8 @@ type Cell struct {
 	HomeNode int          // the NUMA node for which Home stands
 	Stream   *StreamShape // shape of a stream cell
 
-	// A matrix cell measures a class of pairs of CPUs. Pairs has some pairs that represent the class, and each
-	// repetition visits some of these. If Pairs is empty, the cell has one pair of CPUs, which its placement
+	// A matrix cell measures a class of pairs of CPUs. Pairs has the pairs that represent the class, and each
+	// repetition visits some of them. If Pairs is empty, the cell has one pair of CPUs, which its placement
 	// determines.
 	Pairs [][2]int
 

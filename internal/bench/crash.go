@@ -9,8 +9,8 @@ import "time"
 // asleep. The parent writes the time into the control page and kills the victim. The survivor reads the clock when it
 // owns the lock. The words of the control page count rounds.
 //
-// No other process has joined the arena. The death would wake such a process, too, and it would compete with the
-// survivor for the CPU.
+// No other process has joined the arena. The death would wake such a process, too, and the process would compete
+// with the survivor for the CPU.
 const (
 	crashSlots  = 2                       // one for the survivor, and one that all victims share
 	CrashAsleep = 1500 * time.Microsecond // from the moment when the survivor queues up until the kill

@@ -90,8 +90,7 @@ func (a *Account) Total() (total uint64) {
 	return total
 }
 
-// Throughput sets the throughput, the fairness and the latencies of a measurement. All threads of such a measurement do
-// the same.
+// Throughput sets the throughput, the fairness and the latencies of a measurement in which all threads do the same.
 func (rep *Repetition) Throughput(a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -151,8 +150,8 @@ func (r *Result) Status() (status, reason string) {
 	return status, ""
 }
 
-// Values returns the values of a metric in all repetitions that have the metric. It omits repetitions in rounds that
-// other programs disturbed, unless there are no others.
+// Values returns the values of a metric in all repetitions that have the metric. It omits repetitions in rounds
+// that other programs disturbed, unless all repetitions are disturbed.
 func (r *Result) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, rep := range r.Reps {

@@ -204,7 +204,7 @@ func (e *exploration[S]) trace(at uint32) (lines []string) {
 	return lines
 }
 
-// label returns the label of the step from one state to the state s. The parameter at is the number of the first one.
+// label returns the label of the step from the state with the number at to the state s.
 func (e *exploration[S]) label(at uint32, s *S) (what string) {
 	e.spec.Next(e.table.at(at), func(step Step[S]) {
 		if step.To == *s && what == "" {

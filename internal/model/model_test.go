@@ -149,8 +149,8 @@ func TestFutex(t *testing.T) {
 		System
 		steps int
 	}{
-		// In the first system, a waiter falls asleep between the wake and the store. In the second one, both waiters
-		// sleep, and only one of them is woken.
+		// In the first system, a waiter falls asleep between the wake and the store. In the second system, two
+		// waiters sleep, and only one of them is woken.
 		"wake before the store": {waker(true, All), 5},
 		"one wake for two":      {waker(false, 1), 7},
 	} {

@@ -16,7 +16,7 @@ const (
 type Sys struct {
 	// Mem is shared memory. A word is a byte here, and the model defines its meaning.
 	Mem [Words]uint8
-	// Ghost is memory for the invariant: what it has to remember from earlier steps. No thread can read it.
+	// Ghost is memory in which a model keeps what Check has to know about earlier steps. No thread can read it.
 	Ghost  [Ghosts]uint8
 	Thread [Threads]Thread
 	kills  uint16 // how many processes have been killed

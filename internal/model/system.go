@@ -12,9 +12,9 @@ type System struct {
 	Spurious, Restart bool
 	// Check is the invariant: it returns an error if a state violates it.
 	Check func(*Sys) error
-	// Done reports whether nothing has to happen any more. It is called only when all stores have
-	// reached memory and no thread has anything to do: each is idle, halted, of a dead process, or
-	// asleep where MaySleep allows it.
+	// Done reports whether nothing has to happen any more. It is called only when all stores have reached memory
+	// and no thread has anything to do. A thread has nothing to do if it is idle or halted, if its process is dead,
+	// or if it sleeps and MaySleep allows that.
 	Done func(*Sys) bool
 	// MaySleep reports whether the given thread, which sleeps, may sleep for ever, because no wake is due. If
 	// MaySleep is nil, no thread may sleep for ever.

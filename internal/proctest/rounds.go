@@ -18,8 +18,8 @@ func Long() bool {
 	return long
 }
 
-// Quick reports whether tests do only as much as a developer would wait for. That is so with -short and without the
-// race detector. With the race detector CI also uses -short, but must not skip anything.
+// Quick reports whether tests do only as much as a developer would wait for: with -short and without the race
+// detector. CI uses -short with the race detector, too, but then must not skip anything.
 func Quick() bool { return testing.Short() && !race.Enabled }
 
 // Rounds returns the number of rounds, or the duration, of a test. It returns the parameter short with the flag

@@ -554,8 +554,8 @@ func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
 	}
 }
 
-// images lets a victim go through its operation. It calls f with each distinct image, in the order in which the
-// images came, and with the number of instruction boundaries at which the bytes were those of the image.
+// images lets a victim go through its operation, and calls f with each distinct image, in their order. The
+// parameter n of f is the number of instruction boundaries at which the bytes of the arena were those of the image.
 func (x *stage) images(f func(image []byte, n int)) {
 	t := x.t
 	t.Helper()

@@ -69,7 +69,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			m.State(key)        // the first call checks the types of the words, which takes more than longest instructions
+			m.State(key)        // the first call checks the types of the words, so it takes more instructions than longest
 			var held prims.Hold // the hold of this process, while it holds the key
 			return &aLock{
 				lock: func(ctx context.Context) error {
@@ -370,8 +370,8 @@ func init() {
 			}
 		})
 	}
-	// In these scenes a key gets an entry that no key had before, the entry of a free key, or an entry in a block that
-	// the victim adds.
+	// In these scenes a fresh key gets an entry that no key had before, the entry of a key that is free now, or an
+	// entry in a block that the victim adds.
 	all("fresh key", true, 0, func(m *prims.MultiLock, p *part) {
 		p.op = func() { m.Lock(freshKeys[0]).Unlock() }
 	})

@@ -97,7 +97,7 @@ func addRollback(lock, name string, phase uint64) {
 	addSceneInC(s, lock, "lock")
 }
 
-// leave calls abandon. In phase 2 it also restores the bytes, because they are undone by then.
+// leave calls abandon. In phase 2 a rollback has undone the stores already, so leave also restores the bytes.
 func (b *bank) leave(phase uint64) {
 	before := *b.x
 	b.abandon(phase)

@@ -35,8 +35,8 @@ func (s *storm) excused(victim int, still [][2]int) bool {
 	return true
 }
 
-// inside reports whether a lane of the victim has acquired something and has not released it. This is so if the call
-// that acquires has returned, and the call that releases has not.
+// inside reports whether a lane of the victim is between its acquisition and its release: the call that acquires
+// has returned, and the call that releases has not.
 func (s *storm) inside(victim int) bool {
 	for k := range s.lanes {
 		if at := s.page.proc[victim].lane[k].at.Load(); at == atHolding || at == atReleasing {

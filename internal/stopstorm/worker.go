@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// worker is a process of a storm, as it sees itself. A storm stops such processes and watches the others.
+// worker is a process of a storm, as it sees itself. A storm stops some workers and watches the other workers.
 type worker struct {
 	page *page
 	self *procPage

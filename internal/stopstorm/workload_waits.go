@@ -68,8 +68,8 @@ func openAutoEvent(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openFuture opens two Futures. The goroutines set one of them without a claim. They claim the other one before they
-// set it.
+// openFuture opens two Futures. The goroutines set the first Future without a claim. They claim the second Future
+// before they set it.
 func openFuture(w *worker) ([]lane, error) {
 	x, err := prims.OpenFuture(w.a, "future", nil)
 	if err != nil {

@@ -114,8 +114,8 @@ func loadsAfterCAS(code []string) error {
 	return nil
 }
 
-// onlyReleases returns an error if a function has a store that is not on its stack and is not a release, or if it has
-// fewer releases than n.
+// onlyReleases returns an error if a function has fewer than n releases, or a store to memory other than its stack
+// that is no release.
 func onlyReleases(code []string, n int) error {
 	for _, line := range code {
 		if strings.HasPrefix(line, "STLR ") {

@@ -157,8 +157,8 @@ func returnsError(calls map[[2]string]*call, c *call) bool {
 	return false
 }
 
-// checkOpen requires AttachX and XAt beside OpenX. These two must not take a number, because an object that exists has
-// its number already.
+// checkOpen requires AttachX and XAt beside OpenX. AttachX and XAt must not take a number, such as a capacity,
+// because an object that exists has its number already.
 func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	kind := strings.TrimPrefix(open.name, "Open")
 	attach, at := calls[[2]string{"", "Attach" + kind}], calls[[2]string{"", kind + "At"}]
@@ -223,7 +223,7 @@ var optionsRule = rule{
 	},
 }
 
-// checkUnset finds a constant that is 0 and has the type of an option. The names of such types end in Mode or
+// checkUnset finds a constant that is 0 and has the type of an option, that is, a type whose name ends in Mode or
 // Policy.
 func checkUnset(f *file, d *ast.GenDecl) (found []finding) {
 	for _, spec := range d.Specs {

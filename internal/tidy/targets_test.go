@@ -59,7 +59,8 @@ type target struct{ GOOS, GOARCH string }
 // covering returns some of the targets. Each system and each architecture is in at least one of them.
 func covering(targets []target) (some []target) {
 	seen := make(map[string]bool)
-	// First take the targets whose system and architecture are both new, and then those of which one is new.
+	// First take the targets whose system and architecture are both new, and then the targets of which only one is
+	// new.
 	for news := 2; news > 0; news-- {
 		for _, c := range targets {
 			n := 0
@@ -93,10 +94,10 @@ var vetted = []struct {
 	{"darwin", "amd64", portablePaths()},
 }
 
-// TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet. A vet
-// for another target would compile the standard library for it, which takes a minute of CPU time. It would find no more,
-// because .ci/run makes go vet read each of these files for some other target. The test checks this at any length. Only
-// at full length it also type-checks.
+// TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet.
+// A vet for another target would compile the standard library for it, which takes a minute of CPU time. The vet
+// would find no more than the type check, because .ci/run makes go vet read each of these files for some other
+// target. The test always checks this claim, but type-checks only at full length.
 func TestTypeChecksReplaceVet(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")

@@ -181,9 +181,10 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	return list
 }
 
-// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield for
-// each pair of leaves, with the class of a CPU of one and a CPU of the other. It also calls yield with one leaf as both
-// a and b: once if a core of the leaf has several threads, and once if the leaf has several cores.
+// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield
+// for each pair of leaves, with the class of a CPU of a and a CPU of b. For a pair within one leaf, both a and b
+// are this leaf: yield is called once if a core of the leaf has several threads, and once if the leaf has several
+// cores.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {

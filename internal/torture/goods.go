@@ -31,8 +31,8 @@ func (t ticket) whole() error {
 	return nil
 }
 
-// queueJob uses two queues. In one of them, a fixed set of tickets is leased and given back, and no ticket may be lost
-// or duplicated. In the other one, each item may be taken at most once.
+// queueJob uses two queues. In the queue leased, a fixed set of tickets is leased and given back, and no ticket may
+// be lost or duplicated. In the queue plain, each item may be taken at most once.
 type queueJob struct {
 	*party
 	leased, plain *prims.Queue[ticket]
@@ -225,7 +225,7 @@ func (j *signalJob) turn(g int, r *rand.Rand) error {
 	return forgive(ends(r, j.w.AcquireContext))
 }
 
-// execute does the work of one queue, and checks that no other participant does so at the same time.
+// execute does the work of one queue, and checks that no other participant executes the queue at the same time.
 func (j *signalJob) execute(gate prims.Gate, r *rand.Rand) error {
 	k := gate.Queue()%64*2 + gate.Queue()/64
 	if k >= signalJobQueues {

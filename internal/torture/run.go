@@ -359,7 +359,7 @@ func (t *torturer) doom(round uint32) error {
 			t.doomedInC.Add(1)
 		}
 	}
-	t.following.Wait() // they write to the same memory as those of the new residents
+	t.following.Wait() // these goroutines write to the slots that the new residents will use
 	for worker := range t.asked.Residents {
 		if err := t.settle(worker); err != nil {
 			return err

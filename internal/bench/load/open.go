@@ -12,9 +12,9 @@ import (
 )
 
 // An open loop begins an operation at the time when it is due, even if earlier operations have not ended, and
-// measures from that time. A closed loop begins nothing while it waits. So it does not show how long other users
-// would have waited: for a closed loop a stall is one sample, but it delays every operation that falls due during the
-// stall ("coordinated omission").
+// measures from that time. A closed loop begins nothing while it waits. Therefore a closed loop hides how long
+// other users would have waited ("coordinated omission"): it counts a stall as one sample, but the stall delays
+// every operation that falls due during the stall.
 
 // clock provides the time. Tests replace it.
 type clock interface {
@@ -41,8 +41,8 @@ func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 // behind returns the number of operations that were due before now and have not begun.
 func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
 
-// hostClock is the clock of the host. Its method sleepUntil sleeps for most of a wait, because that leaves the CPU to
-// others. For the rest of the wait it yields, because a timer may fire too late.
+// hostClock is the clock of the host. Its method sleepUntil sleeps for most of a wait, and so leaves the CPU to
+// other threads. For the rest of the wait it calls Yield in a loop, because a timer may fire too late.
 type hostClock struct{}
 
 // timerLate is how many ns before the due time a sleep ends, because a timer may fire too late.
@@ -120,10 +120,9 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// corrected takes the latencies of a closed loop, which begins an operation only after the one before has ended. It
-// estimates which latencies would have been seen with an operation in each interval, whose length in ns is the
-// parameter every. For this it adds the missing samples, as HdrHistogram does. It is for cases in which the true values
-// were not recorded.
+// corrected estimates which latencies an open loop with an operation every so many ns would have measured, from the
+// latencies of a closed loop. It adds the samples that the closed loop missed, as HdrHistogram does. A report shows
+// the result beside the latencies that the open loop did measure.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

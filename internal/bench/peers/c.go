@@ -50,8 +50,8 @@ var CPeers = []*bench.Subject{
 	cSpin,
 }
 
-// cSpin is a lock that spins and never sleeps. Two of its threads on one CPU would wait for the scheduler's time
-// slices, so it is not measured on one CPU.
+// cSpin is a lock that spins and never sleeps. It is not measured with two threads on one CPU, because the waiter
+// would spin for its whole time slice while the holder cannot run.
 var cSpin = &bench.Subject{By: "c", Prim: "spin", C: true, Places: []string{bench.PlaceCross, bench.PlaceAny},
 	Scenarios: []string{"handoff", "lock"}}
 
@@ -110,8 +110,8 @@ func ask(path, question string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// trustedFile refuses a program file that another user could have changed: one that belongs to a user other than this
-// one and root, or to which another user can write.
+// trustedFile refuses a program file that another user could have changed. A file is trusted if it belongs to this
+// user or root, and if no other user can write to it.
 func trustedFile(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {

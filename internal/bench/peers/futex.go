@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// FutexEnd is one of two ends that pass a token to each other. For each direction it has a word with the value, and a
-// word that says whether a thread may sleep on the first one.
+// FutexEnd is one of two ends that pass a token to each other. For each direction it has a word with the value of
+// the token, and a word that says whether a thread may be asleep on the word with the value.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32
@@ -128,7 +128,8 @@ func (f *FutexEnd) must(err error) {
 	}
 }
 
-// These methods use an eventfd that counts down as a counter of permits, which threads wait for and take.
+// Rest and Rouse use an eventfd as a counter of permits: Rouse adds permits, and Rest waits for a permit and takes
+// it.
 
 func (l eventLock) Rest()       { l.gate.Await() }
 func (l eventLock) Rouse(n int) { l.gate.Pass(uint32(n)) }

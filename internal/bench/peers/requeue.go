@@ -42,8 +42,8 @@ func (r requeuer) Rest() {
 			_, err := shmsync.Wait(control.FutexWord(r.permits), 0, 0)
 			Must(err)
 		case r.permits.CompareAndSwap(v, v-1):
-			// At most as many threads were moved to the second word as there are permits. Each thread that takes a
-			// permit wakes one of them, so all of them are woken.
+			// At most as many threads were moved to the word relay as there were permits. Each thread that takes a
+			// permit wakes one thread there, so all moved threads are woken.
 			shmsync.Wake(control.FutexWord(r.relay), 1)
 			return
 		}

@@ -93,8 +93,8 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// A striped lock has a lock for each of several keys, the stripes. The function stripes chooses which numbers of them
-// to measure, and gives each core of the host a worker, because the best number depends on the number of workers.
+// A striped lock has a lock for each of several keys, the stripes. The function stripes chooses the numbers of keys
+// to measure. The best number depends on the number of workers, so stripes gives each core of the host a worker.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
@@ -177,7 +177,7 @@ func scalingCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// unique returns the cells without those whose key an earlier cell has.
+// unique removes each cell whose key an earlier cell has.
 func unique(cells []*bench.Cell) []*bench.Cell {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(cells, func(c *bench.Cell) bool {

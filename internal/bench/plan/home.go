@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// homePlaces returns the class of the nearest CPUs on different cores, and that of the farthest. A brief plan has only
-// the nearest, because the node of the memory matters most there: the way between the two CPUs is short.
+// homePlaces returns the class of the nearest CPUs on different cores, and that of the farthest. A brief plan has
+// only the nearest class: the shorter the way between the two CPUs, the more the node of the memory matters.
 func homePlaces(o *Options) []string {
 	if o.Topology == nil || len(o.CPUs) < 2 {
 		return []string{bench.PlaceCross}

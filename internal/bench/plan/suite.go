@@ -22,9 +22,9 @@ const RecoveryQuantile = 0.99
 // rounds are still enough for an interval of RecoveryQuantile.
 var recoveryKills = (stats.LeastSamples(RecoveryQuantile) + Rounds - 2) / (Rounds - 1)
 
-// Advice rests on comparisons of cells, called contrasts, and such cells are measured in this many rounds. With fewer
-// than eleven rounds, a test of 60 contrasts cannot show anything. With fewer than nine rounds, a test of 20 contrasts
-// cannot.
+// Rounds and QuickRounds say in how many rounds a suite measures the cells on which advice rests. The more
+// comparisons (contrasts) the advice tests together, the more rounds the test needs before it can prove any effect:
+// eleven rounds for 60 contrasts, and nine for 20.
 const (
 	Rounds      = 12
 	QuickRounds = 10

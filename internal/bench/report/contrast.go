@@ -14,8 +14,9 @@ import (
 // adviceLevel is the probability of any false advice from a file in which no effect is large enough to matter.
 const adviceLevel = 0.05
 
-// mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. With many more,
-// twelve rounds could not show anything. The default plan has at most half as many.
+// mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. The p values are
+// corrected for this number, so with many more contrasts, twelve rounds could not prove any effect. The default
+// plan has at most half as many.
 const mostContrasts = 120
 
 // contrast compares one choice with one or several others, as a basis for advice. Rules select contrasts by the names
@@ -68,7 +69,7 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 // comparisons of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
-// open reports whether the effect may exceed the least one that matters, but is not proven to do so.
+// open reports whether the effect may exceed the least effect that matters, but this is not proven.
 func (c *contrast) open() bool {
 	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
 }
@@ -136,8 +137,9 @@ func correct(list []*contrast, level float64) {
 	}
 }
 
-// undecided looks for comparisons whose effect may be large enough to matter but is not proven. It takes the one with
-// the smallest p value, and says how many rounds would decide it. It returns an empty string if there is none.
+// undecided looks for comparisons whose effect may be large enough to matter but is not proven. Of these, it takes
+// the comparison with the smallest p value, and says how many rounds would decide it. The text is empty if there is
+// no such comparison.
 func undecided(list []*contrast) (text string, rounds int) {
 	var top *contrast
 	for _, c := range list {

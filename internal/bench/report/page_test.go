@@ -56,7 +56,7 @@ func TestBarsFarApartOnThePage(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(page, `<b style="left:`), 3*6)
 }
 
-// If a parameter has several values, the page has a curve. If two parameters have, it has a map.
+// If one parameter has several values, the page has a curve. If two parameters have several values, it has a map.
 func TestSweeps(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		var cells []Cell

@@ -61,9 +61,9 @@ func Compare(before, after []float64) Shift {
 // ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf is for an interval whose two ends are among the sorted pairwise differences of two samples. It returns how many
-// of these differences lie outside the interval on each side. It returns -1 if even the range of all differences does
-// not have the required confidence.
+// rankOf returns how many of the sorted pairwise differences of two samples lie below the lower end of the
+// confidence interval. The same number lies above the upper end. The result is -1 if even the range of all
+// differences does not have the required confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {

@@ -21,8 +21,8 @@ var matrixSubjects = []*bench.Subject{
 	{By: "test", Prim: "miscount", Scenarios: []string{"matrix", "home"}, Hidden: true, Open: openMiscount},
 }
 
-// oneLine passes one word back and forth. One end changes it from even to odd values, the other from odd to even
-// values.
+// oneLine passes one word back and forth. One end changes the word from even to odd values, and the other end
+// changes it from odd to even values.
 type oneLine struct{ turn, phase *atomic.Uint32 }
 
 func openOneLine(w *bench.Worker, _ int) (any, error) {
@@ -65,7 +65,8 @@ func (l oneLine) Answer() uint32 {
 	}
 }
 
-// twoLines has two words, one for each direction. Each end writes one of the words and waits for the other one.
+// twoLines has two words, one for each direction. Each end writes one word and waits for a change of the other
+// word.
 type twoLines struct{ to, fro, phase *atomic.Uint32 }
 
 func openTwoLines(w *bench.Worker, _ int) (any, error) {
