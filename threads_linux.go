@@ -178,10 +178,10 @@ const (
 	direntMost  = 64      // more than the size of the entry of any thread
 )
 
-// walk appends the threads that the directory lists from its current position. It returns true if the kernel stopped
-// although another directory entry would have fitted into the buffer. Usually the kernel has then come to the end of
-// the list. But it also stops early if a thread ends meanwhile, or if this thread gets a signal. In these two cases the
-// walk has missed threads.
+// walk appends the threads that the directory lists from its current position. It returns true if the kernel
+// stopped although the buffer had room for another directory entry. Usually the list ends there. But the kernel
+// also stops early if a thread ends meanwhile, or if this thread gets a signal. In these two cases, threads are
+// missing from the result.
 func (d *taskDir) walk(threads []int) ([]int, bool) {
 	for len(threads) < mostThreads {
 		n, err := unix.ReadDirent(d.fd, d.buf[:])
@@ -206,8 +206,8 @@ func (d *taskDir) walk(threads []int) ([]int, bool) {
 	return threads, false
 }
 
-// count returns how many threads the process has, or 0 if that is unknown, or if the process did not start at
-// startTime. The descriptor stat is that of the leader's stat file. size is 0 if the leader has no memory.
+// count returns the number of threads of the process. It returns 0 if the number is unknown, or if the process did
+// not start at startTime. stat is the descriptor of the leader's stat file. size is 0 if the leader has no memory.
 func (d *taskDir) count(stat int, startTime uint64) (count int, size uint64) {
 	count, started, size, ok := d.stat(stat)
 	if !ok || started != startTime || count < 1 {
@@ -249,10 +249,10 @@ func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 // ownProc is the device of the /proc that probeThreads has accepted.
 var ownProc atomic.Uint64
 
-// probeThreads checks that /proc belongs to the pid namespace of this process, and that the files there show that a
-// living thread has memory. The kernel must also be one whose io_uring copies data only in threads of the process, as
-// Linux does since 5.12. No probe can show that. So probeThreads checks instead for a system call that is newer than
-// 5.12.
+// probeThreads checks that /proc belongs to the pid namespace of this process, and that its files show that a
+// living thread has memory. It also requires a kernel whose io_uring copies data only in threads of the process.
+// Linux does so since 5.12, but no probe can show this. So probeThreads requires FeatureWaitV, a system call newer
+// than 5.12.
 func probeThreads() error {
 	if err := FeatureWaitV.Check(); err != nil {
 		return err

@@ -68,8 +68,8 @@ func (s *shop) turn(hold func()) {
 	s.m.Unlock()
 }
 
-// worker increments the count many times. If the command line has one more argument, it stops the first time with the
-// lock held.
+// worker increments the count many times. If the command line has one more argument, worker waits in its first
+// turn, with the lock held, until the parent kills the process.
 func worker() {
 	s := join(os.Args[1])
 	for range turns {

@@ -114,8 +114,7 @@ func (c *Cell) Key() string {
 	return c.Scenario.Name + "/" + JoinParams(p)
 }
 
-// Group returns the name of the set of cells with which this one is compared: the key of the cell without the
-// subject.
+// Group returns the name of the group of cells with which c is compared: the key of c without the subject.
 func (c *Cell) Group() string { return c.Scenario.Name + "/" + JoinParams(c.Params()) }
 
 // JoinParams writes parameters as k=v, sorted by their names, with slashes between them.
@@ -206,8 +205,8 @@ func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
 	return list
 }
 
-// matrixStep is the longest time that one pair of CPUs takes if one pair of processes measures many pairs of CPUs in
-// turn (see load.Tour).
+// matrixStep is the longest time that a tour takes for one pair of CPUs. In a tour, one pair of processes measures
+// many pairs of CPUs (see load.Tour).
 const matrixStep = 4 * time.Millisecond
 
 // victimTime returns about how long a victim, a process that a crash cell starts and kills, takes to start and to end.

@@ -16,9 +16,9 @@ const (
 	CrashAsleep = 1500 * time.Microsecond // from the moment when the survivor queues up until the kill
 )
 
-// These are the roles of a victim, that is, of a process that a crash cell kills. If the victim is not the holder, the
-// survivor has two goroutines. The first one holds the lock until the victim has been killed. If the victim is a
-// reader, the first goroutine holds the lock shared. The second one waits behind the first to own the lock.
+// These are the roles of a victim, that is, of a process that a crash cell kills. If the victim is not the holder,
+// the survivor has two goroutines. The first goroutine holds the lock until the victim has been killed; if the
+// victim is a reader, it holds the lock shared. The second goroutine waits to own the lock.
 const (
 	RoleHolder = uint64(iota)
 	RoleWaiter // the victim sleeps in Lock, queued before the survivor's second goroutine

@@ -118,9 +118,8 @@ func (rep *Repetition) Second(prefix string, a *Account) {
 	}
 }
 
-// fairness returns two measures of how equal the shares of the threads are. The first one, Jain's index, is 1 if all
-// shares are equal, and 1/n if one of n threads has everything. The second one is the smallest share divided by an
-// equal share.
+// fairness returns two measures of how equal the shares of the threads are. jain is Jain's index: 1 if all shares
+// are equal, and 1/n if one of n threads has everything. smallest is the smallest share divided by an equal share.
 func fairness(shares []float64) (jain, smallest float64) {
 	var sum, squares float64
 	for _, s := range shares {

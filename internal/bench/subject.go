@@ -120,5 +120,5 @@ type Auditor interface {
 	Audit() (got int)
 }
 
-// Library is the first part of the names of this module's subjects. It says that they come from this module.
+// Library is the first part of the names of this module's subjects.
 const Library = "shmsync"

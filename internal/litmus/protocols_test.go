@@ -260,8 +260,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A process restores bytes and ends the rollback. Another one sees that, and frees the memory, which the next process
-	// allocates and overwrites.
+	// A process restores bytes and ends the rollback. A second process sees the end, and frees the memory. A third
+	// process allocates the memory and overwrites it.
 	"tx.idle": {
 		program: func(l LSE) Program {
 			return Program{

@@ -184,7 +184,7 @@ func (e *exploration[S]) result(err error, at uint32) Result {
 	return Result{States: e.table.len(), Steps: e.steps, Violation: &Violation{Err: err, Trace: e.trace(at)}}
 }
 
-// trace returns the steps from the first state to a later one, as text. The parameter at is the number of the later one.
+// trace returns, as text, the steps from the first state to the state with the number at.
 func (e *exploration[S]) trace(at uint32) (lines []string) {
 	var path []uint32
 	for i := at; i != none; i = e.parent[i] {

@@ -230,8 +230,8 @@ func TestCheckAndLimit(t *testing.T) {
 	require.ErrorIs(t, spec.Explore().Violation, ErrTooMany)
 }
 
-// TestKill: a process that is killed may execute further steps until another thread makes a
-// membarrier. Its stores up to then are not lost.
+// TestKill: a killed process may execute further steps until another thread executes a membarrier. The stores that
+// the process has made until then are not lost.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
 		const memory, reaped, mark = 0, 1, 2

@@ -22,8 +22,8 @@ func end(code int) {
 	os.Exit(code)
 }
 
-// ExitCounted ends a process of the test program that is not a helper, after it has written the coverage data as
-// end does.
+// ExitCounted ends a process of the test program that is not a helper. It first writes the coverage data, as the
+// function end does.
 func ExitCounted(m *testing.M, code int) {
 	tests = m
 	end(code)

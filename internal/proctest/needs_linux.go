@@ -57,6 +57,7 @@ func NeedAttr(t testing.TB, attr *syscall.SysProcAttr, what string, helpers ...s
 	}
 }
 
-// refusals are the errors by which the kernel says that a process may not have certain attributes, or that the kernel
-// does not know them. Other errors, such as a shortage, are no reason to skip a test.
+// refusals are the errors with which the kernel says that a process may not have certain attributes, or that the
+// kernel does not know these attributes. After other errors, such as a lack of memory, a test fails and is not
+// skipped.
 var refusals = []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC}

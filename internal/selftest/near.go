@@ -38,8 +38,9 @@ func (t *selftester) proveNear() (string, error) {
 	return fmt.Sprintf("%s; of %d times that others waited on the same node and elsewhere, %d to one of the same", text, choices, near), nil
 }
 
-// nearRound lets each waiter have the lock once. The result choices is how often there were waiters both on the
-// holder's node and on other nodes. The result near is how often a waiter on the holder's node then got the lock.
+// nearRound lets each waiter have the lock once. choices is the number of releases with waiters both on the
+// holder's node and on other nodes. near is the number of these releases after which a waiter on the holder's node
+// got the lock.
 func (t *selftester) nearRound() (text string, choices, near int, err error) {
 	cpus := t.cpus()
 	slices.Reverse(cpus) // the holder is on the last node, and the first waiter on the first

@@ -383,7 +383,8 @@ func init() {
 		}
 	})
 	all("fresh key, full bucket", true, 0, func(m *prims.MultiLock, p *part) {
-		// A survivor holds all entries of the bucket and of its first block. The victim has found that block before.
+		// A survivor holds all entries of the bucket and of the bucket's first block. The victim has found this
+		// block before.
 		var h prims.Holds
 		p.hold, p.free, p.late = func() { h = m.LockAll(1, 2, 3, 4, 5, 6, 7) }, func() { h.Unlock() }, true
 		p.prep = func() { m.State(1) }

@@ -200,8 +200,8 @@ func openBarrier(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openOnce returns operations that open a new Once for each call. One goroutine instead calls a Once whose function has
-// already run.
+// openOnce returns operations that use a new Once for each call. One operation instead calls a Once whose function
+// has already run.
 func openOnce(w *worker) ([]lane, error) {
 	name := func(n uint64) string { return fmt.Sprint("once-", n) }
 	do := func(at *lanePage, ctx context.Context) error {

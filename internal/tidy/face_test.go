@@ -178,8 +178,8 @@ func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	return found
 }
 
-// ownOrNew matches the comment of an option whose value false may mean unset: the option is for a new object, or
-// for this process or handle only.
+// In an option of type bool, false means unset. ownOrNew matches the comment of an option for which this is right,
+// because the option affects only a new object, or only this process or handle.
 var ownOrNew = regexp.MustCompile(`\bnew\b|\bthis process\b|\bthis handle\b`)
 
 var optionsRule = rule{

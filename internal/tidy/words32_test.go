@@ -35,8 +35,8 @@ func main() {
 }
 `
 
-// TestProgramOf32BitsIsRefused builds a program for 386 and runs it, which amd64 can do. Each call that would
-// join an arena returns an error that says why it does not, and no file is left.
+// TestProgramOf32BitsIsRefused builds a program for 386 and runs it, in an emulator if the kernel does not run such
+// programs. Each call that should join an arena returns an error that names the reason, and leaves no file.
 func TestProgramOf32BitsIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: it compiles the library for 386")

@@ -204,9 +204,9 @@ func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) 
 	}
 }
 
-// Representative returns CPUs for a class. The first two are a pair of that class, and further ones alternate between
-// the same two leaves. It takes one thread of each core, except for the class SMT. It avoids leaves with CPU 0,
-// because CPU 0 serves interrupts on many hosts. It returns nil if there is no pair of that class.
+// Representative returns CPUs for a class. The first two CPUs are a pair of that class, and further CPUs alternate
+// between the leaves of these two. It takes one thread of each core, except for the class SMT. It avoids leaves
+// with CPU 0, because CPU 0 serves interrupts on many hosts. It returns nil if there is no pair of that class.
 func (t *Topology) Representative(cpus []int, class Class) []int {
 	var best []int
 	busy := true

@@ -131,8 +131,8 @@ func (j *groupJob) rest() error {
 	return nil
 }
 
-// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives without waiting, so
-// the waits of the others end.
+// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives without waiting,
+// so the waits of the other goroutines end.
 type barrierJob struct {
 	*party
 	plain, complete *prims.Barrier

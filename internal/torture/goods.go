@@ -135,8 +135,7 @@ func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 	return nil
 }
 
-// balance keeps the plain queue about half full, so that neither goroutines that take items nor those that put items
-// wait for ever.
+// balance keeps the plain queue about half full, so that neither the takers nor the putters wait for ever.
 func (j *queueJob) balance(r *rand.Rand) error {
 	for range 4 {
 		if j.plain.Len() >= j.plain.Cap()/2 {
@@ -267,8 +266,8 @@ func (j *signalJob) rest() error {
 	return leftOver(h.Scheduled != 0 || h.Executing != 0 || h.Reserved != 0 || h.Sleepers != 0 || h.Workers != 0, h)
 }
 
-// objectsJob opens and deletes objects of a few names. It also allocates and frees memory, in ways in which a death
-// cannot leave a block allocated.
+// objectsJob opens and deletes objects of a few names. It also allocates and frees memory. Victims do so only in
+// ways in which a death cannot leave a block allocated.
 type objectsJob struct{ *party }
 
 func openObjectsJob(p *party) (jobWorker, error) { return &objectsJob{p}, nil }

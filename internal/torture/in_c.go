@@ -72,7 +72,7 @@ func (t *torturer) programInC() string { return fmt.Sprintf("/proc/%d/fd/%d", os
 
 // residesInC reports whether the resident with this number is a program in C. The first resident checks the arena,
 // which only the Go program can do. If some jobs have no workers in C, the second resident is a Go program as well,
-// because such jobs need two residents.
+// because these jobs need two residents that work at them.
 func (t *torturer) residesInC(worker int) bool {
 	switch {
 	case t.inC == nil:

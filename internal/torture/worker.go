@@ -83,8 +83,8 @@ type job struct {
 }
 
 type jobWorker interface {
-	// turn does one operation. It returns an error if the library has broken a promise. The operation may have to wait
-	// for goroutine 0 of some resident, which must therefore continue to call turn.
+	// turn does one operation. It returns an error if the library has broken a promise. The operation may wait
+	// until goroutine 0 of some resident has called turn again.
 	turn(g int, r *rand.Rand) error
 	// rest is called while no goroutine calls turn, and after all dead processes have been reaped. It returns an error
 	// if the objects are not in the state that they would have without deaths.

@@ -25,9 +25,9 @@ type clock interface {
 // pace is the schedule of an open loop, which begins operations at fixed times, even if earlier ones are late.
 type pace struct{ next, every int64 }
 
-// once waits until the next operation is due, and calls the function do. It returns two times: from the instant when
-// the operation was due, and from the instant when it began, both until its end. A loop that does not plan its
-// operations in advance would see only the second time.
+// once waits until the next operation is due, and calls the function do. fromDue is the time from the instant when
+// the operation was due until its end, and fromBegun is the time from its begin until its end. A loop that does not
+// plan its operations in advance would see only fromBegun.
 func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	due := p.next
 	p.next += p.every
@@ -64,8 +64,8 @@ func dueEvery(s control.Shape, threads int) int64 {
 	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
 }
 
-// workOpen takes a lock at a fixed rate. The main histogram has the time from when the operation was due until the
-// thread got the lock. The second histogram has the time from the call of Lock.
+// workOpen takes a lock at a fixed rate. The main histogram has the times from the instant when an operation was
+// due until the thread got the lock. The second histogram has the times from the call of Lock.
 func workOpen(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

@@ -47,8 +47,8 @@ type crowdRun struct {
 	quit      sync.WaitGroup // waits for the goroutines with the context
 }
 
-// workWaiters lets n goroutines wait, and measures what they cost the process. It cancels the waits of half of them,
-// checks that no other goroutine returns, and releases the rest.
+// workWaiters lets n goroutines wait, and measures what they cost the process. Then it cancels the waits of half of
+// the goroutines, checks that only these return, and releases the other half.
 func workWaiters(t *thread) error {
 	c, err := as[bench.Crowd](t)
 	if err != nil {

@@ -124,16 +124,16 @@ func trustedFile(path string) error {
 	return nil
 }
 
-// With these arguments, the helper, a compiled C program, only prints an answer. The answer is the digest of its
-// sources, or the compiler with its flags on one line and the libc on another.
+// With one of these arguments, the helper, a compiled C program, only prints an answer: the digest of its sources,
+// or the compiler with its flags on one line and the libc on another.
 const (
 	helperQuestion  = "--digest"
 	builtQuestion   = "--built"
 	helperWaitLimit = time.Minute // long, because a busy machine starts it late
 )
 
-// sources are the source files of a C program, with their digest. The compiler compiles the file name.c, where name is
-// the field of that name.
+// sources are the source files of a C program, with their digest. The compiler compiles the file whose name is the
+// field name with the suffix .c.
 type sources struct {
 	name   string
 	text   map[string][]byte

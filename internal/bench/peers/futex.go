@@ -27,8 +27,8 @@ var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex2-numa", Open: OpenFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
-// sleeping is a pair of functions. One of them sleeps on a word while the word has the value v. The other wakes n
-// threads that sleep on a word.
+// sleeping is a pair of functions: wait sleeps on a word while the word has the value v, and wake wakes n threads
+// that sleep on a word.
 type sleeping struct {
 	wait func(w *atomic.Uint32, v uint32) error
 	wake func(w *atomic.Uint32, n int)

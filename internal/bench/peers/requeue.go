@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// requeuer lets threads rest until they get a permit. Rouse wakes one of these threads, and moves the others to a
-// second word. Each thread that has taken a permit wakes the next thread there. So the woken threads come one after the
-// other instead of all at once, as with older versions of pthread_cond_broadcast.
+// requeuer lets threads rest until they get a permit. Rouse wakes one of the sleeping threads, and moves the others
+// to the word relay. Each thread that has taken a permit wakes the next thread there. So the threads wake one after
+// the other and not all at once, as in older versions of pthread_cond_broadcast.
 type requeuer struct{ permits, relay *atomic.Uint32 }
 
 func openRequeue(w *bench.Worker, _ int) (any, error) {

@@ -48,8 +48,8 @@ func homeCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// settleHome sets the NUMA node on which the memory of a cell is to lie. If there is no such node, it returns the
-// reason.
+// settleHome sets the NUMA node on which the memory of a cell will lie. If the host has no such node, it returns
+// the reason.
 func (o *Options) settleHome(c *bench.Cell) string {
 	if c.Home == "" {
 		return ""

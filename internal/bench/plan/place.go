@@ -34,8 +34,8 @@ func (o *Options) checkPlaces(allowed []int) error {
 	return nil
 }
 
-// The method on returns the CPUs of a placement, one for each process in turn, or the reason why this host has none.
-// Both results are empty if the placement leaves the choice to the measurement.
+// The method on returns the CPUs of a placement, which the processes get in turn, or the reason why this host has
+// no such CPUs. Both results are empty if the placement leaves the choice to the measurement.
 func (o *Options) on(name string) (cpus []int, why string) {
 	if o.known != nil && o.known.places[name] != nil {
 		return o.known.places[name], ""

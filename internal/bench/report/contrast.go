@@ -65,8 +65,8 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 	return c
 }
 
-// sure reports whether the effect is proven to exceed the least one that matters, even after the correction for all
-// comparisons of the document.
+// sure reports whether the effect is proven to exceed the least effect that matters, even after the correction for
+// all comparisons of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
 // open reports whether the effect may exceed the least effect that matters, but this is not proven.
@@ -125,8 +125,8 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct sets the p values of the contrasts in list, corrected for their number, and the level with which to compare
-// them.
+// correct sets, for each contrast in list, the p value after the correction for the number of contrasts, and the
+// level with which to compare the p value.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {

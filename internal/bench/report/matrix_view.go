@@ -190,8 +190,8 @@ func (m *pairs) clusterText() string {
 // mostColumns is the number of CPUs that fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes a table for each matrix of a document. The CPU of a row begins a round trip to the CPU of a
-// column.
+// writeMatrix writes a table for each matrix of a document. In a round trip, the CPU of the row begins, and the CPU
+// of the column answers.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)

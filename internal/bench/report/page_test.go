@@ -108,8 +108,8 @@ func TestIdeal(t *testing.T) {
 	require.False(t, ok)
 }
 
-// If two files have the same cells, the page shows them next to each other, with the names of the files. The advice
-// is about the last file.
+// If two files have the same cells, the page shows these cells next to each other, with the names of the files. The
+// advice is about the last file.
 func TestReportOfTheSameTwice(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(name string, f float64, only string) string {

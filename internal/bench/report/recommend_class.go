@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells returns the cells of a scenario that run on a class of pairs of CPUs and satisfy the conditions. They are
-// in the order of their classes, from the nearest to the farthest. It omits cells on threads of one core. If classes
-// differ only in the kinds of CPUs, it returns only the first of them.
+// classCells returns the cells of a scenario that run on a class of pairs of CPUs and satisfy the conditions, from
+// the nearest class to the farthest. It omits cells on threads of one core. If classes differ only in the kinds of
+// CPUs, it returns only the cell of the first class.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
 		if class := c.class(); class.Valid() && class.Base() != topology.SMT {

@@ -420,7 +420,8 @@ func TestCohortAdvice(t *testing.T) {
 	}
 }
 
-// The advice names the smallest number of contenders from which the lock gains: with this number and every larger one.
+// The advice names the smallest number of contenders such that the lock gains with this number and with every
+// larger number.
 func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	for _, c := range []struct {
 		gains []float64 // with 8, 16 and 32 contenders

@@ -10,8 +10,8 @@ import (
 )
 
 // matrixWaitLimit is how often one end reads the word of the other end before it checks whether the measurement has
-// stopped. The check is needed because other programs may use these CPUs. Then a batch may take longer than the whole
-// measurement should.
+// stopped. Without this check, a measurement could hang: if other programs use these CPUs, a batch may take longer
+// than the whole measurement should.
 const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are ways in which two CPUs pass a cache line back and forth.
@@ -76,8 +76,8 @@ func openTwoLines(w *bench.Worker, _ int) (any, error) {
 // On returns a subject that does the same with two other words, in other cache lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips also counts the last trip if the measurement stops before the other end has answered it. Finish waits for that
-// answer.
+// Trips counts the last trip, too, even if the measurement stops before the other end has answered this trip.
+// Finish waits for the answer.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1
