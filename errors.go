@@ -22,8 +22,9 @@ var (
 	// ErrCorrupt says that shared bytes hold a value that no correct peer
 	// writes. Matches EPROTO.
 	ErrCorrupt = errors.New("shared memory is corrupt")
-	// ErrIncompatible says that a file is no arena, or that its layout is not that of this program. It also says that a
-	// named object has another kind or other options than the caller wants. Matches EINVAL.
+	// ErrIncompatible says that a file is no arena, or that its layout differs from the layout that this program
+	// uses. It also says that a named object differs in its kind or its options from what the caller wants. Matches
+	// EINVAL.
 	ErrIncompatible = errors.New("incompatible")
 	// ErrCanceled says that the object was stopped, or that the wait was cancelled by Stop or Cancel. If a wait ends
 	// because its context ends, the error is that of the context instead. Matches ECANCELED.
@@ -123,7 +124,8 @@ func (e *Error) Error() string {
 // Unwrap returns the sentinel or the system error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the errno that stands for the sentinel of e, or for one of several that e.Err joins.
+// Is reports whether target is the errno of the sentinel in e.Err. If e.Err joins several errors, the errno of any
+// of them counts.
 func (e *Error) Is(target error) bool {
 	errno, ok := target.(Errno)
 	if !ok || errno == 0 {

@@ -56,7 +56,7 @@ func probeMembarrier() error {
 	if mask&need != need {
 		return &Error{Op: "membarrier", Err: ErrNotSupported, Detail: "the kernel lacks the global expedited command"}
 	}
-	// A sandbox may allow a program to query the commands of membarrier, and yet forbid this command. So execute the
+	// A sandbox may allow the query for the commands of membarrier, and yet forbid this command. So execute the
 	// command.
 	if _, errno := membarrier(membarrierGlobalExpedited); errno != 0 {
 		return notSupported("membarrier", errno)

@@ -19,7 +19,8 @@ func Wait(addr *uint32, val uint32, deadline int64) (Outcome, error) {
 	return WaitBitset(addr, val, MatchAny, deadline)
 }
 
-// WaitBitset is Wait, except that a wake ends it only if the two bitsets have a bit in common. bitset must not be 0.
+// WaitBitset is Wait, but a wake ends the wait only if the bitset of the wake has a bit in common with bitset.
+// bitset must not be 0.
 func WaitBitset(addr *uint32, val, bitset uint32, deadline int64) (Outcome, error) {
 	return classify("futex_wait", futexWait(addr, val, bitset, deadline))
 }
@@ -40,9 +41,9 @@ func WakeBitset(addr *uint32, n int, bitset uint32) int {
 	return woken
 }
 
-// Requeue wakes sleepers on addr, at most as many as the parameter wake says. It moves others of them to the word
-// target, at most as many as the parameter move says. It does so only if *addr is still val; otherwise it does nothing
-// and returns [Changed]. n is the number of sleepers that were woken or moved.
+// Requeue wakes up to wake sleepers on addr, and moves up to move further sleepers from addr to the word target. If
+// *addr is not val any more, Requeue does nothing and returns [Changed]. n is the number of sleepers that were
+// woken or moved.
 func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n int, o Outcome, err error) {
 	n, errno := futexRequeue(addr, val, wake, target, move)
 	if errno != 0 {
@@ -111,9 +112,9 @@ func Monotonic() int64 {
 	return clockOffset + int64(time.Since(clockBase))
 }
 
-// MonotonicOf converts a time that carries a monotonic reading, such as a
-// context's deadline, to CLOCK_MONOTONIC nanoseconds. A time that is too far in the future becomes the
-// latest one, after 292 years. The result is never 0, because 0 means no deadline.
+// MonotonicOf converts a time with a monotonic reading, such as the deadline of a context, to nanoseconds of
+// CLOCK_MONOTONIC. A time that is too far in the future becomes the latest possible time, after 292 years. The
+// result is never 0, because 0 means no deadline.
 func MonotonicOf(t time.Time) int64 {
 	d := min(int64(t.Sub(clockBase)), math.MaxInt64-clockOffset)
 	if d == -clockOffset {

@@ -259,7 +259,7 @@ func TestRobustListGivesTheFormerListBack(t *testing.T) {
 	thread = func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if shmsync.ThreadID() == os.Getpid() {
-			go thread() // on another, since the first thread of a process does not end
+			go thread() // on another thread, because the first thread of a process does not end
 			<-over
 			runtime.UnlockOSThread()
 			return
@@ -332,8 +332,8 @@ func TestMonotonicIsTheSystemsClock(t *testing.T) {
 	require.LessOrEqual(t, now, after)
 }
 
-// TestMonotonicOfFarTimes: a far time stays in the future, and one long ago in the past. None becomes 0, which is no
-// deadline.
+// TestMonotonicOfFarTimes: a time in the far future stays in the future, and a time long ago stays in the past. No
+// time becomes 0, because 0 means no deadline.
 func TestMonotonicOfFarTimes(t *testing.T) {
 	now := time.Now()
 	for _, far := range []time.Time{

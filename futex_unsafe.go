@@ -48,8 +48,8 @@ func futexWait(addr *uint32, val, bitset uint32, deadline int64) unix.Errno {
 	return errno
 }
 
-// timespec converts a deadline, in nanoseconds of CLOCK_MONOTONIC, which is not 0. A deadline before the boot is as
-// good as any that has passed, so it becomes the first nanosecond after the boot.
+// timespec converts a deadline other than 0, in nanoseconds of CLOCK_MONOTONIC. The kernel refuses a negative time.
+// Therefore a deadline before the boot becomes the first nanosecond after the boot, which has passed as well.
 func timespec(deadline int64) unix.Timespec {
 	if deadline < 1 {
 		deadline = 1
@@ -144,14 +144,13 @@ func (l *RobustList) Clear() {
 	l.head.next = uintptr(unsafe.Pointer(&l.head.next))
 }
 
-// Register makes l the robust list of the calling thread. When that thread ends for any reason, or
-// the process replaces its program, the kernel puts [RobustOwnerDied] into each word that has the
-// thread's ID, and wakes one sleeper on each of these words that also has [RobustWaiters]. The
-// calling goroutine must be locked to its thread. A later registration of a thread replaces an
-// earlier one.
+// Register makes l the robust list of the calling thread. The calling goroutine must be locked to its thread. When
+// the thread ends for any reason, or the process replaces its program, the kernel puts [RobustOwnerDied] into each
+// word of the list that has the thread's ID. If such a word also has [RobustWaiters], the kernel wakes one sleeper
+// on the word. A later registration of a thread replaces an earlier one.
 //
-// A thread has only one list. Until Unregister, the kernel does not walk the list that a C library
-// had registered, so the thread must not lock a robust pthread mutex.
+// A thread has only one list. Until Unregister, the kernel does not walk the list that a C library had registered,
+// so the thread must not lock a robust pthread mutex.
 func (l *RobustList) Register() error {
 	before, errno := getRobustList()
 	if errno != 0 {
@@ -164,8 +163,8 @@ func (l *RobustList) Register() error {
 	return setRobustList(own)
 }
 
-// Unregister ends the registration of l, and registers the list that the calling thread had before Register. The
-// calling thread is the one that has registered l. Afterwards l can be freed.
+// Unregister ends the registration of l, and registers the list that the calling thread had before Register. It
+// must be called on the thread that registered l. Afterwards l can be freed.
 func (l *RobustList) Unregister() error {
 	l.Clear()
 	return setRobustList(l.before)
@@ -195,8 +194,8 @@ func getRobustList() (head uintptr, errno unix.Errno) {
 	return head, errno
 }
 
-// reregisterRobustList registers the current robust list of the calling thread again. This changes nothing, but works
-// only if the kernel lets the thread register a list. So it is a probe.
+// reregisterRobustList registers the current robust list of the calling thread again. It is a probe: the call
+// changes nothing, and fails if the kernel does not let the thread register a list.
 func reregisterRobustList() unix.Errno {
 	head, errno := getRobustList()
 	if errno != 0 {

@@ -14,10 +14,10 @@ func RegisterFence() error {
 	return nil
 }
 
-// Fence makes every running thread of every process that has called [RegisterFence] execute a full
-// memory fence. When Fence returns, the caller sees what such a thread stored before its fence.
-// Loads of such a thread after its fence see what the caller stored before the call. Fence is the
-// expensive half of an asymmetric store-load pair (Dekker).
+// Fence makes every running thread of every process that has called [RegisterFence] execute a full memory fence.
+// When Fence returns, the caller sees everything that such a thread stored before this fence. The loads of the
+// thread after this fence see everything that the caller stored before the call. Fence is the expensive half of an
+// asymmetric store-load pair (Dekker).
 func Fence() error {
 	if !FeatureMembarrier.Have() {
 		return ErrNotSupported

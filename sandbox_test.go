@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// refuse makes the system calls that the library can do without fail with the given errno. From now on they fail in all
-// threads.
+// refuse makes some system calls fail with the given errno, from now on and in all threads: those that the library
+// can do without.
 func refuse(answer syscall.Errno) error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

@@ -17,11 +17,12 @@ func Yield() int64 {
 // promptSlice is the shortest time slice that the scheduler grants, in nanoseconds.
 const promptSlice = 1e5
 
-// PromptThread asks the scheduler to run the calling thread soon after each wake, even on a CPU where another thread
-// runs. It gives the calling thread a shorter time slice. The scheduler prefers a thread with a shorter slice if the
-// thread has had less than its share of the CPU. The share stays the same. Linux has such slices since 6.12, for
-// threads of the ordinary scheduling policy. On other systems, PromptThread does nothing. The calling goroutine must be
-// locked to its thread. The function undo restores the former slice.
+// PromptThread asks the scheduler to run the calling thread soon after each wake, even on a CPU where another
+// thread runs. It gives the calling thread a shorter time slice, but not a smaller share of the CPU. Among threads
+// that have had less than their share, the scheduler prefers threads with shorter slices. Linux has such slices
+// since 6.12, for threads of the ordinary scheduling policy. On other systems, PromptThread does nothing.
+//
+// The calling goroutine must be locked to its thread. The function undo restores the former slice.
 func PromptThread() (undo func()) {
 	attr, err := unix.SchedGetAttr(0, 0)
 	if err != nil || attr.Policy != unix.SCHED_NORMAL || attr.Runtime <= promptSlice {

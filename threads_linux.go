@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When a process ends, each of its threads first leaves the system call that it is in, and then gives up the memory of
-// the process: the kernel sets the thread's mm to NULL. The last thread that does so takes the memory apart, which
-// takes 30 ms or more for each GiB, and then releases the locks of the process. When no thread has memory, no thread of
-// the process executes an instruction, or is in a system call that copies into the memory.
+// When a process ends, each of its threads first leaves the system call that it is in. Then the thread gives up the
+// memory of the process: the kernel sets the thread's mm to NULL. The last thread that gives up the memory takes
+// the memory apart, which takes 30 ms or more for each GiB, and then releases the locks of the process. When no
+// thread has memory, no thread of the process executes an instruction, or is in a system call that copies into the
+// memory.
 //
-// The link /proc/PID/task/TID/exe shows whether that thread has memory, because the link cannot be read if the thread
-// has none. Reading the link takes no reference to the memory. Reading most other files of /proc/PID does. Then the
-// reader may become the last user of the memory, and has to take the memory apart itself.
+// The link /proc/PID/task/TID/exe cannot be read if the thread has no memory, so it shows whether the thread has
+// memory. Reading the link takes no reference to the memory. Reading most other files of /proc/PID takes one. Then
+// the reader may become the last user of the memory, and has to take the memory apart itself.
 
-// Detached reports whether every thread of a process has given up its memory. startTime is the
-// start time of the process, field 22 of its /proc/PID/stat. If the number now belongs to another
-// process, the result is false.
+// Detached reports whether every thread of a process has given up its memory. startTime is the start time of the
+// process, field 22 of its /proc/PID/stat. If the number pid now belongs to another process, the result is false.
 //
-// The result is also false if it cannot be known: without /proc, with the /proc of another pid
-// namespace, without permission to trace the process, or if the parent has already waited for the
-// process. [NoProcess] recognizes the last case. If several processes share memory by
-// clone(CLONE_VM), Detached reports only about the one with this pid.
+// The result is also false if it cannot be known: without /proc, with the /proc of another pid namespace, without
+// permission to trace the process, or if the parent has already waited for the process. [NoProcess] recognizes the
+// last case. If several processes share memory by clone(CLONE_VM), Detached reports only about the process with
+// this pid.
 func Detached(pid int, startTime uint64) bool {
 	if pid <= 0 || !FeatureThreads.Have() {
 		return false
@@ -50,9 +50,9 @@ func NoProcess(pid int) bool {
 	return pid > 0 && FeatureThreads.Have() && unix.Kill(pid, 0) == unix.ESRCH
 }
 
-// taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID is
-// given to another process later. A pool keeps taskDirs for reuse, because the survivor of a death waits until it has
-// read the directory.
+// taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID
+// is given to another process later. A pool keeps taskDirs for reuse, because a survivor of a death waits for the
+// result, and should not wait for an allocation as well.
 type taskDir struct {
 	fd            int
 	st            unix.Stat_t
@@ -94,8 +94,8 @@ func (d *taskDir) same() bool {
 // detached does what Detached does, for the process whose task directory is d. The first thread of
 // that process is the thread leader.
 //
-// If the leader is the only thread that is left, and has no memory, the process is detached. Many
-// processes have come so far when a survivor looks.
+// If the leader is the only thread that is left, and has no memory, the process is detached. Many processes are
+// already in this state when a survivor looks.
 //
 // Otherwise detached walks through the directory. A walk may miss threads, because it stops early
 // if a thread ends meanwhile. A second walk and the kernel's count of threads show whether the
@@ -178,10 +178,10 @@ const (
 	direntMost  = 64      // more than the size of the entry of any thread
 )
 
-// walk appends the threads that the directory lists from its current position. It returns true if the kernel stopped
-// although another directory entry would have fitted into the buffer. Usually the kernel has then come to the end of
-// the list. But it also stops early if a thread ends meanwhile, or if this thread gets a signal. In these two cases the
-// walk has missed threads.
+// walk appends the threads that the directory lists from its current position. It returns true if the kernel
+// stopped although the buffer had room for another directory entry. Usually the list ends there. But the kernel
+// also stops early if a thread ends meanwhile, or if this thread gets a signal. In these two cases, threads are
+// missing from the result.
 func (d *taskDir) walk(threads []int) ([]int, bool) {
 	for len(threads) < mostThreads {
 		n, err := unix.ReadDirent(d.fd, d.buf[:])
@@ -206,8 +206,8 @@ func (d *taskDir) walk(threads []int) ([]int, bool) {
 	return threads, false
 }
 
-// count returns how many threads the process has, or 0 if that is unknown, or if the process did not start at
-// startTime. The descriptor stat is that of the leader's stat file. size is 0 if the leader has no memory.
+// count returns the number of threads of the process. It returns 0 if the number is unknown, or if the process did
+// not start at startTime. stat is the descriptor of the leader's stat file. size is 0 if the leader has no memory.
 func (d *taskDir) count(stat int, startTime uint64) (count int, size uint64) {
 	count, started, size, ok := d.stat(stat)
 	if !ok || started != startTime || count < 1 {
@@ -249,10 +249,10 @@ func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 // ownProc is the device of the /proc that probeThreads has accepted.
 var ownProc atomic.Uint64
 
-// probeThreads checks that /proc belongs to the pid namespace of this process, and that the files there show that a
-// living thread has memory. The kernel must also be one whose io_uring copies data only in threads of the process, as
-// Linux does since 5.12. No probe can show that. So probeThreads checks instead for a system call that is newer than
-// 5.12.
+// probeThreads checks that /proc belongs to the pid namespace of this process, and that its files show that a
+// living thread has memory. It also requires a kernel whose io_uring copies data only in threads of the process.
+// Linux does so since 5.12, but no probe can show this. So probeThreads requires FeatureWaitV, a system call newer
+// than 5.12.
 func probeThreads() error {
 	if err := FeatureWaitV.Check(); err != nil {
 		return err

@@ -129,8 +129,7 @@ func programs(t *testing.T) (names []string) {
 	return names
 }
 
-// parts has the file to copy of each example that consists of two things: a part to copy, and a program that uses
-// it.
+// Some examples consist of a file to copy and a program that uses it. parts names the file to copy.
 var parts = map[string]string{"locktable": "table.go", "cache": "cache.go"}
 
 // Each example is short, so that it shows only one thing.

@@ -31,7 +31,7 @@ func TestBiasRuns(t *testing.T) {
 func TestBiasSeesViolations(t *testing.T) {
 	open := []string{"bias", "--prim=test:open", "--gap=1us", "--warmup=2ms", "--time=200ms", "--count=1", "--format=json", "--cc=none"}
 	_, out, _ := shmbench(t, open...)
-	if parseDocument(t, out).Cells[0].Status != bench.StatusSkipped { // one CPU cannot divide an increment
+	if parseDocument(t, out).Cells[0].Status != bench.StatusSkipped { // with one CPU the cell is skipped
 		out, _ = violated(t, open...)
 		require.Contains(t, parseDocument(t, out).Cells[0].Reason, "counter under the lock")
 	}

@@ -14,9 +14,8 @@ type barsCmd struct {
 	Only string `placeholder:"REGEXP" help:"Only the bars whose name, subject or peer matches."`
 }
 
-// barsDefaults returns the default options of the command bars. Each measurement has count repetitions, or ten if count
-// is 0. In each repetition so many processes are killed that all repetitions together have the number of kills that the
-// package bars needs.
+// barsDefaults returns the default options of the command bars. Each measurement has count repetitions, or ten if
+// count is 0. All repetitions of a crash measurement together kill at least bars.BarKills processes.
 func barsDefaults(count int) plan.Defaults {
 	if count <= 0 {
 		count = 10

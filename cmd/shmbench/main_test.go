@@ -43,9 +43,10 @@ func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// patient returns the arguments of shmbench with a longer --timeout, because a busy machine needs more than the
-// default one. It does not change a --timeout of the test, nor the arguments of a command that does not use the flag. A
-// torture needs none: it counts no time in which a process had no CPU.
+// patient returns the arguments of shmbench with a longer --timeout, because the default timeout is too short for a
+// busy machine. It changes neither a --timeout that the test has set, nor the arguments of a command that does not
+// use the flag. A torture does not need a longer timeout, because it does not count the time in which a process had
+// no CPU.
 func patient(args []string) []string {
 	waits := func(arg string) bool {
 		return measures(arg) || slices.Contains([]string{"suite", "bars", "selftest", "stopstorm"}, arg)

@@ -27,7 +27,7 @@ type session struct {
 	common         *common
 	stdout, stderr io.Writer
 	args           []string
-	gaps           []time.Duration // for how long the sleeper of a wake cell sleeps before it is woken, if the user does not say
+	gaps           []time.Duration // how long the sleeper of a wake cell sleeps before it is woken, without --gap
 	until          time.Time       // after this, a suite begins no repetition, except the first one of a cell; zero: no limit
 	last           time.Time       // after this, no repetition begins, not even the first one of a cell; zero: no limit
 	all            bool            // a matrix measures all pairs of CPUs, however many there are
@@ -115,7 +115,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
 	before, begun := host.ReadDisturbance(o.CPUs), time.Now()
-	if !s.until.IsZero() { // a suite, whose rounds are long enough to judge each of them alone
+	if !s.until.IsZero() { // a suite: its rounds are long enough that each one can be judged alone
 		e.Probe = func() host.Disturbance { return host.ReadDisturbance(o.CPUs) }
 	}
 	if regular(f.Out) {
@@ -123,7 +123,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		e.Save = func(results []*bench.Result) {
 			r.Took = time.Since(begun)
 			if d, err := report.NewDocument(r.Partial(results, len(sequence))); err == nil {
-				_ = s.keep(d) // an error that lasts is reported at the end of the run
+				_ = s.keep(d) // if the error persists, the last save, at the end of the run, reports it
 			}
 		}
 	}

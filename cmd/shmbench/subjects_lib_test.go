@@ -41,8 +41,8 @@ func TestLibrarySubjects(t *testing.T) {
 	} {
 		args = append(args, "--prim=shmsync:*", "--warmup=5ms", fmt.Sprint("--count=", count), "--cc=none")
 		t.Run(args[0], func(t *testing.T) {
-			// On an idle machine the value is up to 30. On a busy one it may be larger, so there are several attempts. It
-			// would be 300 if each waiter had a thread.
+			// On an idle machine, the process has up to 30 threads. On a busy machine it may have more, so there
+			// are several attempts. If each waiter had a thread, there would be 300.
 			fewThreads := func(c report.Cell) bool { return c.Scenario != "waiters" || c.Summary["threads"].Hi < 150 }
 			for _, c := range measured(t, func(c report.Cell) bool { return hasSummary(c) && fewThreads(c) }, args...).Cells {
 				if needsCPUs(t, c) {

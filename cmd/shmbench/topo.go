@@ -72,8 +72,7 @@ matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of
 }
 
 // recordTree copies the files that describe the topology of a host to the directory dir, which must be empty or
-// missing. If the parameter named from is empty, these are the files of this host. Otherwise they come from the
-// recording with that name.
+// missing. The files come from the recording with the name from, or from this host if from is empty.
 func recordTree(from, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("--record %s: there are files in it already", dir)

@@ -24,9 +24,9 @@ func runTorture(t *testing.T, args ...string) (code int, r torture.Result, errs 
 	return code, r, errs
 }
 
-// tortureUntil runs a torture until enough is true for one of its results, because on a busy machine the processes of a
-// short torture may hardly run. Each torture has to end with the given status. But if that is exitViolation, a torture
-// may end without one before it sees the violation.
+// tortureUntil runs tortures until the function enough returns true for the result of one of them, because on a
+// busy machine the processes of a short torture may hardly run. Each torture has to end with the given status. If
+// status is exitViolation, a torture may also end with exitOK, because it may not have seen the violation yet.
 func tortureUntil(t *testing.T, status int, enough func(r torture.Result) bool, args ...string) (r torture.Result, errs string) {
 	t.Helper()
 	for a := new(attempts); a.another(); {

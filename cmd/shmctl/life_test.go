@@ -161,7 +161,8 @@ func TestRecoverAll(t *testing.T) {
 	}
 }
 
-// An object of a snapshot was deleted, and another one is at its offset. The command leaves that one alone.
+// An object of a snapshot was deleted, and another object is now at its offset. The command leaves the new object
+// alone.
 func TestDeleteLeavesAnotherObjectAlone(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, nil)

@@ -136,8 +136,8 @@ func TestValueOfHostileBytes(t *testing.T) {
 	}
 }
 
-// A value is deleted while the command reads it, and another one gets its place. The command does not show the bytes of
-// the other one as those of the first.
+// A value is deleted while the command reads it, and another value gets its place. The command does not show the
+// bytes of the new value under the name of the deleted one.
 func TestValueThatIsDeletedMeanwhile(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, nil)

@@ -33,8 +33,9 @@ type listed struct {
 	Module                  *struct{ GoVersion string }
 }
 
-// list runs "go list" for a pattern. It returns the package of that pattern, and its dependencies by import path. The
-// go command builds the dependencies, because their export data is needed.
+// list runs "go list" for a pattern. It returns the package that the pattern names, and a map from import paths to
+// this package and its dependencies. The go command compiles the dependencies, because load needs their export
+// data.
 func list(pattern string) (*listed, map[string]*listed, error) {
 	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,ImportMap,DepOnly,Error,Module", "--", pattern)
 	var stderr bytes.Buffer

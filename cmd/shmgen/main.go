@@ -53,9 +53,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// generate writes the header for the types with these names to the file out, or to stdout if that name is empty. It
-// writes a file only if there is no error and only if the contents change, because make(1) would otherwise rebuild
-// the files that include it.
+// generate writes the header for the named types to the file out, or to stdout if out is empty. It leaves the file
+// alone if there is an error or if the contents are the same. A new modification time would make make(1) rebuild
+// the files that include the header.
 func generate(pattern string, names []string, out string, stdout io.Writer) error {
 	pkg, err := load(pattern)
 	if err != nil {

@@ -48,7 +48,7 @@ type shape struct {
 	text   *typetext.Type
 }
 
-// describe returns the header for the types with these names.
+// describe returns the header for the named types.
 func describe(pkg *goPackage, names []string) (*header, error) {
 	h := &header{pkg: pkg, byName: map[string]*cStruct{}, known: map[string]*cStruct{}}
 	for _, name := range names {
@@ -179,8 +179,8 @@ func isOffset(t types.Type) bool {
 	return ok && n.Obj().Name() == "Offset" && n.Obj().Pkg() != nil && strings.HasSuffix(n.Obj().Pkg().Path(), "shmsync/internal/arenakernel")
 }
 
-// atomicShape returns the shape of a type of package sync/atomic, that is, how C declares it. Such a type has only one
-// field with a value, and its shape is that of this field.
+// atomicShape returns how C declares a type of package sync/atomic. Of the fields of such a type, only one has a
+// name other than _ and a size other than 0. C declares the type as it declares this field.
 func (h *header) atomicShape(u *types.Struct, name string) (shape, error) {
 	for i := range u.NumFields() {
 		f := u.Field(i)

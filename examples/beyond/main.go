@@ -1,10 +1,10 @@
 // Command beyond runs the same workers on one host and on several.
 //
-// A worker uses a sync.Locker. On one host that is a Mutex in shared memory. When the application outgrows the
-// host, it is a lock of etcd; here the etcd runs within the program. Workers are killed while they hold the lock.
-// The Mutex passes to the next worker within about a millisecond. The lock of etcd passes on only when the
-// session of the dead worker has run out, because no other host can distinguish a dead process from a slow
-// network.
+// A worker uses a sync.Locker. On one host the Locker is a Mutex in shared memory. When the application outgrows
+// the host, the Locker is a lock of etcd; in this example, etcd runs within the program. Workers are killed while
+// they hold the lock. The Mutex passes to the next worker within about a millisecond. The lock of etcd passes on
+// only when the session of the dead worker has run out, because no other host can distinguish a dead process from a
+// slow network.
 package main
 
 import (

@@ -51,8 +51,8 @@ func openCache(a *arena.Arena) (*cache, error) {
 	return &cache{a: a, m: m, head: h, half: func(string) {}}, err
 }
 
-// put makes value the value of key. It first evicts entries until all keys and values fit into as many
-// bytes as the parameter most says.
+// put sets the value of key. Before, it evicts entries until the bytes of all keys and values are at most the
+// parameter most.
 func (c *cache) put(key string, value []byte, most uint64) error {
 	return c.m.Update(func(tx *prims.Tx) error {
 		h, need := c.head, uint64(len(key)+len(value))

@@ -1,9 +1,9 @@
 // Command config publishes a configuration to processes whenever it changes.
 //
-// A Sequencer counts the versions. A process that wants a newer version waits for its number. There are two
-// copies of the configuration. The publisher writes the copy that is not in use, and then advances the Sequencer.
-// So if a publisher is killed meanwhile, the old version stays in use, and the next publisher writes the new one
-// again. An Event tells all processes to end.
+// A Sequencer counts the versions. A process that wants a newer version waits for the number of that version. There
+// are two copies of the configuration. The publisher writes the copy that is not in use, and then advances the
+// Sequencer. So if a publisher is killed meanwhile, the old version stays in use, and the next publisher writes the
+// new version again. An Event tells all processes to end.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command death kills a process in the middle of a change, and shows what other processes see: the data is as it
-// was before, nobody has to repair anything, and a reader does not even wait.
+// Command death kills a process in the middle of a change, and shows what other processes see. The data is as it
+// was before the change, no process has to repair it, and a reader does not wait.
 package main
 
 import (

@@ -4,7 +4,7 @@
 // process gets the Mutex until one of them has called Recover, which repairs what the dead leader had begun.
 // OnDeath tells each process which process has died, whether or not that was the leader.
 //
-// Leaders write entries in two steps. In this example a leader is killed between the two.
+// Leaders write entries in two steps. In this example a leader is killed between the two steps.
 package main
 
 import (
@@ -27,9 +27,9 @@ const candidates = 3
 type office struct {
 	Term int64 // the number of leaders so far
 
-	// A leader counts an entry in Begun before it writes the entry, and in Written afterwards. Both counters are
-	// atomic, although the Mutex guards them: the compiler may delay or omit a plain store, and then a leader
-	// that is killed would leave a wrong difference between the two.
+	// A leader increments Begun before it writes an entry, and Written afterwards. Both counters are atomic,
+	// although the Mutex guards them. The compiler may delay or omit plain stores. Then the difference of the
+	// counters could be wrong after a leader was killed.
 	Begun, Written atomic.Int64
 }
 
@@ -46,8 +46,8 @@ func stand() {
 		err := mu.LockContext(workergroup.Context())
 		switch {
 		case errors.Is(err, shmsync.ErrOwnerDead):
-			// Each process that gets the error calls Recover, but only one of them repairs. Then all compete for the
-			// Mutex again.
+			// Each process that gets this error calls Recover, but only one process executes repair. Then all
+			// processes compete for the Mutex again.
 			workergroup.Check(mu.RecoverContext(workergroup.Context(), o.repair))
 		case err != nil:
 			return

@@ -137,8 +137,8 @@ func start(program, arena string) (*member, error) {
 	return m, m.cmd.Start()
 }
 
-// put makes the member put jobs into its queue. The number of the first job is the parameter from, and the number of
-// the last one is to-1. The result total is the number of finished jobs that the version of the member knows.
+// put makes the member put the jobs with the numbers from to to-1 into its queue. The result total is the number of
+// finished jobs that the version of the member knows.
 func (m *member) put(from, to int) (total int, err error) {
 	fmt.Fprintln(m.in, from, to)
 	_, err = fmt.Fscanln(m.out, &total)

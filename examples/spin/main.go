@@ -1,8 +1,8 @@
 // Command spin is a program that follows the advice of shmbench about spinning.
 //
-// A waiter that spins saves the cost of a sleep, and uses time of its CPU. shmbench measures what a sleep costs
-// on the host, and prints three lines of Go with its advice. They are pasted here, below the comments that begin
-// with "Pasted": replace them by those of your host.
+// A waiter that spins saves the cost of a sleep, and uses time of its CPU. shmbench measures what a sleep costs on
+// the host, and prints three lines of Go with its advice. The lines of one host are pasted below, after the
+// comments that begin with "Pasted". Replace them by the lines that shmbench prints on your host.
 package main
 
 import (
@@ -68,8 +68,8 @@ func (s *shop) turn(hold func()) {
 	s.m.Unlock()
 }
 
-// worker increments the count many times. If the command line has one more argument, it stops the first time with the
-// lock held.
+// worker increments the count many times. If the command line has one more argument, worker waits in its first
+// turn, with the lock held, until the parent kills the process.
 func worker() {
 	s := join(os.Args[1])
 	for range turns {

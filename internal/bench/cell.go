@@ -15,8 +15,8 @@ import (
 )
 
 // Cell is one measurement of the plan: a scenario (what is done), a subject (the primitive that is measured), and
-// parameters. The figures of the repetitions of a cell are comparable, and so are those of all cells with the same
-// Group.
+// parameters. Figures of cells with the same Group can be compared with each other, and so can the repetitions of
+// one cell.
 type Cell struct {
 	Scenario *Scenario
 	Subject  *Subject
@@ -38,8 +38,8 @@ type Cell struct {
 	HomeNode int          // the NUMA node for which Home stands
 	Stream   *StreamShape // shape of a stream cell
 
-	// A matrix cell measures a class of pairs of CPUs. Pairs has some pairs that represent the class, and each
-	// repetition visits some of these. If Pairs is empty, the cell has one pair of CPUs, which its placement
+	// A matrix cell measures a class of pairs of CPUs. Pairs has the pairs that represent the class, and each
+	// repetition visits some of them. If Pairs is empty, the cell has one pair of CPUs, which its placement
 	// determines.
 	Pairs [][2]int
 
@@ -114,8 +114,7 @@ func (c *Cell) Key() string {
 	return c.Scenario.Name + "/" + JoinParams(p)
 }
 
-// Group returns the name of the set of cells with which this one is compared: the key of the cell without the
-// subject.
+// Group returns the name of the group of cells with which c is compared: the key of c without the subject.
 func (c *Cell) Group() string { return c.Scenario.Name + "/" + JoinParams(c.Params()) }
 
 // JoinParams writes parameters as k=v, sorted by their names, with slashes between them.
@@ -206,8 +205,8 @@ func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
 	return list
 }
 
-// matrixStep is the longest time that one pair of CPUs takes if one pair of processes measures many pairs of CPUs in
-// turn (see load.Tour).
+// matrixStep is the longest time that a tour takes for one pair of CPUs. In a tour, one pair of processes measures
+// many pairs of CPUs (see load.Tour).
 const matrixStep = 4 * time.Millisecond
 
 // victimTime returns about how long a victim, a process that a crash cell starts and kills, takes to start and to end.

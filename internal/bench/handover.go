@@ -2,10 +2,14 @@
 
 package bench
 
-// HandoverKinds are the kinds of hand-over of a lock. The kind depends on the thread that had the lock before. It was
-// the same thread, another thread of the same CPU, a thread of another CPU with the same last-level cache, of another
-// CPU of the same node, of a CPU of another node, or any other thread. If threads are not pinned, only the first kind
-// and the last can be told apart.
+// HandoverKinds are the kinds of hand-over of a lock, by the thread that had the lock before:
+//
+// - from-self: the same thread;
+// - from-cpu: another thread on the same CPU;
+// - from-cache: a thread on another CPU with the same last-level cache;
+// - from-node: a thread on another CPU of the same NUMA node;
+// - from-far: a thread on a CPU of another NUMA node;
+// - from-other: another thread, if the threads are not pinned.
 var HandoverKinds = []string{"from-self", "from-cpu", "from-cache", "from-node", "from-far", "from-other"}
 
 // These are the indices of HandoverKinds.

@@ -49,7 +49,8 @@ type MemShape struct {
 	CPU    int
 }
 
-// PolicyName returns the name by which parameters and flags call the NUMA policy.
+// PolicyName returns the name of the NUMA policy in parameters and reports: FirstTouch, or the name that package
+// shm uses.
 func (m *MemShape) PolicyName() string {
 	if m.Policy.Mode == shm.PolicyDefault {
 		return FirstTouch

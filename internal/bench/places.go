@@ -11,9 +11,9 @@ const (
 	PlaceAny   = "any"   // unpinned
 )
 
-// These placements choose two CPUs by what the CPUs share. They are the classes of package topology. Each process in
-// turn gets one of the two CPUs. A full name may have a distance after a dash, and the kinds of the CPUs after a colon.
-// A name without these stands for all such classes of the host.
+// These placements choose two CPUs by what the CPUs share. They are the classes of package topology. The processes
+// of a measurement get the two CPUs in turn. A full name may have a distance after a dash, and the kinds of the
+// CPUs after a colon. A name without distance and kinds stands for this class with any distance and kinds.
 const (
 	PlaceSMT         = string(topology.SMT)
 	PlaceModule      = string(topology.Module)
@@ -25,8 +25,8 @@ const (
 	PlaceRemote      = string(topology.Remote)
 )
 
-// These placements are for many processes, of which each in turn gets a CPU. Both placements use one thread of each
-// core before they use the second thread of any core.
+// These placements are for many processes, which get the CPUs in turn. Both placements use one thread of each core
+// before they use the second thread of any core.
 const (
 	PlacePack   = "pack"   // as near to each other as possible
 	PlaceSpread = "spread" // as far from each other as possible

@@ -90,8 +90,7 @@ func (a *Account) Total() (total uint64) {
 	return total
 }
 
-// Throughput sets the throughput, the fairness and the latencies of a measurement. All threads of such a measurement do
-// the same.
+// Throughput sets the throughput, the fairness and the latencies of a measurement in which all threads do the same.
 func (rep *Repetition) Throughput(a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -119,9 +118,8 @@ func (rep *Repetition) Second(prefix string, a *Account) {
 	}
 }
 
-// fairness returns two measures of how equal the shares of the threads are. The first one, Jain's index, is 1 if all
-// shares are equal, and 1/n if one of n threads has everything. The second one is the smallest share divided by an
-// equal share.
+// fairness returns two measures of how equal the shares of the threads are. jain is Jain's index: 1 if all shares
+// are equal, and 1/n if one of n threads has everything. smallest is the smallest share divided by an equal share.
 func fairness(shares []float64) (jain, smallest float64) {
 	var sum, squares float64
 	for _, s := range shares {
@@ -151,8 +149,8 @@ func (r *Result) Status() (status, reason string) {
 	return status, ""
 }
 
-// Values returns the values of a metric in all repetitions that have the metric. It omits repetitions in rounds that
-// other programs disturbed, unless there are no others.
+// Values returns the values of a metric in all repetitions that have the metric. It omits repetitions in rounds
+// that other programs disturbed, unless all repetitions are disturbed.
 func (r *Result) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, rep := range r.Reps {

@@ -10,7 +10,7 @@ type Scenario struct {
 	Unit   string   // name of the main metric, for tables and ratios
 	Higher bool     // more of the main metric is better
 	Others []string // further metrics that a table shows
-	Keys   []string // parameters that distinguish measurements of this scenario, in addition to by and prim
+	Keys   []string // parameters that distinguish measurements of this scenario, in addition to "by" and "prim"
 	Ref    []string // subjects to which ratios refer; a report uses the first one that ran
 	Versus []string // subjects with which the top of a report compares the library
 	procs  int      // number of processes of a cell that does not set Procs

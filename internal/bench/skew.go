@@ -24,8 +24,8 @@ const (
 	zipfMost  = 10
 )
 
-// ParseSkew parses the name of a way to choose keys unevenly. It returns the exponent theta, which is 0 if all keys are
-// equally likely, and the name that keys of measurements have for it.
+// ParseSkew parses the name of a way to choose keys unevenly. It returns the exponent theta, which is 0 if all keys
+// are equally likely, and the name of this way in the keys of measurements.
 func ParseSkew(text string) (theta float64, name string, err error) {
 	switch text {
 	case SkewUniform:

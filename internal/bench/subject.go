@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// LastToken is the value that tells the other end that no more tokens follow. A token is a value that two threads pass
-// back and forth.
+// LastToken is the token after which no token follows. A token is a value that two threads pass back and forth.
 const LastToken = 1<<32 - 1
 
 // RWLocker is the interface that readers and rw measurements need of their subject. TryLock fails while anybody holds
@@ -82,15 +81,15 @@ type Pairer interface {
 	Pairs(n int, counter *uint64)
 }
 
-// Token is one of two ends that pass values to each other in turn. Await returns the value that the other end passed
-// last.
+// Token is one end of a measurement in which two threads pass values back and forth. Await returns the value that
+// the other thread passed last.
 type Token interface {
 	Pass(v uint32)
 	Await() uint32
 }
 
-// Successor is a Locker that needs more than Lock to become the owner after the owner died. Inherit does what is
-// needed, and returns when the caller owns the lock.
+// Successor is a Locker for which Lock alone does not make the caller the owner if the previous owner died. Inherit
+// does all steps that are needed, and returns when the caller owns the lock.
 type Successor interface {
 	Locker
 	Inherit() (Succession, error)
@@ -102,8 +101,8 @@ type Succession struct {
 	Owned int64 // when the caller could use the data
 }
 
-// Crowd is the interface that waiters measurements need of their subject. Block is the call of the waiter with the
-// number i, which waits for Release. Release may be called before Block.
+// Crowd is the interface that waiters measurements need of their subject. Block blocks waiter i until Release is
+// called. It returns at once if Release has been called already.
 type Crowd interface {
 	Block(i int)
 	Release()
@@ -121,5 +120,5 @@ type Auditor interface {
 	Audit() (got int)
 }
 
-// Library is the first part of the names of this module's subjects. It says that they come from this module.
+// Library is the first part of the names of this module's subjects.
 const Library = "shmsync"

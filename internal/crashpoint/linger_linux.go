@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// keepLocks starts a process that keeps the byte locks of this process after its death, for as long as package linger
-// says. Package proctest does the same for processes that it kills. It cannot do so for a process that dies at a crash
-// point.
+// keepLocks starts a process that keeps the byte locks of this process after its death, for as long as package
+// linger says. Package proctest does the same for the processes that it kills, but it does not know in advance that
+// a process dies at a crash point.
 func keepLocks() {
 	d := linger.Time()
 	if d == 0 {

@@ -54,8 +54,8 @@ func STLR(word string, value int) Instr {
 	return Instr{op: opStore, word: word, value: value, flags: release}
 }
 
-// LSE says whether the read-modify-writes of a test are instructions of LSE, such as CASAL. Otherwise each of them is
-// the pair LDAXR and STLXR. On a CPU with LSE, a Go program executes each read-modify-write as one instruction.
+// LSE says whether the read-modify-writes of a test are single instructions of LSE, such as CASAL, or pairs of
+// LDAXR and STLXR. On a CPU with LSE, a Go program executes each read-modify-write as one instruction.
 type LSE bool
 
 // CAS is a compare-and-swap that succeeds.

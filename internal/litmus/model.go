@@ -43,7 +43,8 @@ func (r relation) cyclic() bool {
 func (x *execution) consistent() bool {
 	n := len(x.events)
 	internal, external := newRelation(n), newRelation(n)
-	// communicates adds that b comes after a because of the values that a load reads, or of the order of stores.
+	// communicates adds that b comes after a, because of the value that a load has read, or of the order of the
+	// stores to a word.
 	communicates := func(a, b int) {
 		internal[a][b] = true
 		if x.events[a].thread != x.events[b].thread {
@@ -85,7 +86,8 @@ func (x *execution) before(a, b int) bool {
 	return i.thread == j.thread && i.at < j.at && !i.fence && !j.fence
 }
 
-// ordered reports whether the instructions keep a before b, for other CPUs. a comes before b in their thread.
+// ordered reports whether other CPUs see a before b because of the instructions of their thread. In this thread, a
+// comes before b.
 func (x *execution) ordered(a, b int) bool {
 	i, j := x.events[a], x.events[b]
 	switch {

@@ -177,9 +177,9 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A writer of a Synchronized commits. The next writer begins to write the other copy, from which a Load reads at
-	// the same time. The Load must find out that the copy was written. The first writer releases the lock by a store,
-	// and the second one takes it by a CAS.
+	// A writer of a Synchronized commits. The next writer begins to write the other copy, from which a Load reads
+	// at the same time. The Load must find out that the copy was written. The first writer releases the lock by a
+	// store, and the next writer takes the lock by a CAS.
 	"synchronized.commit": {
 		program: func(l LSE) Program {
 			return Program{
@@ -260,8 +260,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A process restores bytes and ends the rollback. Another one sees that, and frees the memory, which the next process
-	// allocates and overwrites.
+	// A process restores bytes and ends the rollback. A second process sees the end, and frees the memory. A third
+	// process allocates the memory and overwrites it.
 	"tx.idle": {
 		program: func(l LSE) Program {
 			return Program{

@@ -12,9 +12,9 @@
 //   - Futexes compare and go to sleep in one step, wake in the order of arrival,
 //     and may wake without a reason. A sleeper that is stopped leaves the queue
 //     and starts its wait again, with its old value.
-//   - A process that is killed may do further steps or none, because the notice of
-//     its death comes from one thread while others still run. The membarrier of
-//     a process that reaps it ends that.
+//   - A killed process may do further steps or none: its death can be seen when one of
+//     its threads has ended, while its other threads still run. The membarrier of a
+//     process that reaps it stops these threads.
 //
 // A step is mandatory or optional. Steps of the environment are optional: a kill, a spurious wake,
 // the end of a context, a new call. The protocol must not rely on optional steps. The exploration

@@ -58,8 +58,8 @@ func (x *Exec) Load(w int) uint8 { return x.load(x.Me, w) }
 // Store sets word w to v by a plain store.
 func (x *Exec) Store(w int, v uint8) { x.store(x.Me, w, v) }
 
-// CAS executes a compare-and-swap: if word w has the value old, it gets the value of the parameter to. CAS reports
-// whether it did.
+// CAS executes a compare-and-swap: if word w has the value old, CAS sets it to the value to. CAS reports whether it
+// has set the word.
 func (x *Exec) CAS(w int, old, to uint8) bool {
 	x.drain(x.Me)
 	if x.Mem[w] != old {
@@ -93,9 +93,9 @@ type Wait struct {
 	Value uint8
 }
 
-// Sleep puts the thread to sleep while all words have their expected values. The parameter then is the number of the
-// step at which the thread continues: when it is woken, or at once if a word has another value. The parameter quit, if
-// it is not 0, is the number of the step at which the thread continues when its context ends.
+// Sleep puts the thread to sleep if all words have their expected values. When the thread is woken, it continues at
+// the step with the number then. If a word has another value, the thread continues at that step at once. If quit is
+// not 0, a thread whose context ends continues at the step quit.
 func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.drain(x.Me)
 	var on uint16

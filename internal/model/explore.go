@@ -184,7 +184,7 @@ func (e *exploration[S]) result(err error, at uint32) Result {
 	return Result{States: e.table.len(), Steps: e.steps, Violation: &Violation{Err: err, Trace: e.trace(at)}}
 }
 
-// trace returns the steps from the first state to a later one, as text. The parameter at is the number of the later one.
+// trace returns, as text, the steps from the first state to the state with the number at.
 func (e *exploration[S]) trace(at uint32) (lines []string) {
 	var path []uint32
 	for i := at; i != none; i = e.parent[i] {
@@ -204,7 +204,7 @@ func (e *exploration[S]) trace(at uint32) (lines []string) {
 	return lines
 }
 
-// label returns the label of the step from one state to the state s. The parameter at is the number of the first one.
+// label returns the label of the step from the state with the number at to the state s.
 func (e *exploration[S]) label(at uint32, s *S) (what string) {
 	e.spec.Next(e.table.at(at), func(step Step[S]) {
 		if step.To == *s && what == "" {

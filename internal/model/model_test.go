@@ -149,8 +149,8 @@ func TestFutex(t *testing.T) {
 		System
 		steps int
 	}{
-		// In the first system, a waiter falls asleep between the wake and the store. In the second one, both waiters
-		// sleep, and only one of them is woken.
+		// In the first system, a waiter falls asleep between the wake and the store. In the second system, two
+		// waiters sleep, and only one of them is woken.
 		"wake before the store": {waker(true, All), 5},
 		"one wake for two":      {waker(false, 1), 7},
 	} {
@@ -230,8 +230,8 @@ func TestCheckAndLimit(t *testing.T) {
 	require.ErrorIs(t, spec.Explore().Violation, ErrTooMany)
 }
 
-// TestKill: a process that is killed may execute further steps until another thread makes a
-// membarrier. Its stores up to then are not lost.
+// TestKill: a killed process may execute further steps until another thread executes a membarrier. The stores that
+// the process has made until then are not lost.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
 		const memory, reaped, mark = 0, 1, 2

@@ -2,9 +2,8 @@ package model
 
 import "encoding/binary"
 
-// Symmetry says that the first few threads run the same program, each in a process of its own,
-// which has the number of the thread. States that differ only in the order of these threads are
-// then explored only once.
+// Symmetry says that the threads with the numbers below Threads run the same program, each in a process of its own
+// with the number of the thread. States that differ only in the order of these threads are explored only once.
 type Symmetry struct {
 	Threads int
 	// Names are the indexes of registers that contain numbers of threads. They do not affect the order of the
@@ -15,8 +14,8 @@ type Symmetry struct {
 	Rename func(s *Sys, to *[Threads]uint8)
 }
 
-// reorder sorts the threads, so that states which differ only in their order become equal. In rare cases the result
-// still depends on the old order, and such states are explored more than once.
+// reorder sorts the threads of s, so that states become equal if they differ only in the order of the threads. In
+// rare cases the result still depends on the old order. Such states are explored more than once.
 func (y *Symmetry) reorder(s *Sys) {
 	var order [Threads]uint8 // the old numbers of the threads, by new number
 	for i := range order {

@@ -1,8 +1,8 @@
 package model
 
-// The sizes of a [Sys]. They are as large as the largest model needs, and no larger, because a
-// state is hashed and compared as a whole. Its fields are ordered so that no padding is between them; otherwise Go would
-// hash and compare each field by itself.
+// The sizes of a [Sys]. They are only as large as the largest model needs, because states are hashed and compared
+// as a whole. The fields of Sys are in an order that needs no padding between them; otherwise Go would hash and
+// compare each field by itself.
 const (
 	Threads   = 5
 	Words     = 12
@@ -16,7 +16,7 @@ const (
 type Sys struct {
 	// Mem is shared memory. A word is a byte here, and the model defines its meaning.
 	Mem [Words]uint8
-	// Ghost is memory for the invariant: what it has to remember from earlier steps. No thread can read it.
+	// Ghost is memory in which a model keeps what Check has to know about earlier steps. No thread can read it.
 	Ghost  [Ghosts]uint8
 	Thread [Threads]Thread
 	kills  uint16 // how many processes have been killed
@@ -71,8 +71,8 @@ func (s *Sys) Asleep(thread, w int) bool {
 	return t.Run == Asleep && t.on&(1<<w) != 0
 }
 
-// load returns the value that thread i sees in word w: its own latest store, if that is still in its buffer, or
-// else memory.
+// load returns the value that thread i sees in word w: its own latest store to w if the store is still in the
+// thread's buffer, or else the value in memory.
 func (s *Sys) load(i, w int) uint8 {
 	t := &s.Thread[i]
 	for k := int(t.buffered) - 1; k >= 0; k-- {

@@ -7,23 +7,24 @@ type System struct {
 	Init func(*Sys)
 	// Kills is how many processes may be killed.
 	Kills int
-	// Spurious lets sleepers wake without a reason. Restart lets a sleeper start its wait again,
-	// without reading anything in between.
+	// With Spurious, sleepers may wake without a reason. With Restart, a sleeper may start its wait again, without
+	// reading anything in between.
 	Spurious, Restart bool
 	// Check is the invariant: it returns an error if a state violates it.
 	Check func(*Sys) error
-	// Done reports whether nothing has to happen any more. It is called only when all stores have
-	// reached memory and no thread has anything to do: each is idle, halted, of a dead process, or
-	// asleep where MaySleep allows it.
+	// Done reports whether nothing has to happen any more. It is called only when all stores have reached memory
+	// and no thread has anything to do. A thread has nothing to do if it is idle or halted, if its process is dead,
+	// or if it sleeps and MaySleep allows that.
 	Done func(*Sys) bool
 	// MaySleep reports whether the given thread, which sleeps, may sleep for ever, because no wake is due. If
 	// MaySleep is nil, no thread may sleep for ever.
 	MaySleep func(s *Sys, thread int) bool
-	// Canon, if set, replaces a state by one that stands for all states equivalent to it, so that there are fewer
-	// states to explore.
+	// Canon, if set, replaces a state by a representative of all states that are equivalent to it. So there are
+	// fewer states to explore.
 	Canon func(*Sys)
-	// Symmetry, if set, reduces the states in the same way for threads that run the same program. It makes traces
-	// hard to read, because threads change their numbers along the way.
+	// Symmetry, if set, names threads that run the same program. States that differ only in the order of these
+	// threads are explored only once. Traces are then hard to read, because threads change their numbers along the
+	// way.
 	Symmetry *Symmetry
 	// Show renders the words for a trace.
 	Show func(*Sys) string
@@ -96,8 +97,8 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
-// stepper finds the steps of a system. It has the state that a step leads to, and an Exec, so that they are not allocated
-// for each step.
+// stepper finds the steps of a system. The fields to, the state to which a step leads, and exec are here so that a
+// step does not allocate them.
 type stepper struct {
 	*System
 	to   Sys

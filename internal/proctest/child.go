@@ -32,8 +32,9 @@ func runHelper(name string) {
 		lines:  newQueue[[]byte](),
 		out:    os.Stdout,
 	}
-	// What the helper prints must not get between the lines that it sends to the parent. A program that the helper
-	// executes must not start as a helper because of the environment.
+	// Stdout carries the lines that the helper sends to the parent, so everything that the helper prints goes to
+	// stderr. The helper must not pass these environment variables on, because a program that it executes would
+	// start as a helper as well.
 	os.Stdout = os.Stderr
 	n, _ := strconv.Atoi(os.Getenv(envFiles))
 	for i := range n {

@@ -22,16 +22,17 @@ func end(code int) {
 	os.Exit(code)
 }
 
-// ExitCounted ends a process of the test program that is not a helper, after it has written the coverage data as
-// end does.
+// ExitCounted ends a process of the test program that is not a helper. It first writes the coverage data, as the
+// function end does.
 func ExitCounted(m *testing.M, code int) {
 	tests = m
 	end(code)
 }
 
-// writeCounts writes the coverage data of this process into the directory dir. It does so by a run of the tests
-// that runs no test. Such a run reads all coverage data that is in its directory, so it gets a directory of its
-// own. The data of a helper that may not write there, or that has another root directory, is lost.
+// writeCounts writes the coverage data of this process into the directory dir. Only package testing can write this
+// data, at the end of a run of tests, so writeCounts makes a run that selects no test. Such a run also reads all
+// coverage data in its directory, so it gets a directory of its own. The data of a helper that may not write to
+// dir, or that has another root directory, is lost.
 func writeCounts(dir string) {
 	os.Stdout, _ = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	os.Stderr = os.Stdout

@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// KeepFile copies the process's descriptors of the file at path into this process, as a child of fork would have
-// them. So the locks of these descriptors stay when the process ends. Locks also stay for a while if the kernel still
-// keeps the memory of an ended process; KeepFile imitates that. The function close closes the copies; otherwise the end
-// of the test does.
+// KeepFile copies the process's descriptors of the file at path into this process. The copies refer to the same
+// open file descriptions, as after a fork, so the locks of the process stay when the process ends. KeepFile
+// imitates a kernel that frees the memory, and so the locks, of an ended process late. The function close closes
+// the copies. If it is not called, they are closed at the end of the test.
 func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	t.Helper()
 	copies := p.copies(t, func(_, at string) bool { return at == path })

@@ -18,7 +18,7 @@ var programs = map[string]string{
 	"musl-gcc":              "SHMSYNC_NEED_MUSL",
 	"promtool":              "SHMSYNC_NEED_PROMTOOL",
 	"qemu-aarch64-static":   "SHMSYNC_NEED_QEMU_USER",
-	"qemu-i386-static":      "SHMSYNC_NEED_QEMU_USER", // of the same package
+	"qemu-i386-static":      "SHMSYNC_NEED_QEMU_USER", // in the same package as qemu-aarch64-static
 }
 
 // Program returns the path of a program that the test runs. Without the program it calls [Missing].

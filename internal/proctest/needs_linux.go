@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirNotOn returns a new directory on a file system of another type than the given ones, which are numbers such as
-// unix.TMPFS_MAGIC. It looks for one in the temporary directory, which is a tmpfs on some systems, in /var/tmp, in the
-// user's cache and in the directory of the package. Without one it skips the test.
+// DirNotOn returns a new directory on a file system of another type than the given types, which are numbers such as
+// unix.TMPFS_MAGIC. It tries the temporary directory, which is a tmpfs on some systems, /var/tmp, the user's cache
+// and the directory of the package. If none of them is suitable, it skips the test.
 func DirNotOn(t testing.TB, types ...uint32) string {
 	t.Helper()
 	parents := []string{os.TempDir(), "/var/tmp"}
@@ -57,6 +57,7 @@ func NeedAttr(t testing.TB, attr *syscall.SysProcAttr, what string, helpers ...s
 	}
 }
 
-// refusals are the errors by which the kernel says that a process may not have certain attributes, or that the kernel
-// does not know them. Other errors, such as a shortage, are no reason to skip a test.
+// refusals are the errors with which the kernel says that a process may not have certain attributes, or that the
+// kernel does not know these attributes. After other errors, such as a lack of memory, a test fails and is not
+// skipped.
 var refusals = []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirNotOn: where the temporary directory is a tmpfs, a test gets a directory of another place, which is removed at
-// its end. Without another place the test is skipped.
+// TestDirNotOn: where the temporary directory is a tmpfs, DirNotOn returns a directory in another place, which is
+// removed at the end of the test. Without another place the test is skipped.
 func TestDirNotOn(t *testing.T) {
 	fileSystem := func(dir string) uint32 {
 		var fs unix.Statfs_t

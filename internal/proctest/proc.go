@@ -64,8 +64,8 @@ func (p *Proc) Recv(t testing.TB, v any) {
 	}
 }
 
-// Poll decodes the child's next Say into v if there is one already. It returns false if there is none, or if the child
-// has said all it will ever say.
+// Poll decodes the child's next Say into v, and returns true. It does not wait: it returns false if the child has
+// sent no further Say yet, or will never send another.
 func (p *Proc) Poll(t testing.TB, v any) bool {
 	t.Helper()
 	m, o, ok := p.messages.poll()

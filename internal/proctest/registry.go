@@ -72,8 +72,8 @@ func Skip(t testing.TB, reason string, helpers ...string) {
 	t.Skip(reason)
 }
 
-// LeaveOut counts the given helpers as used; see [Main]. A test calls it if it does not start them because only a
-// part of the test was asked for, for example by an environment variable.
+// LeaveOut counts helpers as used, see [Main]. A test calls it for helpers that it does not start because the user
+// asked for only a part of the test, for example with an environment variable.
 func LeaveOut(t testing.TB, helpers ...string) {
 	t.Helper()
 	for _, name := range helpers {

@@ -18,14 +18,13 @@ func Long() bool {
 	return long
 }
 
-// Quick reports whether tests do only as much as a developer would wait for. That is so with -short and without the
-// race detector. With the race detector CI also uses -short, but must not skip anything.
+// Quick reports whether tests do only as much as a developer would wait for: with -short and without the race
+// detector. CI uses -short with the race detector, too, but then must not skip anything.
 func Quick() bool { return testing.Short() && !race.Enabled }
 
-// Rounds returns the number of rounds, or the duration, of a test. It returns the parameter short with the flag
-// -short, and the parameter long if [Long] is true. Otherwise it returns a part of long, but at least short. In
-// builds with crash points the part is a fifth, because CI runs these builds at no other length. In other builds it
-// is a thirtieth, because CI also runs these at full length.
+// Rounds returns the number of rounds of a test, or its duration. With the flag -short it returns the parameter
+// short, and with [Long] the parameter long. Otherwise it returns long/5 in builds with crash points, which CI runs
+// at no other length. In other builds it returns long/30. It never returns less than short.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():

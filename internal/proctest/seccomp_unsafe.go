@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter makes the kernel decide with the program prog, from now on and in all threads, which system calls this process
-// may make. A process cannot remove such a filter, so a child calls Filter.
+// Filter installs the seccomp program prog. From now on, prog decides for all threads which system calls this
+// process may make. Only a child calls Filter, because a process cannot remove such a filter.
 func Filter(prog []unix.SockFilter) error {
 	const (
 		setFilter   = 1 // SECCOMP_SET_MODE_FILTER

@@ -103,8 +103,9 @@ func start(t testing.TB, name string, cfg *config) (*Proc, error) {
 	cmd.ExtraFiles = cfg.files
 	cmd.SysProcAttr = cfg.attr
 	cmd.Stderr = &p.stderr
-	// A process that the child has started may keep the pipes open. On a busy machine this process may also read
-	// what the child has written long after the child has ended.
+	// Limit how long Wait waits for the end of the pipes, because a process that the child has started may keep
+	// them open. The limit is long, because on a busy machine the test may read the child's output long after the
+	// child has ended.
 	cmd.WaitDelay = Scale(DefaultTimeout)
 
 	childIn, in, err := os.Pipe()

@@ -19,10 +19,11 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// proveNear makes processes on all NUMA nodes wait for a Mutex with NearWakes, which prefers waiters on the node of the
-// holder. It checks that each process gets the Mutex once. It also reports how often the Mutex stayed on its node. That
-// number proves nothing: a waiter that has waited for a millisecond may be served next, on whichever node it is, and on
-// a slow host, such as an emulator, most waiters have waited that long. The tests of package prims prove the order.
+// proveNear makes processes on all NUMA nodes wait for a Mutex with NearWakes, which prefers waiters on the node of
+// the holder. It checks that each process gets the Mutex once. It also reports how often the Mutex stayed on its
+// node, which is no proof: a waiter that has waited for a millisecond may be served next, on whichever node it is.
+// On a slow host, such as an emulator, most waiters have waited that long. The tests of package prims prove the
+// order.
 func (t *selftester) proveNear() (string, error) {
 	if _, _, ok := asm.CPU(); !ok {
 		return "", cannot("this CPU does not tell its node without a system call")
@@ -37,8 +38,9 @@ func (t *selftester) proveNear() (string, error) {
 	return fmt.Sprintf("%s; of %d times that others waited on the same node and elsewhere, %d to one of the same", text, choices, near), nil
 }
 
-// nearRound lets each waiter have the lock once. The result choices is how often there were waiters both on the
-// holder's node and on other nodes. The result near is how often a waiter on the holder's node then got the lock.
+// nearRound lets each waiter have the lock once. choices is the number of releases with waiters both on the
+// holder's node and on other nodes. near is the number of these releases after which a waiter on the holder's node
+// got the lock.
 func (t *selftester) nearRound() (text string, choices, near int, err error) {
 	cpus := t.cpus()
 	slices.Reverse(cpus) // the holder is on the last node, and the first waiter on the first

@@ -84,8 +84,8 @@ func (t *selftester) withMemory() (ids []int) {
 	return ids
 }
 
-// cpus returns one CPU of each node that has CPUs. If that would be only one CPU, and the host has several, it returns
-// two.
+// cpus returns one CPU of each node that has CPUs. If only one node has CPUs, and this process may use several of
+// them, it returns two.
 func (t *selftester) cpus() (list []int) {
 	for _, n := range t.nodes {
 		if len(n.CPUs) > 0 {

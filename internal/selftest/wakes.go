@@ -62,9 +62,9 @@ func (t *selftester) until(what string, try func() (bool, error)) error {
 	}
 }
 
-// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The library
-// uses such wakes to prefer waiters of one NUMA node. To find out that a process sleeps, proveBitset moves it to
-// another word. A sleeper that was moved keeps its bits.
+// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The
+// library wakes by groups to prefer waiters of one NUMA node. To find out that a process sleeps, proveBitset moves
+// it to another word; a sleeper that was moved keeps its bits.
 func (t *selftester) proveBitset() (string, error) {
 	f, mem, err := sleepersOf()
 	if err != nil {

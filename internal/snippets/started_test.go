@@ -264,8 +264,8 @@ func (p *pageRun) expect(t *testing.T, term *terminal, want []string, where stri
 	require.Len(t, got, len(want), "%s\n%s", where, strings.Join(got, "\n"))
 	for i := range want {
 		w, g := p.actual(want[i]), got[i]
-		// When the page shows a process ID for the first time, the output of the command has the real ID at the
-		// same place.
+		// The page shows an example of a process ID. Where this ID appears for the first time, read the real ID
+		// from the same place in the output of the command.
 		if pid := pagePID.FindString(w); pid != "" {
 			if m := regexp.MustCompile(`^` + strings.Replace(regexp.QuoteMeta(w), pid, `(\d+)`, 1) + `$`).FindStringSubmatch(g); m != nil {
 				p.pids[pid] = m[1]

@@ -526,9 +526,9 @@ func sound(t *testing.T, a *arena.Arena, what string) {
 	require.NoError(t, err, "%s\n%s", what, words(a))
 }
 
-// alone waits until all other participants are reaped. A process that died while it joined may stay until the
-// next process joins, because nobody learns of its death and it has nothing. alone does not wait for such a
-// process in a scene whose victim joins.
+// alone waits until all other participants are reaped. If the victim joins in this scene, alone does not wait for a
+// process that died while it joined. Such a process may stay until the next process joins, because no other process
+// learns of its death, and it has nothing.
 func (x *stage) alone(what func() string) {
 	x.t.Helper()
 	alone(x.t, x.a, x.s.unjoined, what)
@@ -554,8 +554,8 @@ func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
 	}
 }
 
-// images lets a victim go through its operation. It calls f with each distinct image, in the order in which the
-// images came, and with the number of instruction boundaries at which the bytes were those of the image.
+// images lets a victim go through its operation, and calls f with each distinct image, in their order. The
+// parameter n of f is the number of instruction boundaries at which the bytes of the arena were those of the image.
 func (x *stage) images(f func(image []byte, n int)) {
 	t := x.t
 	t.Helper()
@@ -618,13 +618,13 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 }
 
-// longest is the maximal number of instructions of an operation that are stepped. An operation may be longer when
-// it is the first to use a handle, because it then builds tables of types.
+// longest is the maximal number of instructions of an operation that are stepped. The first operation with a handle
+// may be longer, because it builds tables of types.
 const longest = 100_000
 
 func same(image []byte, w *stepkill.Watch) bool { return w.Is(image) }
 
-// revive writes an image to a file of its own, whose participants are all dead, and joins that file. In some
+// revive writes an image, in which all participants are dead, to a file of its own, and joins that file. In some
 // scenes a newcomer in C joins another file with the same image.
 func (x *stage) revive(image []byte, what string) {
 	t := x.t

@@ -16,13 +16,13 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// shortest is added to the duration of an operation to get the range of moments for a kill. A signal takes a
-// while to arrive, and some signals are to arrive after the end of the operation.
+// shortest extends the range of moments for a kill beyond the duration of the operation. A signal takes a while to
+// arrive, and some signals are to arrive after the end of the operation.
 const shortest = 10 * time.Microsecond
 
-// interrupt starts a victim that is not stepped. The parameter after says how long after the begin of the operation
-// interrupt kills the victim. If let is set, a victim that still waits after half of that time gets what it waits
-// for. interrupt returns how long the operation has run.
+// interrupt starts a victim that is not stepped, and kills it at the time after since the begin of its operation.
+// If let is set, a victim that still waits after half of that time gets what it waits for. interrupt returns how
+// long the operation has run.
 func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	t := x.t
 	t.Helper()

@@ -69,7 +69,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			m.State(key)        // the first call checks the types of the words, which takes more than longest instructions
+			m.State(key)        // the first call checks the types of the words, so it takes more instructions than longest
 			var held prims.Hold // the hold of this process, while it holds the key
 			return &aLock{
 				lock: func(ctx context.Context) error {
@@ -370,8 +370,8 @@ func init() {
 			}
 		})
 	}
-	// In these scenes a key gets an entry that no key had before, the entry of a free key, or an entry in a block that
-	// the victim adds.
+	// In these scenes a fresh key gets an entry that no key had before, the entry of a key that is free now, or an
+	// entry in a block that the victim adds.
 	all("fresh key", true, 0, func(m *prims.MultiLock, p *part) {
 		p.op = func() { m.Lock(freshKeys[0]).Unlock() }
 	})
@@ -383,7 +383,8 @@ func init() {
 		}
 	})
 	all("fresh key, full bucket", true, 0, func(m *prims.MultiLock, p *part) {
-		// A survivor holds all entries of the bucket and of its first block. The victim has found that block before.
+		// A survivor holds all entries of the bucket and of the bucket's first block. The victim has found this
+		// block before.
 		var h prims.Holds
 		p.hold, p.free, p.late = func() { h = m.LockAll(1, 2, 3, 4, 5, 6, 7) }, func() { h.Unlock() }, true
 		p.prep = func() { m.State(1) }

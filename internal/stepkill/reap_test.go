@@ -17,10 +17,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// reap writes an image to a file of its own, and has a newcomer join it. The newcomer reaps all participants of
-// the image. The parameter after says how long after the begin of the join reap kills the newcomer. If it is
-// negative, reap kills the newcomer when the join is over. reap returns the bytes that this leaves, and how long the
-// join has run. The newcomer is not stepped, because a join takes more instructions than an operation.
+// reap writes an image to a file of its own, and has a newcomer join it. The newcomer reaps all participants of the
+// image, and is killed at the time after since the begin of its join. If after is negative, it is killed when the
+// join is over. reap returns the bytes that the newcomer leaves, and how long the join has run. The newcomer is not
+// stepped, because a join takes more instructions than an operation.
 func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -92,8 +92,8 @@ func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	return image, took
 }
 
-// All participants have died in an operation. A joiner dies while it reaps them, and so does the next joiner. A
-// third joiner finds everything usable.
+// All participants have died in an operation. A joiner dies while it reaps them, and the next joiner dies in the
+// same way. A third joiner finds everything usable.
 func TestReapKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

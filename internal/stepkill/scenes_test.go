@@ -51,10 +51,10 @@ type part struct {
 	late bool   // call free only when the victim is dead
 	// wait is what the waiters do. It ends after any death of the victim, too.
 	wait func() error
-	// rescue completes what the dead victim has left undone, if others wait for that. A survivor calls rescue again
-	// and again. rescue does nothing if nothing is left to complete.
+	// rescue completes what the dead victim has left undone, if the waiters wait for that. A survivor calls rescue
+	// repeatedly. rescue does nothing if nothing is left to complete.
 	rescue func()
-	use    func() error // a whole use, by any process, when no other uses the object; restores the initial state
+	use    func() error // any process uses the object once and restores its state; no other process uses it meanwhile
 	close  func() error
 }
 

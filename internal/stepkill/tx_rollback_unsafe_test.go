@@ -55,8 +55,8 @@ func (b *bank) abandon(phase uint64) {
 	})
 }
 
-// The victim completes or undoes the transaction that another process has left, and dies at every step of that.
-// The next process begins that work anew, and dies as well.
+// The victim completes or undoes the transaction that another process has left, and dies at every step of this
+// work. The next process begins the work anew, and dies as well.
 func init() {
 	for name, phase := range map[string]uint64{"rolls back": 1, "undoes blocks": 2, "completes a commit": 3} {
 		for _, lock := range []string{"mutex", "rwmutex"} {
@@ -97,7 +97,7 @@ func addRollback(lock, name string, phase uint64) {
 	addSceneInC(s, lock, "lock")
 }
 
-// leave calls abandon. In phase 2 it also restores the bytes, because they are undone by then.
+// leave calls abandon. In phase 2 a rollback has undone the stores already, so leave also restores the bytes.
 func (b *bank) leave(phase uint64) {
 	before := *b.x
 	b.abandon(phase)

@@ -14,10 +14,10 @@ import (
 // a CPU.
 const laneIsSlow = 2 * time.Millisecond
 
-// cpuWait estimates how long a thread that makes no progress has waited for a CPU. The heartbeat of its process, a
-// counter that another thread increments, does not show this: the kernel prefers a thread that seldom runs, such as
-// that of the heartbeat. The estimate is the time in which the thread could run, minus the CPU time that it got. So a
-// thread that only spins does not count as waiting.
+// cpuWait estimates how long a thread that makes no progress has waited for a CPU: the time in which the thread
+// could run, minus the CPU time that it got. So a thread that only spins does not count as waiting. The heartbeat
+// of the process does not show such a wait, because the kernel prefers threads that seldom run, and the thread of
+// the heartbeat is one of these.
 type cpuWait struct {
 	at     time.Time // of the last sample
 	ran    time.Duration

@@ -10,13 +10,12 @@ import (
 )
 
 // excuseAfter determines when a stop may end early. A lane is a goroutine or thread of a worker that repeats one
-// operation. If all lanes that make no progress have an excuse, the stop ends after the part 1/excuseAfter of the
-// bound.
+// operation. If all lanes that make no progress have an excuse, the stop ends after the time bound/excuseAfter.
 const excuseAfter = 30
 
-// excused reports whether each lane in the parameter still, a list, has an excuse: the goroutine or thread needs
-// something that the stopped worker victim visibly holds. If all have one, excused counts the stop in the result: in
-// Excused if the victim is inside, and otherwise in Granted.
+// excused reports whether each lane in still has an excuse, that is, needs something that the stopped worker victim
+// visibly holds. If so, excused counts the stop in the result: in Excused if the victim is inside, and otherwise in
+// Granted.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
 		if !s.lanes[x[1]].needs {
@@ -35,8 +34,8 @@ func (s *storm) excused(victim int, still [][2]int) bool {
 	return true
 }
 
-// inside reports whether a lane of the victim has acquired something and has not released it. This is so if the call
-// that acquires has returned, and the call that releases has not.
+// inside reports whether a lane of the victim is between its acquisition and its release: the call that acquires
+// has returned, and the call that releases has not.
 func (s *storm) inside(victim int) bool {
 	for k := range s.lanes {
 		if at := s.page.proc[victim].lane[k].at.Load(); at == atHolding || at == atReleasing {
@@ -46,9 +45,9 @@ func (s *storm) inside(victim int) bool {
 	return false
 }
 
-// judge records a stop that was too long for some lanes: they made no progress for longer than the bound. The parameter
-// still lists these lanes. The stop counts as a freeze unless all of them have an excuse, that is, each needs something
-// that the victim visibly holds. The function where describes where the victim is in the code.
+// judge records a stop that was too long for the lanes in still: they made no progress for longer than the bound.
+// The stop counts as a freeze unless all of these lanes have an excuse, that is, each needs something that the
+// victim visibly holds. The function where describes where the victim is in the code.
 func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return

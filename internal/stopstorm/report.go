@@ -105,8 +105,7 @@ func (o *Options) mode() string {
 	return "random stops"
 }
 
-// Run runs a storm and prints its result. It returns an ErrFreeze if a primitive froze although the tests require
-// that it does not.
+// Run runs a storm and prints its result. It returns an ErrFreeze if a primitive froze.
 func Run(ctx context.Context, o *Options) error {
 	d, err := Measure(ctx, o)
 	if d == nil {

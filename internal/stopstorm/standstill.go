@@ -58,8 +58,9 @@ func (w *standstill) sample() {
 	})
 }
 
-// stood returns how long lane k of worker i has made no progress. It does not count periods in which the process of the
-// worker did not run, and periods in which the thread of the lane, if it has one, waited for a CPU.
+// stood returns how long lane k of worker i has made no progress. It does not count the time in which the process
+// of the worker did not run. If the lane has a thread of its own, it does not count the time in which the thread
+// waited for a CPU, either.
 func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	x := &w.seen[i][k]
 	// The worker counts a heartbeat after little more than a millisecond of CPU time. Two milliseconds for each
@@ -68,7 +69,7 @@ func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	return min(now.Sub(x.moved)-max(x.cpu.waited, 0), beats)
 }
 
-// moved reports whether each watched lane was seen to make progress at least as many times as the parameter often says.
+// moved reports whether at least the given number of samples have found progress, for each watched lane.
 func (w *standstill) moved(often int) bool {
 	all := true
 	w.each(func(i, k int) { all = all && w.seen[i][k].often >= often })

@@ -80,8 +80,8 @@ func (s *storm) operation(t *stepkill.Tracer, number uint32, f func() error) err
 	for n := 0; p.ended.Load() < number && n < mostSteps; n++ {
 		state, err := t.Step()
 		for state == stepkill.Asleep && err == nil {
-			// The thread sleeps in the kernel, so its stop would add nothing to what it held before. It continues
-			// when the others wake it.
+			// The thread sleeps in the kernel. A stop here would test nothing new, because the thread holds what it
+			// held after the previous instruction. It continues when other threads wake it.
 			state, err = t.Wait(time.Millisecond)
 			if serr := s.sound(); serr != nil {
 				return serr

@@ -33,8 +33,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// options returns the options of a quick storm. Its bound is so long that a busy machine does not reach it without a
-// freeze. A freeze lasts until the victim is continued, so it is still found, only later.
+// options returns the options of a quick storm. Its bound is so long that only a freeze exceeds it, even on a busy
+// machine. A freeze lasts until the victim is continued, so a long bound delays its discovery but does not prevent
+// it.
 func options(stops int, prims ...string) *Options {
 	return &Options{
 		Prims: prims, Stops: stops, Procs: 3, Watch: 5 * time.Millisecond, Bound: proctest.Scale(10 * time.Second),

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// worker is a process of a storm, as it sees itself. A storm stops such processes and watches the others.
+// worker is a process of a storm, as it sees itself. A storm stops some workers and watches the other workers.
 type worker struct {
 	page *page
 	self *procPage
@@ -67,8 +67,8 @@ func work(p *page, number int) error {
 		wg.Go(func() { errs[i] = w.run(l, &w.self.lane[i], uint64(number*mostLanes+i)) })
 	}
 	w.self.ready.Store(1)
-	// A goroutine may sleep for ever when the others have ended. So this process does not have to get here: the parent
-	// kills it. Only an error ends it early.
+	// A goroutine may sleep for ever when the other goroutines have ended, so Wait may never return. This does no
+	// harm, because the parent kills this process.
 	wg.Wait()
 	return errors.Join(errs...)
 }
@@ -143,8 +143,8 @@ func (w *worker) stepped(l lane, at *lanePage) error {
 	return <-done
 }
 
-// onOtherThread runs f in a goroutine on a thread that is not the first one of the process. The parent cannot step the
-// first thread, because it waits for that thread as for a child.
+// onOtherThread runs f in a goroutine on a thread that is not the first thread of the process. The parent cannot
+// step the first thread, because it already waits for this thread as for its child process.
 func onOtherThread(f func()) {
 	go func() {
 		runtime.LockOSThread()

@@ -43,8 +43,8 @@ func (l *locker) release(at *lanePage, r *rand.Rand) {
 	l.unlock()
 }
 
-// lanes returns three lanes, that is, operations that goroutines repeat. One waits for the lock without a limit, one
-// gives up after some time, and one only tries.
+// lanes returns three lanes, that is, operations that goroutines repeat: lock without a limit, lock with a time
+// limit, and try to lock.
 func (l *locker) lanes() []lane {
 	return []lane{
 		{l.name, true, func(at *lanePage, r *rand.Rand) error {
@@ -171,8 +171,8 @@ func openMultiLock(w *worker) ([]lane, error) {
 	return lanes, nil
 }
 
-// openSemaphore opens a semaphore with two permits more than all goroutines of one worker can take together. So a
-// stopped worker cannot have all permits, and stopping it excuses no delay of others.
+// openSemaphore opens a semaphore with two permits more than all goroutines of one worker can take together. A
+// stopped worker cannot have all permits, so its stop excuses no delay of other workers.
 func openSemaphore(w *worker) ([]lane, error) {
 	const lanes = 3
 	x, err := prims.OpenSemaphore(w.a, "semaphore", lanes+2, nil)

@@ -68,8 +68,8 @@ func openAutoEvent(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openFuture opens two Futures. The goroutines set one of them without a claim. They claim the other one before they
-// set it.
+// openFuture opens two Futures. The goroutines set the first Future without a claim. They claim the second Future
+// before they set it.
 func openFuture(w *worker) ([]lane, error) {
 	x, err := prims.OpenFuture(w.a, "future", nil)
 	if err != nil {
@@ -200,8 +200,8 @@ func openBarrier(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openOnce returns operations that open a new Once for each call. One goroutine instead calls a Once whose function has
-// already run.
+// openOnce returns operations that use a new Once for each call. One operation instead calls a Once whose function
+// has already run.
 func openOnce(w *worker) ([]lane, error) {
 	name := func(n uint64) string { return fmt.Sprint("once-", n) }
 	do := func(at *lanePage, ctx context.Context) error {

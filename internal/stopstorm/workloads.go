@@ -58,7 +58,8 @@ var workloads = append([]prim{
 	{"objects", openObjects},
 }, madeUp...)
 
-// sound is the number of workloads that test the library. The workloads after these in the list are made up for tests.
+// sound is the number of workloads that test the library. The later workloads in the list are made up: they test
+// this package.
 var sound = len(workloads) - len(madeUp)
 
 // madeUp are workloads that test this package, because the result of each is known.

@@ -45,9 +45,9 @@ func main() {
 }
 `
 
-// In the machine code for arm64, an Event orders a change of its word before the loads that follow, and a Queue makes
-// each store a release. internal/litmus has the programs that go wrong otherwise. A processor with the instructions of
-// LSE executes a CAS as one instruction, which is a fence. This test reads the code for the other processors.
+// TestArmOrder checks the machine code for arm64. An Event orders the change of its word before the loads that
+// follow, and each store of a Queue is a release. internal/litmus has the programs that go wrong otherwise. The
+// test compiles for processors without LSE. With LSE, a CAS is one instruction that is also a fence.
 func TestArmOrder(t *testing.T) {
 	dir := t.TempDir()
 	source, built := filepath.Join(dir, "main.go"), filepath.Join(dir, "armorder")
@@ -114,8 +114,8 @@ func loadsAfterCAS(code []string) error {
 	return nil
 }
 
-// onlyReleases returns an error if a function has a store that is not on its stack and is not a release, or if it has
-// fewer releases than n.
+// onlyReleases returns an error if a function has fewer than n releases, or a store to memory other than its stack
+// that is no release.
 func onlyReleases(code []string, n int) error {
 	for _, line := range code {
 		if strings.HasPrefix(line, "STLR ") {

@@ -53,9 +53,10 @@ func main() {
 }
 `
 
-// The machine code of a program that uses a Synchronized, on amd64 and arm64, writes the copy, or calls the
-// function of the Update, before the commit. It writes nothing between the commit and the return. The commit is a
-// single store in a function that is not inlined: only the call keeps it after plain stores.
+// TestCommitOrder: the machine code of a program that uses a Synchronized, on amd64 and arm64, writes the copy, or
+// calls the function of the Update, before the commit. It writes nothing between the commit and the return. The
+// commit is a single store in a function that is not inlined, because only a call keeps this store after the plain
+// stores before it.
 func TestCommitOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -88,8 +89,8 @@ var (
 	calls        = regexp.MustCompile(`^CALL (\S+)`)
 )
 
-// commitOrder returns an error if a listing of one of the functions above does not have the stores and calls that
-// the parameter want names. It examines the listing up to the call of commit.
+// commitOrder returns an error unless the stores and calls in the listing of a function above are those in the
+// parameter want. It reads the listing up to the call of commit.
 func commitOrder(arch, listing, want string) error {
 	var found []string
 	add := func(s string) {

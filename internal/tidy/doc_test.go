@@ -111,9 +111,9 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	}
 }
 
-// undocumented returns the exported names of a declaration that no comment covers. A comment covers a name if it
-// is the comment of the name, is on the same line, is the comment of the group, or is the last comment above and
-// mentions the name.
+// undocumented returns the exported names of a declaration that no comment covers. Four kinds of comments cover a
+// name: a comment of the name itself, a comment on the same line, the comment of the group, and the last comment
+// above, if it mentions the name.
 func undocumented(d *ast.GenDecl) (names []*ast.Ident) {
 	if d.Tok == token.IMPORT || documented(d.Doc) {
 		return nil

@@ -158,8 +158,8 @@ var rolesRule = rule{
 	},
 }
 
-// memoryModelRule: a programmer who adds an edge between processes documents what it orders, and how weak a C
-// program may make it.
+// memoryModelRule: each sync point in the code has a row in the document. The row says what the sync point orders,
+// and which weaker order is enough in a C program.
 var memoryModelRule = rule{
 	name: "sync points are in " + memoryModelDoc,
 	check: func(files []*file) []finding {
@@ -186,8 +186,7 @@ var memoryModelRule = rule{
 
 const performanceDoc = "docs/performance.md"
 
-// tunableRule: a programmer who changes a tunable also changes its value in the document where people look for
-// it.
+// tunableRule: the document has the same values of tunables as the code, because people look for the values there.
 var tunableRule = rule{
 	name: "tunables are as " + performanceDoc + " has them",
 	check: func(files []*file) (found []finding) {

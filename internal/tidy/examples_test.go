@@ -71,8 +71,8 @@ func functions(f *file) (found []*ast.FuncDecl) {
 // shown matches the texts that show users how to make calls: the examples and the pages of docs.
 var shown = regexp.MustCompile(`^README\.md$|^docs/[^/]*\.md$|^examples/.*\.go$|example[a-z_]*_test\.go$`)
 
-// shownRule: each exported call is shown in some text. A call that no text shows is one that users cannot learn,
-// or do not need.
+// shownRule: some example or page shows each exported call. If there is none, users cannot learn the call, or do
+// not need it.
 var shownRule = rule{
 	name: "each call is shown by an example or a page",
 	check: func(files []*file) (found []finding) {

@@ -157,8 +157,8 @@ func returnsError(calls map[[2]string]*call, c *call) bool {
 	return false
 }
 
-// checkOpen requires AttachX and XAt beside OpenX. These two must not take a number, because an object that exists has
-// its number already.
+// checkOpen requires AttachX and XAt beside OpenX. AttachX and XAt must not take a number, such as a capacity,
+// because an object that exists has its number already.
 func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	kind := strings.TrimPrefix(open.name, "Open")
 	attach, at := calls[[2]string{"", "Attach" + kind}], calls[[2]string{"", kind + "At"}]
@@ -178,8 +178,8 @@ func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	return found
 }
 
-// ownOrNew matches the comment of an option whose value false may mean unset: the option is for a new object, or
-// for this process or handle only.
+// In an option of type bool, false means unset. ownOrNew matches the comment of an option for which this is right,
+// because the option affects only a new object, or only this process or handle.
 var ownOrNew = regexp.MustCompile(`\bnew\b|\bthis process\b|\bthis handle\b`)
 
 var optionsRule = rule{
@@ -223,7 +223,7 @@ var optionsRule = rule{
 	},
 }
 
-// checkUnset finds a constant that is 0 and has the type of an option. The names of such types end in Mode or
+// checkUnset finds a constant that is 0 and has the type of an option, that is, a type whose name ends in Mode or
 // Policy.
 func checkUnset(f *file, d *ast.GenDecl) (found []finding) {
 	for _, spec := range d.Specs {

@@ -12,8 +12,8 @@ import (
 
 const featuresDoc = "docs/testing/features.md"
 
-// featuresRule: a row of the table that says how this library does an operation names the test that shows it. If
-// there is no such test, the third column begins with "none: " and says why.
+// featuresRule: the table of features says how this library does an operation. Each row names a test that shows the
+// operation, or its third column begins with "none: " and says why there is no such test.
 var featuresRule = rule{
 	name: "features in " + featuresDoc + " have tests",
 	check: func(files []*file) (found []finding) {

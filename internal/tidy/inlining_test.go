@@ -15,9 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inlined has three lists for each package. inlined are the fast paths that the compiler can inline into their
-// callers. outOfLine are functions that must not be inlined, because their callers would become too large to be
-// inlined. inside are functions that the compiler inlines into a caller of the same package.
+// inlined has three lists of functions for each package:
+//
+//   - inlined: fast paths that the compiler can inline into their callers.
+//   - outOfLine: functions that must not be inlined, because their callers would become too large to be inlined.
+//   - inside: functions that the compiler inlines into a caller of the same package.
 var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 	"./prims": {
 		inlined: []string{
@@ -71,9 +73,9 @@ func goTool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// In the machine code of Unlock on amd64, the store of 0 to the owner word is a plain store. It comes after the
-// load that tells whether the hold is the caller's, and before the load of the wake word. Nothing in the memory
-// model of Go guarantees that place.
+// TestReleaseOrder: in the machine code of Unlock on amd64, a plain store writes 0 to the owner word. This store
+// comes after the load that tells whether the caller has the hold, and before the load of the wake word. Go's
+// memory model does not guarantee this order.
 func TestReleaseOrder(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: Unlock has the plain store only there")
@@ -107,7 +109,7 @@ func releaseOrder(listing string) error {
 	if slices.ContainsFunc(code[store+1:], ownerStore.MatchString) {
 		return errors.New("two plain stores of 0")
 	}
-	// Go on to the next jump, which may leave the function.
+	// Find the next jump after the store, because the function may end there.
 	next := store + 1
 	for next < len(code) && !strings.HasPrefix(code[next], "J") && !strings.HasPrefix(code[next], "RET") {
 		next++

@@ -29,9 +29,9 @@ func Change(tx *prims.Tx, p, q *int64) {
 }
 `
 
-// In the machine code of a caller that inlines Save and Set, each store to the data comes after the call that
-// records the data, and before the next call. The store to the state of the log is in a function of its own,
-// which is not inlined. Nothing else keeps the stores of a thread that may be killed in this order.
+// TestLogStateOrder: in the machine code of a caller that inlines Save and Set, each store to the data comes after
+// the call that records the data, and before the next such call. The functions that store the state of the log are
+// not inlined. Only these calls keep the stores of a thread in order if the thread may be killed.
 func TestLogStateOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -94,8 +94,8 @@ func callOf(f string) string { return `^CALL\s.*[.]` + f + `(<1>)?\s*$` }
 // stored next.
 func constant(n int) string { return fmt.Sprintf(`^MOV. \$(0x%x|%d), `, n, n) }
 
-// inOrder returns an error unless instructions that match the patterns follow each other in this order. Other
-// instructions may come in between, but not calls and constants that one of the patterns matches.
+// inOrder returns an error unless the code has instructions that match the patterns in this order. Between them
+// there may be other instructions, but no call, and no instruction that matches one of the patterns.
 func inOrder(code []string, patterns ...string) error {
 	next := 0
 	for _, line := range code {

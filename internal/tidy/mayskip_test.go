@@ -65,7 +65,8 @@ var maySkipRule = rule{
 	},
 }
 
-// TestSkipsAreChecked: .ci/skips finds the tests that no step ran. With -check it passes over those that the list allows.
+// TestSkipsAreChecked: .ci/skips finds the tests that no step ran. With -check it omits the tests that the list
+// allows.
 func TestSkipsAreChecked(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("needs bash")

@@ -108,8 +108,8 @@ type crashCall struct {
 	name string
 }
 
-// crashCalls returns the calls of package crashpoint in a file. It reports a call whose name is not a literal,
-// because people search for the names.
+// crashCalls returns the calls of package crashpoint in a file. If the name of a point is not a literal, crashCalls
+// reports the call, because people search the source for names.
 func crashCalls(f *file) (calls []crashCall, found []finding) {
 	pkg := f.importName(module + "/internal/crashpoint")
 	if pkg == "" {
@@ -165,8 +165,8 @@ func selected(e ast.Expr, pkg string) string {
 	return sel.Sel.Name
 }
 
-// crashPointRule: if a registered point is never hit, the matrix of crash tests looks more complete than it is.
-// If a point is hit but not registered, it is in no matrix.
+// crashPointRule: each registered crash point is hit, and each point that is hit is registered. Otherwise the
+// matrix of crash tests would have a point that nothing tests, or would lack a point.
 var crashPointRule = rule{
 	name: "crash points are registered and hit",
 	check: func(files []*file) (found []finding) {

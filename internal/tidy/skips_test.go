@@ -16,8 +16,8 @@ var skipsByVariable = map[string]int{
 	"internal/pybind/pybind_test.go":     1, // the reason of the caller, beside it
 }
 
-// skipRule: a test is skipped for what it needs of its machine, and says so. A test that has another reason, such as
-// a case that it cannot reach, has to leave the case out or to fail.
+// skipRule: a test may be skipped only because the machine lacks something, and says what the test needs. If a test
+// cannot reach a case, the test must leave out the case or fail.
 var skipRule = rule{
 	name: "a skipped test says what it needs",
 	check: func(files []*file) (found []finding) {

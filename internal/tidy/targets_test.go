@@ -23,10 +23,11 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestTargetsTypeCheck type-checks the packages of the library, and what they import, for each pair of GOOS and
-// GOARCH that Go supports. It finds constants that overflow, names that a system lacks, and functions for which
-// an architecture has no assembly. It compiles nothing: .ci/targets does that, and takes a quarter of an hour. Unless it
-// runs at full length, it takes only some pairs, which together name each system and each architecture.
+// TestTargetsTypeCheck type-checks the packages of the library, and their imports, for each pair of GOOS and GOARCH
+// that Go supports. It finds constants that overflow, names that a system lacks, and functions for which an
+// architecture has no assembly. It does not compile, because that takes a quarter of an hour; .ci/targets does. A
+// run that is not of full length checks only some pairs, among them at least one for each system and each
+// architecture.
 func TestTargetsTypeCheck(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")
@@ -59,7 +60,8 @@ type target struct{ GOOS, GOARCH string }
 // covering returns some of the targets. Each system and each architecture is in at least one of them.
 func covering(targets []target) (some []target) {
 	seen := make(map[string]bool)
-	// First take the targets whose system and architecture are both new, and then those of which one is new.
+	// First take the targets whose system and architecture are both new, and then the targets of which only one is
+	// new.
 	for news := 2; news > 0; news-- {
 		for _, c := range targets {
 			n := 0
@@ -94,10 +96,10 @@ var vetted = []struct {
 	{"darwin", "amd64", portablePaths()},
 }
 
-// TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet. A vet
-// for another target would compile the standard library for it, which takes a minute of CPU time. It would find no more,
-// because .ci/run makes go vet read each of these files for some other target. The test checks this at any length. Only
-// at full length it also type-checks.
+// TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet.
+// A vet for another target would compile the standard library for it, which takes a minute of CPU time. The vet
+// would find no more than the type check, because .ci/run makes go vet read each of these files for some other
+// target. The test always checks this claim, but type-checks only at full length.
 func TestTypeChecksReplaceVet(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")
@@ -236,8 +238,8 @@ func (r *sourceReader) parse(name string) (*ast.File, error) {
 	return once.(func() (*ast.File, error))()
 }
 
-// checkedPackages imports packages that were already checked. The ImportMap of a package may replace the path of
-// an import: the standard library uses it for its copies of other packages.
+// checkedPackages imports packages that are already type-checked. The ImportMap of the importing package may
+// replace the path of an import: the standard library has copies of other packages.
 type checkedPackages struct {
 	done map[string]*types.Package
 	of   listedPackage

@@ -35,8 +35,8 @@ func main() {
 }
 `
 
-// TestProgramOf32BitsIsRefused builds a program for 386 and runs it, which amd64 can do. Each call that would
-// join an arena returns an error that says why it does not, and no file is left.
+// TestProgramOf32BitsIsRefused builds a program for 386 and runs it, in an emulator if the kernel does not run such
+// programs. Each call that should join an arena returns an error that names the reason, and leaves no file.
 func TestProgramOf32BitsIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: it compiles the library for 386")
@@ -54,7 +54,7 @@ func TestProgramOf32BitsIsRefused(t *testing.T) {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	out, err = exec.Command(program, file).CombinedOutput()
-	if errors.Is(err, syscall.ENOEXEC) { // the kernel runs no programs for 386 (CONFIG_IA32_EMULATION), or not here
+	if errors.Is(err, syscall.ENOEXEC) { // this kernel runs no programs for 386; it needs CONFIG_IA32_EMULATION
 		emulated := exec.Command(proctest.Program(t, "qemu-i386-static"), program, file)
 		emulated.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOGC=off") // the emulator fails on the runtime's signals
 		out, err = emulated.CombinedOutput()

@@ -103,15 +103,16 @@ var oldWordRule = rule{
 // headlessWho finds a "who" that has no noun before it, and that is not in a question.
 var headlessWho = regexp.MustCompile(`\b(?:by|for|to|with|from|than|at|of|if|when|while|before|as) who\b`)
 
-// headlessBegin finds a sentence that begins with such a "who".
+// headlessBegin finds a statement that begins with "Who": "Who holds it sleeps." It does not match a question.
 var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who (?:just [a-z]+|[a-z]+s|[a-z]+ed|became|came|died|gave|has|had|may|took)\b[^?]*$`)
 
-// headlessSubject finds such a "who" as the subject or the object of a statement: "Whoever dies leaves",
-// "writers: who holds it", "only who holds it". After a colon, it finds a "what" as well: "the peer: what is compared".
+// headlessSubject finds a "who" or "Whoever" without a noun before it that is the subject or the object of a
+// statement: "Whoever dies leaves", "writers: who holds it", "only who holds it". After a colon, it finds a "what"
+// as well: "the peer: what is compared".
 var headlessSubject = regexp.MustCompile(`\bWhoever\b|\b(?:writers|readers): +who\b|; (?:then )?who [a-z]+s\b|\bonly who\b|: (?:who (?:waits|holds)|what is [a-z]+ed)\b`)
 
-// headlessAnd finds such a "who" after "and". It is correct in the second half of an indirect question: "it says
-// what waits, and who holds it". So it passes if an earlier word of the sentence can begin such a question. It
+// headlessAnd finds a "who" after "and". Such a "who" is correct in the second half of an indirect question: "it
+// says what waits, and who holds it". So it passes if an earlier word of the sentence can begin such a question. It
 // also passes after a colon, which begins a list of what a command shows.
 var (
 	headlessAnd   = regexp.MustCompile(`\band who [a-z]+s\b`)
@@ -119,8 +120,9 @@ var (
 	sentenceBreak = regexp.MustCompile(`[.;!?] `)
 )
 
-// headless returns a "who" of a line of text that has no noun before it: the first match of the first pattern that
-// matches. It ignores a "Who" at the beginning of a sentence, which headlessBegin finds.
+// headless returns a "who" in a line of text that follows no noun. If several patterns match, it returns the first
+// match of the first of these patterns. It ignores a "Who" at the beginning of a sentence, which headlessBegin
+// finds.
 func headless(text string) string {
 	for _, re := range []*regexp.Regexp{headlessWho, headlessSubject} {
 		if m := re.FindString(text); m != "" {

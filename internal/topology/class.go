@@ -181,9 +181,10 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	return list
 }
 
-// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield for
-// each pair of leaves, with the class of a CPU of one and a CPU of the other. It also calls yield with one leaf as both
-// a and b: once if a core of the leaf has several threads, and once if the leaf has several cores.
+// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield
+// for each pair of leaves, with the class of a CPU of a and a CPU of b. For a pair within one leaf, both a and b
+// are this leaf: yield is called once if a core of the leaf has several threads, and once if the leaf has several
+// cores.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {
@@ -203,9 +204,9 @@ func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) 
 	}
 }
 
-// Representative returns CPUs for a class. The first two are a pair of that class, and further ones alternate between
-// the same two leaves. It takes one thread of each core, except for the class SMT. It avoids leaves with CPU 0,
-// because CPU 0 serves interrupts on many hosts. It returns nil if there is no pair of that class.
+// Representative returns CPUs for a class. The first two CPUs are a pair of that class, and further CPUs alternate
+// between the leaves of these two. It takes one thread of each core, except for the class SMT. It avoids leaves
+// with CPU 0, because CPU 0 serves interrupts on many hosts. It returns nil if there is no pair of that class.
 func (t *Topology) Representative(cpus []int, class Class) []int {
 	var best []int
 	busy := true

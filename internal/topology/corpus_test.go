@@ -36,8 +36,8 @@ func (t *Topology) summary() []string {
 	return append(strings.Fields(counts), strings.Join(classes, " "))
 }
 
-// If a directory has recordings and a file expected.tsv, each recording is read as that file says. The first column
-// of the file is a name; the others are those of summary.
+// If a directory has recordings and a file expected.tsv, the topology of each recording is as the file says. The
+// first column of the file is the name of the recording, and the other columns are the results of summary.
 func TestCorpus(t *testing.T) {
 	checkCorpus(t, filepath.Join("testdata", "hosts"))
 	if dir := os.Getenv("SHMSYNC_TOPOLOGIES"); dir != "" {

@@ -11,8 +11,8 @@ func expand(file, text string, yield func(file, text string)) error {
 	return expandPath(file, text, -1, yield)
 }
 
-// expandPath replaces the first list in a path by each of its numbers, and calls itself for the remaining lists. n is
-// the number that replaced the first list of the path. Before that list is replaced, n is -1.
+// expandPath replaces the first list in a path by each of its numbers, and calls itself for the remaining lists. n
+// is the number that has replaced the first list of the whole path, or -1 if no list has been replaced yet.
 func expandPath(file, text string, n int, yield func(file, text string)) error {
 	before, rest, ok := strings.Cut(file, "{")
 	if !ok {

@@ -53,7 +53,7 @@ func newRecording() *recording {
 	return &recording{files: map[string][]byte{}, links: map[string]string{}, dirs: map[string]map[string]bool{}}
 }
 
-// enter records a file name in the directory that contains it, that directory in its own parent, and so on.
+// enter records a file name in its directory, the name of that directory in its parent directory, and so on.
 func (r *recording) enter(name string) {
 	for dir := path.Dir(name); ; name, dir = dir, path.Dir(dir) {
 		if r.dirs[dir] == nil {
@@ -197,10 +197,10 @@ func below(name string) string {
 const maxIncludes = 8
 
 // readTree reads a .tree file. A line has the form PATH: TEXT. Several lines with the same path give a text of
-// several lines. {LIST} in a path, with a list in the kernel's form, stands for each number of the list. In the text,
-// {}, {+N} and {-N} stand for the number of the first list, for that number plus N, and for that number minus N. A
-// line "@include FILE" includes all files of another .tree file. A file that a later line defines replaces the
-// included one.
+// several lines. {LIST} in a path, with a list in the kernel's form, stands for each number of the list. In the
+// text, {} stands for the number of the first list, {+N} for that number plus N, and {-N} for that number minus N.
+// A line "@include FILE" includes all files of another .tree file. A file that a later line defines replaces the
+// included file.
 func (r *recording) readTree(name string, depth int) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

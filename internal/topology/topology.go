@@ -183,7 +183,7 @@ func (t *Topology) Near(cpus []int) []int {
 func (t *Topology) HasMemory(n Node) bool { return n.Bytes > 0 || len(t.Nodes) == 1 }
 
 // Nearest returns the node with memory that is nearest to the node with the number id, by the reported distances.
-// Memory that the CPUs of node id touch is allocated there. It returns -1 if no node has memory.
+// The kernel allocates memory there when CPUs of node id touch it first. Nearest returns -1 if no node has memory.
 func (t *Topology) Nearest(id int) int {
 	best, least := -1, 0
 	n, ok := t.Node(id)

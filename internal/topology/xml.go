@@ -135,8 +135,8 @@ func (x *xmlReader) within(set string, all []int) []int {
 	return list
 }
 
-// walk collects the CPUs and nodes below an object. c has what is known about these CPUs, and the parameter around
-// is the nearest object above that lists its CPUs.
+// walk collects the CPUs and nodes below an object. c has what is known about these CPUs, and around is the nearest
+// enclosing object that lists its CPUs.
 func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	x.infos = append(x.infos, o.Info...)
 	if o.CPUs != "" && o.Type != "NUMANode" {

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The torture judges how long operations take only while other programs leave nearly all CPU time to it. At other times
-// the scheduler decides how long a process waits for a CPU, and the measurements here cannot distinguish that from a
-// lost wake.
+// The torture judges how long operations take only while other programs leave nearly all CPU time to it. At other
+// times, the measurements here cannot distinguish a long wait for a CPU from a lost wake.
 const (
 	busyPeriod = 250 * time.Millisecond
 	busyMost   = 100 // thousandths of all CPU time that other programs may take

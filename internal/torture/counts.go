@@ -131,8 +131,8 @@ func (j *groupJob) rest() error {
 	return nil
 }
 
-// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives without waiting, so
-// the waits of the others end.
+// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives without waiting,
+// so the waits of the other goroutines end.
 type barrierJob struct {
 	*party
 	plain, complete *prims.Barrier
@@ -197,7 +197,7 @@ func (j *barrierJob) rest() error {
 	return nil
 }
 
-// onceJob uses one Once after the other, each with a name of its own.
+// onceJob uses a sequence of Onces, each with a name of its own.
 type onceJob struct{ *party }
 
 func openOnceJob(p *party) (jobWorker, error) { return &onceJob{p}, nil }
@@ -236,9 +236,10 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	if err == nil && b.round.CompareAndSwap(n-1, n) {
-		// If another process still uses an object with such a name, it may create the object again, which does no harm.
+		// If another process still uses a Once that is deleted here, it may create the Once again, which does no
+		// harm.
 		for back := uint64(10); back < min(n, 60); back += 10 {
-			j.a.Delete(onceName(n - back)) // several times, because another process may have it open, or die
+			j.a.Delete(onceName(n - back)) // several tries, because another process may have it open, or may die
 		}
 	}
 	return nil

@@ -31,8 +31,8 @@ func (t ticket) whole() error {
 	return nil
 }
 
-// queueJob uses two queues. In one of them, a fixed set of tickets is leased and given back, and no ticket may be lost
-// or duplicated. In the other one, each item may be taken at most once.
+// queueJob uses two queues. In the queue leased, a fixed set of tickets is leased and given back, and no ticket may
+// be lost or duplicated. In the queue plain, each item may be taken at most once.
 type queueJob struct {
 	*party
 	leased, plain *prims.Queue[ticket]
@@ -135,8 +135,7 @@ func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 	return nil
 }
 
-// balance keeps the plain queue about half full, so that neither goroutines that take items nor those that put items
-// wait for ever.
+// balance keeps the plain queue about half full, so that neither the takers nor the putters wait for ever.
 func (j *queueJob) balance(r *rand.Rand) error {
 	for range 4 {
 		if j.plain.Len() >= j.plain.Cap()/2 {
@@ -225,7 +224,7 @@ func (j *signalJob) turn(g int, r *rand.Rand) error {
 	return forgive(ends(r, j.w.AcquireContext))
 }
 
-// execute does the work of one queue, and checks that no other participant does so at the same time.
+// execute does the work of one queue, and checks that no other participant executes the queue at the same time.
 func (j *signalJob) execute(gate prims.Gate, r *rand.Rand) error {
 	k := gate.Queue()%64*2 + gate.Queue()/64
 	if k >= signalJobQueues {
@@ -267,8 +266,8 @@ func (j *signalJob) rest() error {
 	return leftOver(h.Scheduled != 0 || h.Executing != 0 || h.Reserved != 0 || h.Sleepers != 0 || h.Workers != 0, h)
 }
 
-// objectsJob opens and deletes objects of a few names. It also allocates and frees memory, in ways in which a death
-// cannot leave a block allocated.
+// objectsJob opens and deletes objects of a few names. It also allocates and frees memory. Victims do so only in
+// ways in which a death cannot leave a block allocated.
 type objectsJob struct{ *party }
 
 func openObjectsJob(p *party) (jobWorker, error) { return &objectsJob{p}, nil }

@@ -41,7 +41,8 @@ func buildInC(cc string, plant func(header string) string) (*os.File, error) {
 	if plant != nil {
 		header = plant(header)
 	}
-	// Compilers remove and move stores only when they optimize.
+	// With -O2, the compiler removes and moves stores wherever it may. The torture tests that the C library allows
+	// for that.
 	return peers.BuildWorker(cc, "torture", workerSource, header, append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)...)
 }
 
@@ -71,7 +72,7 @@ func (t *torturer) programInC() string { return fmt.Sprintf("/proc/%d/fd/%d", os
 
 // residesInC reports whether the resident with this number is a program in C. The first resident checks the arena,
 // which only the Go program can do. If some jobs have no workers in C, the second resident is a Go program as well,
-// because such jobs need two residents.
+// because these jobs need two residents that work at them.
 func (t *torturer) residesInC(worker int) bool {
 	switch {
 	case t.inC == nil:
@@ -102,9 +103,9 @@ func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
 	return p, nil
 }
 
-// measureFinished measures the operations of a resident in C until the resident ends. The parameter next is the number
-// of the first operation. Some operations are not measured if this process has no CPU while the resident completes half
-// of tortureFinished.
+// measureFinished measures the operations of a resident in C until the resident ends. The parameter next is the
+// number of the first operation. If this process gets no CPU while the resident completes more than
+// tortureFinished/2 operations, the oldest of these are not measured.
 func (p *party) measureFinished(of *tortured, next uint64) {
 	for f := &p.worker.finished; ; time.Sleep(controlPeriod) {
 		ended := of.ended()

@@ -43,7 +43,7 @@ func TestSourceInC(t *testing.T) {
 	proctest.CheckSourceInC(t, workerSource, include.Header, pageFlags())
 }
 
-// The first resident is a Go program. So is the second one if some jobs have no workers in C.
+// The first resident is a Go program. The second resident is a Go program, too, if some jobs have no workers in C.
 func TestResidentsInC(t *testing.T) {
 	inC := func(x *torturer) (numbers []int) {
 		for worker := range tortureResidents {

@@ -91,8 +91,9 @@ type witness struct {
 	_      [104]byte
 }
 
-// enter records that this participant works under the lock. It returns an error if another living participant does so,
-// too. died reports that the last holder died while it worked, so the counts may differ.
+// enter records that this participant works under the lock. It returns an error if another living participant has
+// recorded the same. The result died is true if the last holder died while it worked, so that the counts may
+// differ.
 func (p *party) enter(w *witness) (died bool, err error) {
 	was := arena.ParticipantID(w.name.Swap(uint32(p.self)))
 	if was != 0 && p.a.Current(was) {

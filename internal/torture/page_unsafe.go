@@ -38,7 +38,7 @@ type torturePage struct {
 	workers uint32
 	bound   int64 // ns that an operation of a resident may take
 
-	waitLimit int64 // ns after which the check between two rounds must succeed
+	waitLimit int64 // ns within which the check between two rounds must succeed
 
 	phase   atomic.Uint32 // parent: see torturePhaseEnd
 	referee atomic.Uint32 // parent: the number of the round in which all residents have paused
@@ -50,13 +50,13 @@ type torturePage struct {
 		bytes [1020]byte
 	}
 
-	// victims in C: how often one of them began to roll back, and how many died during that; residents in C: how often
-	// one of them began to roll back
+	// rollbacks is the number of rollbacks that victims in C began, and died is the number of victims in C that
+	// died in one. rollbacksOfResidents is the number of rollbacks that residents in C began.
 	inC struct{ rollbacks, died, rollbacksOfResidents atomic.Uint64 }
 
 	left struct{ objects, bytes atomic.Uint64 } // resident 0: what the arena contains while all processes pause
 
-	deaths spans // parent or victim: deaths, each from just before it on
+	deaths spans // parent or victim: one period for each death, which begins just before the death
 	stops  spans // parent: periods in which a process was stopped
 
 	lane [tortureLanes]struct {

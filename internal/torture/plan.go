@@ -95,7 +95,8 @@ func (v *victim) drawC(r *rand.Rand, only uint64) {
 	if set == 0 || r.IntN(most) != 0 {
 		return
 	}
-	// A victim in C lives longer than others. So others die while it lives, and it has to roll back what they began.
+	// A victim in C lives longer than other victims. So other processes die while it lives, and it has to roll back
+	// what they began.
 	v.c, v.jobs, v.delay = true, 0, 3*v.delay
 	for range 1 + r.IntN(3) {
 		v.jobs |= nthBit(set, r.IntN(bits.OnesCount64(set)))

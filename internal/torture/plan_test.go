@@ -56,7 +56,7 @@ func TestSpans(t *testing.T) {
 	require.Equal(t, int64(50+100), parts(150, 400))
 	s.end(open, 310)
 	require.Equal(t, int64(100+10), parts(1, 1000))
-	for i := range int64(2 * tortureSpans) { // the first ones are forgotten
+	for i := range int64(2 * tortureSpans) { // twice as many as the ring buffer keeps
 		s.end(s.begin(2000+10*i), 2001+10*i)
 	}
 	require.Zero(t, parts(1, 1000))
@@ -79,7 +79,7 @@ func TestParentThatDidNotRunFindsNoHang(t *testing.T) {
 func TestFaultWithoutItsTextIsReported(t *testing.T) {
 	p := new(torturePage)
 	p.fault("a turn was lost")
-	p.faults.Add(1) // and its worker is killed
+	p.faults.Add(1) // as if its worker had been killed before it wrote the text
 	texts := p.failures()
 	require.Len(t, texts, 2)
 	require.Equal(t, "a turn was lost", texts[0])

@@ -27,25 +27,25 @@ type Result struct {
 	Outcomes   map[string]int64  `json:"outcomes"`
 	Doomed     int64             `json:"residents_killed"`
 	InC        int64             `json:"victims_in_c"`
-	Rollbacks  uint64            `json:"rollbacks_in_c"`    // those that victims in C began
-	Inside     uint64            `json:"died_rolling_back"` // victims in C that died in one, at the step of the plan
-	ResideInC  int               `json:"residents_in_c"`    // how many of the residents are programs in C
+	Rollbacks  uint64            `json:"rollbacks_in_c"`    // rollbacks that victims in C began
+	Inside     uint64            `json:"died_rolling_back"` // victims in C that died during a rollback
+	ResideInC  int               `json:"residents_in_c"`    // number of residents that are programs in C
 	DoomedInC  int64             `json:"residents_in_c_killed"`
 	TurnsInC   map[string]uint64 `json:"turns_of_residents_in_c,omitempty"`
-	RollsInC   uint64            `json:"rollbacks_of_residents_in_c"` // those that residents in C began
+	RollsInC   uint64            `json:"rollbacks_of_residents_in_c"` // rollbacks that residents in C began
 	NoC        string            `json:"no_victims_in_c,omitempty"`   // the reason
 	Turns      map[string]uint64 `json:"turns"`
 	WorstNs    map[string]int64  `json:"worst_ns"`
 	BoundNs    int64             `json:"bound_ns"`
-	Long       uint64            `json:"turns_over_bound"`           // wall clock
-	Beyond     uint64            `json:"turns_over_bound_unexcused"` // without stops, and without the wait for a CPU
+	Long       uint64            `json:"turns_over_bound"`           // operations longer than the bound, by the wall clock
+	Beyond     uint64            `json:"turns_over_bound_unexcused"` // those in Long without stops and CPU waits to excuse them
 	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of the turns in Beyond, those during which other programs took the CPUs
-	Judged     float64           `json:"judged"`                     // part of the time in which others did not
+	Judged     float64           `json:"judged"`                     // share of the time in which others took few CPUs
 	Wait       spread            `json:"turn_ns"`
 	Inherit    spread            `json:"after_first_death_ns"`
 	Thread     spread            `json:"control_thread_late_ns"`
 	Goroutine  spread            `json:"control_goroutine_late_ns"`
-	Objects    uint64            `json:"objects_left"` // at the last rest
+	Objects    uint64            `json:"objects_left"` // in the last check between two rounds
 	Bytes      uint64            `json:"bytes_left"`
 	Violations []string          `json:"violations"`
 	Dump       string            `json:"dump,omitempty"`

@@ -359,7 +359,7 @@ func (t *torturer) doom(round uint32) error {
 			t.doomedInC.Add(1)
 		}
 	}
-	t.following.Wait() // they write to the same memory as those of the new residents
+	t.following.Wait() // these goroutines write to the slots that the new residents will use
 	for worker := range t.asked.Residents {
 		if err := t.settle(worker); err != nil {
 			return err
@@ -372,8 +372,8 @@ func (t *torturer) doom(round uint32) error {
 	return nil
 }
 
-// await waits until the function in the parameter there returns true for each resident. If that parameter is nil, await
-// waits until all residents have ended.
+// await waits until the function there returns true for each resident. If there is nil, await waits until all
+// residents have ended.
 func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	for worker, p := range t.residents[:t.asked.Residents] {
 		reached, of := p.gone, (*tortured)(nil)
@@ -400,8 +400,8 @@ const lookMost = 20 * time.Millisecond
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	left, last := 2*t.asked.Timeout+t.waitLimit(), time.Now()
 	for n := 0; !reached(); n++ {
-		// While the parent has no CPU, it cannot check the condition. So a long time since the last check counts only
-		// as lookMost.
+		// While the parent has no CPU, it cannot check the condition. So a longer time than lookMost since the last
+		// check counts only as lookMost.
 		now := time.Now()
 		left -= min(now.Sub(last), lookMost)
 		last = now
@@ -426,8 +426,8 @@ func (t *torturer) hang(what string) error {
 	return t.hung
 }
 
-// unlessHung returns v, the report that a process ended unexpectedly. But if hang has ended the processes, the end of
-// the process is no surprise, and unlessHung returns the report of hang.
+// unlessHung returns v, the report that a process ended unexpectedly. If hang has ended the processes, unlessHung
+// returns the report of hang instead, because then the end of the process is expected.
 func (t *torturer) unlessHung(v *violation) error {
 	if t.hangs.Load() {
 		return t.hang("")

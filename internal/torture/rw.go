@@ -106,8 +106,8 @@ func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
 	return j.recover(x.Recover, w, r)
 }
 
-// reading is called with the lock held for reading, and releases it. It checks that no writer is active, by the name
-// and the counts that writers change.
+// reading is called with the lock held for reading, and releases it. It checks that no writer is active: the name
+// and the counts in the witness, which writers change, must not change.
 func (j *rwJob) reading(x shared, w *witness, r *rand.Rand) error {
 	was, before, after := w.name.Load(), w.before, w.after
 	for range r.IntN(100) {

@@ -21,8 +21,8 @@ import (
 // waitLimit is how long one operation may take before the torture counts as hanging.
 func (t *torturer) waitLimit() time.Duration { return t.asked.Timeout / 2 }
 
-// stuck describes an operation that has lasted longer than waitLimit, apart from the time in which processes were
-// stopped or had no CPU. It returns an empty string if there is none.
+// stuck describes an operation that has lasted longer than waitLimit. It does not count the time in which processes
+// were stopped or had no CPU. It returns an empty string if there is no such operation.
 func (t *torturer) stuck() string {
 	for s := range t.asked.Residents {
 		for j := range jobs {
@@ -41,8 +41,8 @@ func (t *torturer) stuck() string {
 	return ""
 }
 
-// longest describes the operation that has lasted longest. Time in which processes were stopped or had no CPU counts,
-// too.
+// longest describes the operation that has lasted longest. It counts all time, even the time in which processes
+// were stopped or had no CPU.
 func (t *torturer) longest() (text string) {
 	first := int64(math.MaxInt64)
 	for s := range t.asked.Residents {

@@ -73,8 +73,8 @@ func (p *party) measure(j, g int, from, to int64) {
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
 
-// excuses returns the periods between two times for which the library is not to blame. The result stopped has the
-// periods in which a process was stopped. The result waited has those in which a thread waited for a CPU.
+// excuses returns the periods between two times for which the library is not to blame. In the periods in stopped,
+// some process was stopped. In the periods in waited, some thread waited for a CPU.
 func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 	add := func(list *[]lapse) func(from, to int64) {
 		return func(from, to int64) { *list = append(*list, lapse{from, to}) }

@@ -41,7 +41,7 @@ type Options struct {
 	Plant func(header string) string // if not nil: returns the C header with a mistake that a test plants
 }
 
-// tortureSize is the size of the arena in bytes. It is large because some deaths leave blocks that nobody frees.
+// tortureSize is the size of the arena in bytes. It is large because some deaths leave blocks that nothing frees.
 const tortureSize = 256 << 20
 
 // ErrViolation says that the torture found a violation, and has printed it.

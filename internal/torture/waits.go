@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqJob uses two Sequencers. Goroutine 0 increments one of them, and other goroutines wait for its next values. Waits
-// for values that the other Sequencer never reaches are cancelled.
+// seqJob uses two Sequencers. Goroutine 0 increments the Sequencer steps, and other goroutines wait for its next
+// values. Waits for values that the Sequencer far never reaches are cancelled.
 type seqJob struct {
 	*party
 	steps, far *prims.Sequencer
@@ -81,8 +81,9 @@ func (j *seqJob) rest() error {
 	return leftOver(j.steps.State().Waiting || j.far.State().Waiting, []*prims.Sequencer{j.steps, j.far})
 }
 
-// eventJob uses two Events. The event baton is consumed by one waiter, which then sets it for the next one. Goroutine 0
-// sets baton again in case a death has lost it. It also sets and resets the event gate, for which others wait.
+// eventJob uses two Events. One waiter consumes the event baton, and then sets baton for the next waiter. Goroutine
+// 0 sets baton again, in case a death has lost the token. It also sets and resets the event gate, for which other
+// goroutines wait.
 type eventJob struct{ gate, baton *prims.Event }
 
 func openEventJob(p *party) (jobWorker, error) {

@@ -74,16 +74,17 @@ type party struct {
 	banks    []*txData    // the data of the transactions whose jobs are open
 }
 
-// job is what the processes do with the objects of one primitive. Some of its goroutines wait for a change, for as long
-// as it takes. Goroutine 0 of each resident makes such changes again and again, so that these waits end.
+// job is what the processes do with the objects of one primitive. Some goroutines of a job wait without a time
+// limit for a change of the objects. Goroutine 0 of each resident makes these changes again and again, so that the
+// waits end.
 type job struct {
 	name string
 	open func(p *party) (jobWorker, error)
 }
 
 type jobWorker interface {
-	// turn does one operation. It returns an error if the library has broken a promise. The operation may have to wait
-	// for goroutine 0 of some resident, which must therefore continue to call turn.
+	// turn does one operation. It returns an error if the library has broken a promise. The operation may wait
+	// until goroutine 0 of some resident has called turn again.
 	turn(g int, r *rand.Rand) error
 	// rest is called while no goroutine calls turn, and after all dead processes have been reaped. It returns an error
 	// if the objects are not in the state that they would have without deaths.
@@ -225,7 +226,8 @@ func (p *party) reside(worker int) error {
 	}
 }
 
-// work runs all goroutines of a resident until the round ends, and then until no goroutine of any resident waits.
+// work runs the goroutines of a resident until the round ends. Goroutine 0 of each job goes on until no other
+// goroutine of any resident runs, so that the other goroutines do not wait for ever.
 func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	var others, keepers sync.WaitGroup
 	errs := make(chan error, tortureJobsMost*tortureThreads)
@@ -262,7 +264,7 @@ func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	}
 }
 
-// calm reports whether in each resident all goroutines have ended except those with the number 0, so that no goroutine
+// calm reports whether, in each resident, only the goroutines with the number 0 are left, so that no goroutine
 // waits for a change.
 func (p *party) calm(round uint32) bool {
 	for s := range p.page.workers {

@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// first is the main function of the first process. This process inherits the children of processes that have
-// died, and must wait for them, because they would stay as zombies otherwise.
+// first is the main function of the first process of the virtual machine. When another process dies, its children
+// become children of this process. This process waits for them, because they would stay zombies otherwise.
 func first() {
 	fmt.Println() // the firmware may leave the cursor within a line
 	ok, what := false, runPlan
@@ -127,8 +127,8 @@ func run() bool {
 	return ok
 }
 
-// tidyUp removes the files that a program has left in memory, so that the next program has room, and prints their
-// names.
+// tidyUp removes the files that a program has left in the directories dirs, and prints their names. These
+// directories are in memory, so the files would take memory from the next program.
 func tidyUp(out *os.File, dirs ...string) {
 	for _, dir := range dirs {
 		left, err := filepath.Glob(filepath.Join(dir, "*"))

@@ -1,9 +1,9 @@
 // Package workergroup starts and kills the processes of an example. In your system something else does that:
 // systemd, a container engine, or a master process.
 //
-// The package executes the program again for each process, with the name of its role in the environment. The
-// boss, which is the first process, and the other processes send each other lines, so neither side has to sleep
-// and look again. A process does not outlive its boss, because it ends when its standard input ends.
+// The package executes the program again for each process, with the name of its role in the environment. The boss,
+// which is the first process, and the other processes send each other lines, so neither side has to poll. A process
+// does not outlive its boss, because it ends when its standard input ends.
 package workergroup
 
 import (

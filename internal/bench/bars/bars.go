@@ -142,8 +142,8 @@ func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 }
 
 // find calls the function side, which names the cell of the subject or of the peer, and returns the result of that
-// cell, or nil. If the cell hung or crashed, or its subject broke a promise, find sets the verdict to the parameter
-// bad. A fault of the subject fails the bar, but a fault of the peer leaves the bar pending.
+// cell, or nil. If the cell hung or crashed, or its subject broke a promise, find sets the verdict to bad. The
+// caller passes VerdictFail for the subject of the bar, and VerdictPending for the peer.
 func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*bench.Cell, error), v *Result, bad string) *bench.Result {
 	c, err := side(o)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 )
 
 // Scratch is memory in which the workers check the subject, the primitive that is measured. It is not part of the
-// subject. Words that the subject guards are plain, and all others are atomic. A subject in C sees the same bytes.
+// subject. Words that the subject guards are plain, and all other words are atomic. The helper in C maps the same
+// bytes.
 type Scratch struct {
 	_       structs.HostLayout
 	Holders atomic.Int64 // sem: number of holders of a permit

@@ -188,7 +188,7 @@ func (r *run) control() error {
 	start := time.Now().Add(startDelay)
 	r.page.StartNs.Store(shmsync.MonotonicOf(start))
 	control.Announce(&r.page.Started, 1)
-	if c.Scenario.Name == "waiters" { // ends by itself
+	if c.Scenario.Name == "waiters" { // the workers end by themselves
 		r.finish()
 		return r.awaitExit(workers[0])
 	}

@@ -15,9 +15,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/load"
 )
 
-// A tour measures many pairs of CPUs with one pair of processes, see load.Tour. tourOf returns the cells for one tour:
-// c, and those of the parameter cells that belong to the matrix, have the same subject, and take part in this round.
-// The function done returns how many repetitions a cell has had. tourOf returns nil if c has to run alone.
+// tourOf returns the cells that one tour measures together with c, or nil if c has to run alone. These are c and
+// the elements of cells that are matrix cells of the same subject and take part in this round. The function done
+// returns how many repetitions a cell has had. A tour measures many pairs of CPUs with one pair of processes, see
+// load.Tour.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&
@@ -45,9 +46,8 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 	return group
 }
 
-// A tour measures many pairs of CPUs with one pair of processes, see load.Tour. stepsOf returns the steps of a tour in
-// a random order. Each step is a pair of CPUs that the next repetition of one of the cells measures. The function done
-// returns how many repetitions a cell has had.
+// stepsOf returns the steps of a tour through the cells, in a random order. Each step is a pair of CPUs that the
+// next repetition of one of the cells measures. The function done returns how many repetitions a cell has had.
 func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps []load.Step) {
 	for _, c := range cells {
 		for _, pair := range c.PairsOf(done(c), e.CPUs) {

@@ -33,8 +33,8 @@ func Others(before, after Disturbance) float64 {
 }
 
 // Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. The
-// kernel takes a sample at each tick. Therefore a share over a short time has an error of about 1 divided by the square
-// root of the number of ticks. A share counts only if it exceeds its limit by more than this error.
+// kernel samples at each tick, so a share has an error of about 1 divided by the square root of the number of
+// ticks. A share counts only if it exceeds its limit by more than this error.
 func Dirty(before, after Disturbance) bool {
 	total := after.Total - before.Total
 	if total <= 0 {

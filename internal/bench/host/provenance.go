@@ -13,8 +13,8 @@ import (
 // module is the path of this module.
 const module = "github.com/shmsync/shmsync"
 
-// build finds out from which source this program was built. "go run" does not record the revision in the program. But
-// it usually runs in a checkout, so build then asks git.
+// build finds out from which source this program was built. "go run" does not record the revision in the program,
+// but usually runs in a checkout. In that case build asks git.
 func (e *Environment) build() {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -12,8 +12,9 @@ import (
 // kernelNames has the kernel's name of each architecture for which this program is built.
 var kernelNames = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// translated reports whether this program runs in a translator such as QEMU's user mode. In a translator, the program
-// is built for another architecture than the one that the host's files show.
+// translated reports whether this program runs in a translator such as QEMU's user mode. It compares the
+// architecture of the program with the architecture that the host's files show, because a translator runs programs
+// of another architecture.
 func translated(goarch, kernelArch string, cpuinfo []byte) bool {
 	if kernelArch != "" && kernelNames[goarch] != "" {
 		return kernelArch != kernelNames[goarch]

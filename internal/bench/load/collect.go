@@ -157,9 +157,9 @@ func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 }
 
 // batchMeans sets the figures of a measurement whose samples are means of batches. It sets p50-ns to the median of
-// these means. The other quantiles must come from single operations, because a mean hides a slow operation. Therefore
-// batchMeans replaces the histogram of the repetition by that of single operations. It reports whether there are any
-// single operations.
+// these means. A mean hides a slow operation, so the other quantiles must come from operations that were timed one
+// by one. Therefore batchMeans replaces the histogram of the repetition by the parameter single. It returns false
+// if single has no samples.
 func batchMeans(rep *bench.Repetition, single *hdrhistogram.Histogram, tail int) bool {
 	if v, ok := stats.Quantile(rep.Hist, stats.Quantiles[0].Q, tail); ok {
 		rep.Metrics[stats.Quantiles[0].Name+"-ns"] = v / rep.Div

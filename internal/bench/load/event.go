@@ -22,8 +22,8 @@ type gate interface {
 // lastRound is a flag in the number of a round. It tells the waiters to leave, because no round follows.
 const lastRound = 1 << 63
 
-// lostCount is added to the number of arrivals after a violation. Then that number is wrong, and a thread could wait
-// for ever until it is high enough. The addition makes it high enough for every thread.
+// lostCount is what a thread that finds a violation adds to Scratch.Came, the number of arrivals. Without this
+// addition, other threads could wait in awaitCame for ever, for arrivals that never come.
 const lostCount = 1 << 40
 
 // pollEvery is the time between two checks whether all waiters have come through the gate.
@@ -91,8 +91,8 @@ func (t *thread) awaitStop() {
 	}
 }
 
-// awaitCame sleeps until the waiters have come through the gate as many times as the parameter want says. All rounds
-// count together.
+// awaitCame sleeps until Scratch.Came, the number of times that waiters have come through the gate in all rounds,
+// is at least want.
 func (t *thread) awaitCame(want uint64) {
 	for t.Scratch().Came.Load() < want {
 		time.Sleep(pollEvery)

@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// In a handoff measurement, two threads pass a token back and forth. For some of the round trips, thread 0 asks the
-// kernel whether thread 0 slept until the token came back, or only spun. These round trips are not in the histogram.
-// The stride is the distance from one of them to the next. The warm-up chooses the stride so that slow trips give
-// enough samples, and few of the fast trips are lost. The stride is odd, because even and odd trips may differ.
+// In a handoff measurement, two threads pass a token back and forth. In some of the round trips, the looks, thread
+// 0 asks the kernel whether it slept until the token came back, or only spun. The histogram omits the looks. The
+// stride is the distance from one look to the next. The warm-up chooses it so that slow round trips give enough
+// looks, and few of the fast round trips are lost. The stride is odd, because even and odd round trips may differ.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
-	lookWarm        = 64 // samples that the warm-up's round trips would give with the chosen stride
+	lookWarm        = 64 // number of looks that the round trips of the warm-up would give with the chosen stride
 
 	metricLooked = 0 // indices of these metrics in a slot
 	metricSlept  = 1
@@ -105,8 +105,8 @@ func (t *thread) respond(k bench.Token) {
 }
 
 // workWake times the wake of a sleeping thread. Thread 0 lets thread 1 sleep for the gap, stores the time in the
-// control page and passes the token. Thread 1 measures the time from then until it has the token. The histogram of
-// thread 0 has the time that the call takes that passes the token.
+// control page and passes the token. The histogram of thread 1 has the times from the stored time until thread 1
+// has the token. The histogram of thread 0 has the durations of the calls that pass the token.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

@@ -18,9 +18,9 @@ type rouser interface {
 	Rouse(n int)
 }
 
-// workHerd wakes some of the threads of all processes but the first, after these threads have slept for the gap, a time
-// in the plan. A thread that was woken waits until all others of the round were woken, so that no thread is woken twice
-// in a round.
+// workHerd measures how thread 0 wakes some of the threads of the other processes, after these threads have slept
+// for the gap, a time in the plan. A woken thread waits until all threads of the round have woken, because
+// otherwise one round could wake a thread twice.
 func workHerd(t *thread) error {
 	h, err := as[rouser](t)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 // the clock twice costs more than a short critical section.
 const lockStride = 61
 
-// These are the indices of metrics in the slot of a thread of a lock measurement: how often the thread checked on which
-// CPU it runs, and how often that was not the CPU of the plan.
+// Threads check from time to time on which CPU they run. These are the indices of the two metrics in the slot of a
+// thread: the number of checks, and the number of checks that did not find the CPU of the plan.
 const (
 	metricWhere = iota
 	metricAway
 )
 
-// Threads check from time to time on which CPU they run. inPlace returns the share of these checks, over all threads,
-// that found the thread on the CPU of the plan. The result ok is false if there were no checks, as with a subject in C.
+// inPlace returns the share of the checks, over all threads, that found a thread on the CPU of the plan. The result
+// ok is false if no thread made a check, as with a subject in C.
 func inPlace(p *control.Page) (share float64, ok bool) {
 	var looked, away float64
 	for i := range p.Slots() {

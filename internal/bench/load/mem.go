@@ -105,7 +105,7 @@ func workMem(t *thread) error {
 	for turn := 0; t.next(); turn++ {
 		step(turn%len(counters), t.inside)
 	}
-	for kind := range counters { // a kind of access that was not measured while the thread had the CPU
+	for kind := range counters { // if the thread got too little CPU time to measure a kind of access, measure it now
 		if counters[kind].n == 0 {
 			step(kind, true)
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 // An open loop begins an operation at the time when it is due, even if earlier operations have not ended, and
-// measures from that time. A closed loop begins nothing while it waits. So it does not show how long other users
-// would have waited: for a closed loop a stall is one sample, but it delays every operation that falls due during the
-// stall ("coordinated omission").
+// measures from that time. A closed loop begins nothing while it waits. Therefore a closed loop hides how long
+// other users would have waited ("coordinated omission"): it counts a stall as one sample, but the stall delays
+// every operation that falls due during the stall.
 
 // clock provides the time. Tests replace it.
 type clock interface {
@@ -25,9 +25,9 @@ type clock interface {
 // pace is the schedule of an open loop, which begins operations at fixed times, even if earlier ones are late.
 type pace struct{ next, every int64 }
 
-// once waits until the next operation is due, and calls the function do. It returns two times: from the instant when
-// the operation was due, and from the instant when it began, both until its end. A loop that does not plan its
-// operations in advance would see only the second time.
+// once waits until the next operation is due, and calls the function do. fromDue is the time from the instant when
+// the operation was due until its end, and fromBegun is the time from its begin until its end. A loop that does not
+// plan its operations in advance would see only fromBegun.
 func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	due := p.next
 	p.next += p.every
@@ -41,8 +41,8 @@ func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 // behind returns the number of operations that were due before now and have not begun.
 func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
 
-// hostClock is the clock of the host. Its method sleepUntil sleeps for most of a wait, because that leaves the CPU to
-// others. For the rest of the wait it yields, because a timer may fire too late.
+// hostClock is the clock of the host. Its method sleepUntil sleeps for most of a wait, and so leaves the CPU to
+// other threads. For the rest of the wait it calls Yield in a loop, because a timer may fire too late.
 type hostClock struct{}
 
 // timerLate is how many ns before the due time a sleep ends, because a timer may fire too late.
@@ -64,8 +64,8 @@ func dueEvery(s control.Shape, threads int) int64 {
 	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
 }
 
-// workOpen takes a lock at a fixed rate. The main histogram has the time from when the operation was due until the
-// thread got the lock. The second histogram has the time from the call of Lock.
+// workOpen takes a lock at a fixed rate. The main histogram has the times from the instant when an operation was
+// due until the thread got the lock. The second histogram has the times from the call of Lock.
 func workOpen(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {
@@ -120,10 +120,9 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// corrected takes the latencies of a closed loop, which begins an operation only after the one before has ended. It
-// estimates which latencies would have been seen with an operation in each interval, whose length in ns is the
-// parameter every. For this it adds the missing samples, as HdrHistogram does. It is for cases in which the true values
-// were not recorded.
+// corrected estimates which latencies an open loop with an operation every so many ns would have measured, from the
+// latencies of a closed loop. It adds the samples that the closed loop missed, as HdrHistogram does. A report shows
+// the result beside the latencies that the open loop did measure.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

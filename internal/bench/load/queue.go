@@ -61,7 +61,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // this lock only tells the race detector in which order threads access the page, which it cannot see
+		t.Mu.Lock() // for the race detector, which does not see that the atomic words of the page order the accesses to it
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

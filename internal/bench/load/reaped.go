@@ -16,16 +16,16 @@ import (
 // count nodes on the list of an object, because these belong to the object and are reused.
 type leavings struct{ objects, raw, nodes uint64 }
 
-// reaped checks an arena of the library after processes were killed. The arena must be valid, and all dead processes
-// together must have left no more in it than the first one did.
+// reaped checks an arena of the library after processes were killed. The arena must be valid. All dead processes
+// together must have left no more objects, blocks and wait nodes in it than the first dead process did.
 type reaped struct {
 	t         *thread
 	waitLimit time.Duration
 	first     leavings
 }
 
-// look waits until as many dead participants as the parameter deaths says have been reaped, that is, until others have
-// recovered what they left. Then it checks the arena.
+// look waits until as many dead participants have been reaped as the parameter deaths says. Then it checks the
+// arena.
 func (b *reaped) look(deaths uint64) {
 	t := b.t
 	if t.Subject.By != bench.Library || deaths == 0 {
@@ -42,8 +42,7 @@ func (b *reaped) look(deaths uint64) {
 		for range a.Participants() {
 			there++
 		}
-		// The counter Deaths says how many dead participants were reaped. The process that reaps a participant
-		// increments it.
+		// The counter Deaths says how many dead participants have been reaped.
 		if wrong = a.Check(); wrong == nil && (uint64((*arenakernel.Arena)(a).Deaths()) < deaths || there > 1) {
 			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", (*arenakernel.Arena)(a).Deaths(), deaths, there)
 		}

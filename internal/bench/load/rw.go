@@ -52,8 +52,9 @@ func collectReaders(rep *bench.Repetition, a *bench.Account) {
 	rep.Div = bench.UncontendedBatch
 }
 
-// workRW mixes readers and writers. A writer changes one word before its work and another one after it. A reader
-// reads one word before its work and the other one after it, and checks that they are equal.
+// workRW mixes readers and writers of two words that are equal while no writer holds the lock. A writer changes one
+// word before its work and the other word after it. A reader reads the first word before its work and the second
+// word after it, and checks that they are equal.
 func workRW(t *thread) error {
 	l, ok := t.view.(bench.RWLocker)
 	plain, isLock := t.view.(bench.Locker)

@@ -115,8 +115,8 @@ func (t *thread) fail(err error) {
 	t.slot.State.Store(control.SlotFailed)
 }
 
-// unplaced keeps the reason why the system does not report where the pages of this thread are. The text of a broken
-// promise stays, because the slot has room for one text.
+// unplaced keeps the reason why the system does not report where the pages of this thread are. The slot has room
+// for one text only, so unplaced does not replace the text of a broken promise.
 func (t *thread) unplaced(err error) {
 	if t.slot.Violations == 0 {
 		copy(t.slot.Message[:control.MessageBytes-1], err.Error())

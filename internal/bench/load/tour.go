@@ -193,7 +193,7 @@ func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition 
 	parts := map[*bench.Cell][]*bench.Repetition{}
 	for i, s := range t.steps {
 		rep := t.collectStep(i, status, reason)
-		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // first, because reports name its CPUs
+		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // prepend it: reports name the first CPUs
 			parts[s.Cell] = append([]*bench.Repetition{rep}, parts[s.Cell]...)
 			continue
 		}

@@ -47,8 +47,8 @@ type crowdRun struct {
 	quit      sync.WaitGroup // waits for the goroutines with the context
 }
 
-// workWaiters lets n goroutines wait, and measures what they cost the process. It cancels the waits of half of them,
-// checks that no other goroutine returns, and releases the rest.
+// workWaiters lets n goroutines wait, and measures what they cost the process. Then it cancels the waits of half of
+// the goroutines, checks that only these return, and releases the other half.
 func workWaiters(t *thread) error {
 	c, err := as[bench.Crowd](t)
 	if err != nil {
@@ -133,9 +133,9 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed counts the waiters that returned without a cause before the release. These are the waiters whose wait
-// succeeded, and the difference between the number of waits that failed and the parameter left, the number of waits that
-// were cancelled.
+// disturbed counts the waiters that returned without a cause before the release. The parameter left is the number
+// of cancelled waits, all of which must fail. Wrong are therefore all waits that succeeded, and the difference
+// between left and the number of waits that failed.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)

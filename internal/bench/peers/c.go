@@ -50,8 +50,8 @@ var CPeers = []*bench.Subject{
 	cSpin,
 }
 
-// cSpin is a lock that spins and never sleeps. Two of its threads on one CPU would wait for the scheduler's time
-// slices, so it is not measured on one CPU.
+// cSpin is a lock that spins and never sleeps. It is not measured with two threads on one CPU, because the waiter
+// would spin for its whole time slice while the holder cannot run.
 var cSpin = &bench.Subject{By: "c", Prim: "spin", C: true, Places: []string{bench.PlaceCross, bench.PlaceAny},
 	Scenarios: []string{"handoff", "lock"}}
 
@@ -110,8 +110,8 @@ func ask(path, question string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// trustedFile refuses a program file that another user could have changed: one that belongs to a user other than this
-// one and root, or to which another user can write.
+// trustedFile refuses a program file that another user could have changed. A file is trusted if it belongs to this
+// user or root, and if no other user can write to it.
 func trustedFile(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -124,16 +124,16 @@ func trustedFile(path string) error {
 	return nil
 }
 
-// With these arguments, the helper, a compiled C program, only prints an answer. The answer is the digest of its
-// sources, or the compiler with its flags on one line and the libc on another.
+// With one of these arguments, the helper, a compiled C program, only prints an answer: the digest of its sources,
+// or the compiler with its flags on one line and the libc on another.
 const (
 	helperQuestion  = "--digest"
 	builtQuestion   = "--built"
 	helperWaitLimit = time.Minute // long, because a busy machine starts it late
 )
 
-// sources are the source files of a C program, with their digest. The compiler compiles the file name.c, where name is
-// the field of that name.
+// sources are the source files of a C program, with their digest. The compiler compiles the file whose name is the
+// field name with the suffix .c.
 type sources struct {
 	name   string
 	text   map[string][]byte

@@ -19,9 +19,9 @@ const (
 	floorAlive        // robust word of the owner's thread
 )
 
-// floor shows the least time in which a Go process can learn of a death. The survivor waits with futex_waitv for two
-// words: the lock's word, and a word on the robust list of the owner, which the kernel marks when the owner dies. It
-// takes the lock as soon as the kernel wakes it.
+// floor shows the least time in which a Go process can learn of a death. The survivor waits with futex_waitv for
+// two words. One is the word of the lock, and the other is on the robust list of the owner, so the kernel marks it
+// when the owner dies. The survivor takes the lock as soon as the kernel wakes it.
 type floor struct {
 	owner, alive *atomic.Uint32
 	id           uint32

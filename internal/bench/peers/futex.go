@@ -27,8 +27,8 @@ var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex2-numa", Open: OpenFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
-// sleeping is a pair of functions. One of them sleeps on a word while the word has the value v. The other wakes n
-// threads that sleep on a word.
+// sleeping is a pair of functions: wait sleeps on a word while the word has the value v, and wake wakes n threads
+// that sleep on a word.
 type sleeping struct {
 	wait func(w *atomic.Uint32, v uint32) error
 	wake func(w *atomic.Uint32, n int)
@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// FutexEnd is one of two ends that pass a token to each other. For each direction it has a word with the value, and a
-// word that says whether a thread may sleep on the first one.
+// FutexEnd is one of two ends that pass a token to each other. For each direction it has a word with the value of
+// the token, and a word that says whether a thread may be asleep on the word with the value.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32
@@ -128,7 +128,8 @@ func (f *FutexEnd) must(err error) {
 	}
 }
 
-// These methods use an eventfd that counts down as a counter of permits, which threads wait for and take.
+// Rest and Rouse use an eventfd as a counter of permits: Rouse adds permits, and Rest waits for a permit and takes
+// it.
 
 func (l eventLock) Rest()       { l.gate.Await() }
 func (l eventLock) Rouse(n int) { l.gate.Pass(uint32(n)) }

@@ -27,7 +27,7 @@ const (
 func futex2(flags uintptr) sleeping {
 	return sleeping{
 		wait: func(w *atomic.Uint32, v uint32) error {
-			// SAFETY: w is a word of a mapping, and so is the one behind it, if the kernel looks there.
+			// SAFETY: w and the word after it, which the kernel uses with futex2NUMA, are in a mapping.
 			_, _, errno := unix.Syscall6(unix.SYS_FUTEX_WAIT, uintptr(unsafe.Pointer(w)), uintptr(v), anyBit, flags, 0, clockMono)
 			if errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR {
 				return fmt.Errorf("futex_wait, flags %#x: %w", flags, errno)
@@ -35,7 +35,7 @@ func futex2(flags uintptr) sleeping {
 			return nil
 		},
 		wake: func(w *atomic.Uint32, n int) {
-			// SAFETY: as above.
+			// SAFETY: as for SYS_FUTEX_WAIT.
 			unix.RawSyscall6(unix.SYS_FUTEX_WAKE, uintptr(unsafe.Pointer(w)), anyBit, uintptr(n), flags, 0, 0)
 		},
 	}
@@ -57,7 +57,7 @@ func checkFutexNUMA() error {
 func probeFutex2(flags uintptr, why string) error {
 	words := new(uint64) // two futex words, with the alignment that the kernel requires
 	*words = noNode << 32
-	// SAFETY: the words are new, so nobody sleeps on them.
+	// SAFETY: the words are new, so no thread sleeps on them.
 	_, _, errno := unix.RawSyscall6(unix.SYS_FUTEX_WAKE, uintptr(unsafe.Pointer(words)), anyBit, 1, flags, 0, 0)
 	runtime.KeepAlive(words)
 	switch errno {

@@ -61,8 +61,8 @@ func (p *sources) find(cc string) (*Helper, error) {
 	return temporaryHelper(p, cc, name)
 }
 
-// keptHelper returns the program at path. It builds the program first, unless the file at path is the one that was
-// built there before.
+// keptHelper returns the program at path. It builds the program first if there is no file at path, or if the file
+// is not the program that was built there before.
 func keptHelper(source *sources, cc, path string) (*Helper, error) {
 	h := &Helper{Path: path}
 	if sum, err := readOwn(path + ".sha256"); err == nil {
@@ -110,8 +110,8 @@ func (h *Helper) build(source *sources, cc string) error {
 	return os.WriteFile(note, []byte(h.sum+"\n"), 0o600)
 }
 
-// Check returns an error unless the program's file is the one that was built, and only trusted users could have written
-// to it. Check is called before each run of the program.
+// Check is called before each run of the program. It returns an error if the file at Path is not the program that
+// was built, or if other users could have written to it.
 func (h *Helper) Check() error {
 	if h.sum == "" {
 		return nil

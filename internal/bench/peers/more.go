@@ -121,8 +121,9 @@ func (x xSemaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// fileKeys is a table of locks in a file: a lock of fcntl(2) on an open file description (OFD) covers one byte for each
-// key. These are the locks by key that the kernel itself offers to processes.
+// fileKeys is a table of locks in a file. A lock is an OFD lock, that is, a lock of fcntl(2) that belongs to an
+// open file description, on the byte for its key. OFD locks are the only locks by key that the kernel itself offers
+// to processes.
 type fileKeys struct{ fd int }
 
 func openOFD(w *bench.Worker, thread int) (any, error) {

@@ -21,9 +21,8 @@ const (
 )
 
 // privateDir creates the directory if it is missing, and returns its path without symbolic links. It returns
-// errNotPrivate unless only this user and root can change files in the directory or replace the directory. For this,
-// each directory above it must belong to this user or root. Others must not be able to write to such a directory,
-// unless it is sticky.
+// errNotPrivate if users other than this user and root can use the directory or replace it. Therefore each
+// directory above it must belong to this user or root, and must be sticky if other users can write to it.
 func privateDir(dir string) (string, error) {
 	var missing []string
 	there := filepath.Clean(dir)

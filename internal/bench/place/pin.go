@@ -35,8 +35,9 @@ func PinThread(tid int, cpus ...int) error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(tid, &set))
 }
 
-// PinProcess confines every thread of this process to the given CPUs. A new thread inherits the CPUs of its creator. If
-// a thread that is not confined yet creates another thread meanwhile, a further pass over all threads finds that one.
+// PinProcess confines every thread of this process to the given CPUs. A new thread inherits the CPUs of its
+// creator, which may not be confined yet. Therefore PinProcess goes over all threads again until it finds no new
+// thread.
 func PinProcess(cpus ...int) error {
 	confined := map[string]bool{}
 	for {

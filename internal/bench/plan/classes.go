@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classSubjects are the subjects that a suite measures for each class of pairs of CPUs. They are primitives of the
-// library, and one of the host for comparison.
+// classSubjects are the subjects that a suite measures for each class of pairs of CPUs: primitives of the library,
+// and other subjects for comparison.
 var classSubjects = []struct {
 	scenario string
 	prims    []string
@@ -80,8 +80,8 @@ func classCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// choices describes groups of measurements. Each group answers one question by itself: which value of a parameter is
-// best for the subjects that the answer compares.
+// choices describes groups of measurements. Each group answers one question, without other measurements: which
+// value of a parameter is best for the subjects that the answer compares.
 var choices = []struct {
 	scenario string
 	prims    []string
@@ -93,8 +93,8 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// A striped lock has a lock for each of several keys, the stripes. The function stripes chooses which numbers of them
-// to measure, and gives each core of the host a worker, because the best number depends on the number of workers.
+// A striped lock has a lock for each of several keys, the stripes. The function stripes chooses the numbers of keys
+// to measure. The best number depends on the number of workers, so stripes gives each core of the host a worker.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
@@ -128,12 +128,12 @@ func choiceCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// mostProcs is the largest number of processes for the workers of a measurement. Starting a process takes time.
-// Therefore a measurement with more workers has several of them, as threads, in each process.
+// mostProcs is the largest number of processes for the workers of a measurement. A measurement with more workers
+// has several workers as threads in each process, because starting a process takes time.
 const mostProcs = 16
 
-// workerCounts returns the numbers of contending workers that a suite measures: the powers of two below the number of
-// cores, and the number of cores. Each number has the form of a number of processes and a number of threads per
+// workerCounts returns the numbers of contending workers that a suite measures: the powers of two below the number
+// of cores, and the number of cores. Each number is given as a number of processes and a number of threads per
 // process.
 func workerCounts(cores int) (list [][2]int) {
 	add := func(n int) {
@@ -177,7 +177,7 @@ func scalingCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// unique returns the cells without those whose key an earlier cell has.
+// unique removes each cell whose key an earlier cell has.
 func unique(cells []*bench.Cell) []*bench.Cell {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(cells, func(c *bench.Cell) bool {
@@ -192,8 +192,8 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 // It omits the scenarios that the suite needs for classes of CPUs and for decisions.
 var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
 
-// rarelyFirst is the first scenario in the list dropOrder whose figures a decision shows. Before a suite leaves this
-// scenario out, it reduces the repetitions of all measurements on which no advice rests.
+// rarelyFirst is the first scenario in dropOrder whose figures a decision shows. Before a suite leaves out this
+// scenario, it reduces the repetitions of all measurements on which no advice rests.
 const rarelyFirst = "oversub"
 
 // crowd is the number of workers that must contend on each of two nodes before a NUMA-aware lock can be better.
@@ -223,8 +223,8 @@ func crowded(o *Options, c *bench.Cell) bool {
 	return full > 1
 }
 
-// decisive reports whether advice compares a cell of a suite with another one, round by round. The contrasts, that is,
-// the comparisons of package report, determine these cells. A test checks that decisive and the contrasts agree.
+// decisive reports whether a cell of a suite is part of a comparison, round by round, on which advice rests.
+// Package report makes these comparisons, the contrasts. A test checks that decisive and the contrasts agree.
 func decisive(o *Options, c *bench.Cell) bool {
 	name := c.Subject.Name()
 	switch c.Scenario.Name {

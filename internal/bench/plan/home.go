@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// homePlaces returns the class of the nearest CPUs on different cores, and that of the farthest. A brief plan has only
-// the nearest, because the node of the memory matters most there: the way between the two CPUs is short.
+// homePlaces returns the class of the nearest CPUs on different cores, and that of the farthest. A brief plan has
+// only the nearest class: the shorter the way between the two CPUs, the more the node of the memory matters.
 func homePlaces(o *Options) []string {
 	if o.Topology == nil || len(o.CPUs) < 2 {
 		return []string{bench.PlaceCross}
@@ -48,8 +48,8 @@ func homeCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// settleHome sets the NUMA node on which the memory of a cell is to lie. If there is no such node, it returns the
-// reason.
+// settleHome sets the NUMA node on which the memory of a cell will lie. If the host has no such node, it returns
+// the reason.
 func (o *Options) settleHome(c *bench.Cell) string {
 	if c.Home == "" {
 		return ""

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// homesOf returns the node of each home of a subject's cells, by placement, or the reason why there is none.
+// homesOf returns the NUMA node of each home of the cells of a subject, by placement. If a home does not exist on
+// the host, it returns the reason.
 func homesOf(t *testing.T, host string) (nodes map[string]int, skipped map[string]string) {
 	t.Helper()
 	o := &Options{Recording: topotest.File(host + ".tree"), Prims: []string{"shmsync:mutex"}, Time: time.Millisecond, Count: 1, Kills: 1, Timeout: time.Second, Gap: UsualGap}

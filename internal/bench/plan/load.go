@@ -11,9 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// takesRole reports whether the lock of a crash cell can be measured with the role of its victim, the process that is
-// killed. If the victim is not the holder of the lock, several goroutines of one process use the lock, and only locks
-// of the library exclude these from each other. If the victim is a reader, the lock must have a mode for readers.
+// takesRole reports whether the lock of a crash cell can be measured with the role of its victim, the process that
+// is killed. If the victim is a reader, the lock must have a mode for readers. If the victim is a waiter or a
+// reader, two goroutines of the survivor use the lock, and only locks of the library exclude goroutines of one
+// process from each other.
 func takesRole(c *bench.Cell) bool {
 	switch c.Role {
 	case bench.RoleWaiter:

@@ -79,8 +79,8 @@ func (o *Options) ManyPairs() bool {
 	return o.AllPairs && len(o.CPUs)*(len(o.CPUs)-1) > mostPairsAlone
 }
 
-// sampleModes are the ways in which a matrix chooses pairs of CPUs, from the one with the most pairs to the one with
-// the fewest.
+// sampleModes are the ways in which a matrix chooses pairs of CPUs. The first way chooses the most pairs, the last
+// way the fewest.
 var sampleModes = []string{"cpu", "llc", "node", "class"}
 
 // samplePairs returns the pairs of CPUs that one of the sampleModes chooses.

@@ -83,7 +83,7 @@ func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
 }
 
 // A class in the default plan stands for up to 64 pairs of CPUs, or for all of its pairs if there are fewer. The
-// rounds visit them. For other placements the plan draws no pairs.
+// rounds together visit all of these pairs. For other placements the plan draws no pairs.
 func TestClassesOfThePlanHave64Pairs(t *testing.T) {
 	for _, file := range recordings(t) {
 		o, cells := defaultPlan(t, file)

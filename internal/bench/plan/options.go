@@ -66,6 +66,6 @@ type known struct {
 	places  map[string][]int
 }
 
-// maxCells limits the number of measurements, so that a typing error in a list does not plan a week. A suite is limited
-// by its time instead.
+// maxCells limits the number of measurements. Without a limit, a typing error in a list could plan a week of
+// measurements. The limit of a suite is its time instead.
 const maxCells = 500

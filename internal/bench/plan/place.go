@@ -34,8 +34,8 @@ func (o *Options) checkPlaces(allowed []int) error {
 	return nil
 }
 
-// The method on returns the CPUs of a placement, one for each process in turn, or the reason why this host has none.
-// Both results are empty if the placement leaves the choice to the measurement.
+// The method on returns the CPUs of a placement, which the processes get in turn, or the reason why this host has
+// no such CPUs. Both results are empty if the placement leaves the choice to the measurement.
 func (o *Options) on(name string) (cpus []int, why string) {
 	if o.known != nil && o.known.places[name] != nil {
 		return o.known.places[name], ""
@@ -104,9 +104,10 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	return list
 }
 
-// namePlaces replaces each placement that stands for several classes of pairs of CPUs by those of the classes that this
-// host has. PlaceClasses stands for all classes. A class without a distance and kinds stands for this class with any
-// distance and any kinds of CPUs. So the key of a measurement means the same on each host.
+// namePlaces replaces each placement that stands for several classes of pairs of CPUs by the full names of those
+// classes that this host has. PlaceClasses stands for all classes. A class without a distance and kinds stands for
+// this class with any distance and any kinds of CPUs. With full names, the key of a measurement means the same on
+// each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

@@ -174,8 +174,8 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 	return cells
 }
 
-// workPairs returns pairs that consist of the length of the critical section and a think time. These are all
-// combinations of what the user asked for. By default there is a pair of short times and a pair of zeros.
+// workPairs returns all combinations of the lengths of the critical section and the think times that the user asked
+// for. By default there are two combinations: both times are short, or both are zero.
 func workPairs(o *Options) [][2]time.Duration {
 	if o.Brief && len(o.CS) == 0 && len(o.Think) == 0 {
 		return [][2]time.Duration{{100, 100}}

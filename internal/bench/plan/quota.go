@@ -4,9 +4,9 @@ package plan
 
 import "fmt"
 
-// busiest returns how many of the given workers can run without a pause under the quota of the cgroup, if each worker
-// keeps a CPU busy. It returns at least 2 if there are 2 workers. Pairs of workers are measured even under a smaller
-// quota, with a warning.
+// busiest returns how many of the given workers can run without a pause under the quota of the cgroup, if each
+// worker keeps a CPU busy. But it returns at least 2 if there are 2 workers, because pairs of workers are measured
+// even under a smaller quota, with a warning.
 func (o *Options) busiest(workers int) int {
 	if quota := o.quota(); quota > 0 {
 		return min(workers, max(int(quota), 2))
@@ -14,8 +14,8 @@ func (o *Options) busiest(workers int) int {
 	return workers
 }
 
-// quota returns how many CPUs' time the cgroup allows. It returns 0 if the run has no more CPUs than that, because the
-// quota then does not limit the run.
+// quota returns the CPU time that the cgroup allows, as a number of CPUs. It returns 0 if this is enough for all
+// CPUs of the run, because the quota then does not limit the run.
 func (o *Options) quota() float64 {
 	if o.Topology == nil || o.Topology.Limits.Quota >= float64(len(o.CPUs)) {
 		return 0

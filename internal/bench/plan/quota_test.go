@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// A suite has no more busy workers than the cgroup has CPU time for. It has pairs of workers even if there is less.
+// A suite has no more busy workers than the cgroup has CPU time for. But it has cells with two workers even if the
+// cgroup has CPU time for only one.
 func TestPlansUnderAQuota(t *testing.T) {
 	o, cells := defaultPlan(t, topotest.File("hosts/container-one-l3-quota.tree"))
 	most := 0

@@ -21,8 +21,8 @@ const (
 	mostStreams  = 255
 )
 
-// streamHost has the facts about a host that stream measurements need: the first CPU of each core, by NUMA node, and
-// the node whose memory the streaming threads load.
+// streamHost has the facts about a host that stream measurements need, in addition to memHost. cores has the first
+// CPU of each core, by NUMA node, and node is the node whose memory the streaming threads load.
 type streamHost struct {
 	memHost
 	t     *topology.Topology
@@ -62,7 +62,7 @@ func (h *streamHost) near() []int {
 	return h.all()
 }
 
-// all returns the first CPU of each core of all nodes. It begins with those of the node whose memory is under load.
+// all returns the first CPU of each core of all nodes. The CPUs of the node whose memory is under load come first.
 func (h *streamHost) all() []int {
 	list := slices.Clone(h.cores[h.node])
 	for _, node := range h.nodes {

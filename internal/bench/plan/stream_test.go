@@ -52,8 +52,8 @@ func TestStreamsOfALargeHost(t *testing.T) {
 	}, seen)
 }
 
-// Every recorded host has stream cells. Those that all hosts have in common have the same keys. No cell uses a CPU or
-// a node that the process may not use.
+// Every recorded host has stream cells. Cells that all hosts have in common have the same keys. No cell uses a CPU
+// or a node that the process may not use.
 func TestStreamsOfEveryHost(t *testing.T) {
 	for _, file := range recordings(t) {
 		name := filepath.Base(file)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// quickKills is the number of kills in each repetition of the shortest suite. It is large enough for a median.
+// quickKills is the number of kills in each repetition of the shortest suite. It is just enough for a median.
 const quickKills = 2*stats.TailMinCrash + 2
 
 // RecoveryQuantile is the quantile of the recovery time for which a suite states an interval. The recovery time is how
@@ -22,9 +22,9 @@ const RecoveryQuantile = 0.99
 // rounds are still enough for an interval of RecoveryQuantile.
 var recoveryKills = (stats.LeastSamples(RecoveryQuantile) + Rounds - 2) / (Rounds - 1)
 
-// Advice rests on comparisons of cells, called contrasts, and such cells are measured in this many rounds. With fewer
-// than eleven rounds, a test of 60 contrasts cannot show anything. With fewer than nine rounds, a test of 20 contrasts
-// cannot.
+// Rounds and QuickRounds say in how many rounds a suite measures the cells on which advice rests. The more
+// comparisons (contrasts) the advice tests together, the more rounds the test needs before it can prove any effect:
+// eleven rounds for 60 contrasts, and nine for 20.
 const (
 	Rounds      = 12
 	QuickRounds = 10
@@ -62,7 +62,7 @@ func hogCells(o *Options) []*bench.Cell {
 	return cells
 }
 
-// Preset says how thorough a suite is. A suite is a run that measures all scenarios, or as many as its time allows.
+// Preset says how thorough a suite is, that is, a run that measures all scenarios, or those for which it has time.
 type Preset struct {
 	Defaults
 	quick  bool          // only the cells that a few decisions need
@@ -89,8 +89,7 @@ var (
 		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
 )
 
-// LongOnly are the scenarios that only a long suite measures, because a short one has no time for them. The commands
-// that have the same names measure them, too.
+// LongOnly are the scenarios that only a long suite measures. The commands with the same names measure them, too.
 var LongOnly = []string{"intruder", "fence", "stream"}
 
 // suiteCells is the largest number of cells, that is, of measurements, that any suite has.
@@ -147,7 +146,7 @@ func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o
 // LimitOf returns the time after which no more repetitions of a suite begin. 0 means that there is no limit.
 func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
 
-// Within returns a suite that takes as long as the parameter budget says. Its rounds are as long as those of p.
+// Within returns a preset like p, with the same rounds, for a suite that takes the time budget.
 func (p Preset) Within(budget time.Duration) Preset {
 	p.budget, p.Limit, p.exact = budget, budget, true
 	return p
@@ -238,8 +237,8 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	return cells
 }
 
-// recovers reports whether a crash cell measures the recovery that the library promises, or the same promise of the
-// robust mutex in C. Such a cell has so many kills that a high quantile has an interval.
+// recovers reports whether a crash cell measures the recovery from a death that the library promises, or that a
+// robust mutex in C promises. Such a cell has so many kills that RecoveryQuantile has an interval.
 func recovers(c *bench.Cell) bool {
 	name := c.Subject.Name()
 	return c.Scenario.Name == "crash" && c.Role == bench.RoleHolder && (name == bench.Library+":mutex" || name == "c:robust")

@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// alpha is the level of the comparison: among the measurements that it calls changed, this share is expected to be
-// unchanged.
+// alpha is the level of the comparison: of the measurements that the comparison calls changed, the expected share
+// that has not changed is at most alpha.
 const alpha = 0.05
 
 // These are the verdicts of a comparison about a cell, that is, about one measurement.
@@ -125,8 +125,8 @@ func (c *comparison) verdict() string {
 	return cellUndecided
 }
 
-// apart reports whether the figures of a measurement differ greatly, although the difference may not be proven. This is
-// so if the interval of their ratio lies on one side of 1, and the ratio itself is above 1.5 or below 1/1.5. With few
+// apart reports whether the figures of a measurement differ greatly, although the difference may not be proven: the
+// interval of their ratio lies on one side of 1, and the ratio itself is above 1.5 or below 1/1.5. With few
 // repetitions, the interval is only a range.
 func (c *comparison) apart() bool {
 	const far = 1.5

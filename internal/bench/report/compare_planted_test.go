@@ -57,7 +57,7 @@ func verdicts(all *Comparison) map[string]int {
 }
 
 // A change of 10 % in one of many cells is found, with its direction, in 9 of 10 pairs of files. The rounds of the
-// default plan are enough for that. If the least effect is 5 %, it takes 15 rounds.
+// default plan are enough for that. If the least effect is set to 5 %, 15 rounds are needed.
 func TestCompareFindsPlantedChanges(t *testing.T) {
 	for _, c := range []struct {
 		factor, least float64
@@ -147,7 +147,8 @@ func TestCompareMetricsWithZeros(t *testing.T) {
 	require.Equal(t, map[string]int{cellWorse: 1}, verdicts(CompareDocuments(zero, one(5, 6, 7, 8, 9, 10), "disturbed", usualLeast)))
 }
 
-// An undecided cell says how many repetitions would decide it. That many do decide it.
+// An undecided cell says how many repetitions would decide it. With so many repetitions, at least half of these
+// cells are decided.
 func TestCompareSaysWhatItNeeds(t *testing.T) {
 	decided, asked := 0, 0
 	for seed := range uint64(200) {

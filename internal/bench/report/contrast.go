@@ -14,8 +14,9 @@ import (
 // adviceLevel is the probability of any false advice from a file in which no effect is large enough to matter.
 const adviceLevel = 0.05
 
-// mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. With many more,
-// twelve rounds could not show anything. The default plan has at most half as many.
+// mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. The p values are
+// corrected for this number, so with many more contrasts, twelve rounds could not prove any effect. The default
+// plan has at most half as many.
 const mostContrasts = 120
 
 // contrast compares one choice with one or several others, as a basis for advice. Rules select contrasts by the names
@@ -64,11 +65,11 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 	return c
 }
 
-// sure reports whether the effect is proven to exceed the least one that matters, even after the correction for all
-// comparisons of the document.
+// sure reports whether the effect is proven to exceed the least effect that matters, even after the correction for
+// all comparisons of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
-// open reports whether the effect may exceed the least one that matters, but is not proven to do so.
+// open reports whether the effect may exceed the least effect that matters, but this is not proven.
 func (c *contrast) open() bool {
 	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
 }
@@ -124,8 +125,8 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct sets the p values of the contrasts in list, corrected for their number, and the level with which to compare
-// them.
+// correct sets, for each contrast in list, the p value after the correction for the number of contrasts, and the
+// level with which to compare the p value.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {
@@ -136,8 +137,9 @@ func correct(list []*contrast, level float64) {
 	}
 }
 
-// undecided looks for comparisons whose effect may be large enough to matter but is not proven. It takes the one with
-// the smallest p value, and says how many rounds would decide it. It returns an empty string if there is none.
+// undecided looks for comparisons whose effect may be large enough to matter but is not proven. Of these, it takes
+// the comparison with the smallest p value, and says how many rounds would decide it. The text is empty if there is
+// no such comparison.
 func undecided(list []*contrast) (text string, rounds int) {
 	var top *contrast
 	for _, c := range list {

@@ -120,9 +120,9 @@ func (q question) measure() string {
 // mostBars is the largest number of bars in the chart of a decision.
 const mostBars = 4
 
-// peers returns bars for the subject of a question and for primitives of the host: the one most like the subject, and
-// the best one of each family, even if it is better than the subject. The bars are for the first measurement in which
-// the subject can be compared with a similar primitive.
+// peers returns bars for a question: the subject of the library, the primitive of the host that is most like it,
+// and the best primitive of each family of the host. These are shown even if they are better than the subject. The
+// bars are for the first measurement in which the subject can be compared with a similar primitive.
 func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	if q.scenario == "" {
 		return "", nil

@@ -17,8 +17,8 @@ var nines = []tick{{2, "50 %"}, {10, "90 %"}, {100, "99 %"}, {1e3, "99.9 %"}, {1
 
 func asTime(ns float64) string { return formatMetric("x-ns", ns) }
 
-// latencies draws the percentiles of the cells. Like the plots of HdrHistogram, the axis gives each further nine the
-// same room. The figure omits a quantile with fewer than ten samples above it.
+// latencies draws the percentiles of the cells. As in the plots of HdrHistogram, the steps from 90 % to 99 %, to
+// 99.9 % and so on are equally wide on the axis. The figure omits a quantile with fewer than ten samples above it.
 func latencies(title string, cells []*Cell) (*figure, error) {
 	all, err := lines(cells, func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
 		q := b.Quantile / 100

@@ -64,8 +64,8 @@ func glanceLines(rows []glanceRow) (lines []string) {
 	return lines
 }
 
-// sharedRivals maps the name of a subject that cannot be shared by readers to the name of one that can. The second one
-// is compared with locks of the library that readers can share.
+// sharedRivals maps a subject whose lock has no mode for readers to a similar subject whose lock has one. The
+// latter is compared with locks of the library that readers can share.
 var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.RWMutex", "c:robust": "c:rwlock", "c:pthread": "c:rwlock"}
 
 // rivals returns the subjects with which a primitive of the library is compared. The function present reports whether a

@@ -238,7 +238,7 @@ func scalingGroups(all []*Cell) [][]*Cell {
 }
 
 // varying returns the names procs and threads, as far as the cells have different values of these parameters. The
-// values are added to the names of the lines of a figure, because its title has no room for them.
+// values are added to the names of the lines of a figure, because the title of the figure has no room for them.
 func varying(cells []*Cell) (names []string) {
 	for _, name := range []string{"procs", "threads"} {
 		for _, c := range cells {

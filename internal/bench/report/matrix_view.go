@@ -114,10 +114,10 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 // clusterStep is the least ratio of the distance between neighbouring clusters of CPUs to the distance within a cluster.
 const clusterStep = 1.3
 
-// clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor clusterStep. It
-// returns several levels, from small groups to large ones. It begins with one group for each CPU, and repeatedly merges
-// the two groups with the least mean distance. If this distance is more than clusterStep times all distances so far,
-// the groups before the merge become a level. It returns nothing if this never happens.
+// clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor
+// clusterStep. It begins with one group for each CPU, and repeatedly merges the two groups with the least mean
+// distance. If this distance is more than clusterStep times each earlier distance, the groups before the merge
+// become a level. The result has the levels from small groups to large ones, and is empty if there is no level.
 func (m *pairs) clusters() (levels [][][]int) {
 	groups := make([][]int, len(m.cpus))
 	for i, c := range m.cpus {
@@ -190,8 +190,8 @@ func (m *pairs) clusterText() string {
 // mostColumns is the number of CPUs that fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes a table for each matrix of a document. The CPU of a row begins a round trip to the CPU of a
-// column.
+// writeMatrix writes a table for each matrix of a document. In a round trip, the CPU of the row begins, and the CPU
+// of the column answers.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)

@@ -56,7 +56,7 @@ func TestBarsFarApartOnThePage(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(page, `<b style="left:`), 3*6)
 }
 
-// If a parameter has several values, the page has a curve. If two parameters have, it has a map.
+// If one parameter has several values, the page has a curve. If two parameters have several values, it has a map.
 func TestSweeps(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		var cells []Cell
@@ -108,8 +108,8 @@ func TestIdeal(t *testing.T) {
 	require.False(t, ok)
 }
 
-// If two files have the same cells, the page shows them next to each other, with the names of the files. The advice
-// is about the last file.
+// If two files have the same cells, the page shows these cells next to each other, with the names of the files. The
+// advice is about the last file.
 func TestReportOfTheSameTwice(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(name string, f float64, only string) string {

@@ -62,8 +62,8 @@ func (d *Document) Missing() string {
 	return "the run did not end"
 }
 
-// Values returns the values of a metric in all repetitions that ended well. It omits those of rounds that other
-// programs disturbed, unless there are no others.
+// Values returns the values of a metric in all repetitions that ended well. It omits repetitions in rounds that
+// other programs disturbed, unless all repetitions are disturbed.
 func (c *Cell) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, r := range c.Reps {

@@ -169,10 +169,10 @@ const (
 	leastTime  = 0.2 // seconds of all workers together; 5 % of this time is more than one time slice of another program
 )
 
-// lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU alone. It
-// considers only workers that hardly ever slept. For such a worker, the time in which it did not run is time that it
-// lost. The number of involuntary context switches would say less. Each sched_yield of a busy wait counts as one
-// switch, and another program may take the CPU only once and keep it.
+// lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU
+// alone. It considers only workers that hardly ever slept: if such a worker did not run, another program had its
+// CPU. The number of involuntary context switches would say less, because each sched_yield of a busy wait counts as
+// one switch, and another program may take the CPU only once and keep it.
 func (d *Document) lost() float64 {
 	used, seconds := 0.0, 0.0
 	for i := range d.Cells {
@@ -245,8 +245,7 @@ func best(cells []*Cell, metric string) *Cell {
 	return top
 }
 
-// byRound returns the values of a metric by the number of the round. It omits those of rounds that other programs
-// disturbed.
+// byRound returns the values of a metric by the number of the round. It omits rounds that other programs disturbed.
 func (c *Cell) byRound(metric string) map[int]float64 {
 	m := map[int]float64{}
 	for i, r := range c.Reps {

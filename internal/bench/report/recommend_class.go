@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells returns the cells of a scenario that run on a class of pairs of CPUs and satisfy the conditions. They are
-// in the order of their classes, from the nearest to the farthest. It omits cells on threads of one core. If classes
-// differ only in the kinds of CPUs, it returns only the first of them.
+// classCells returns the cells of a scenario that run on a class of pairs of CPUs and satisfy the conditions, from
+// the nearest class to the farthest. It omits cells on threads of one core. If classes differ only in the kinds of
+// CPUs, it returns only the cell of the first class.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
 		if class := c.class(); class.Valid() && class.Base() != topology.SMT {
@@ -43,8 +43,8 @@ func findBorder(list []*contrast) *contrast {
 	return nil
 }
 
-// domain returns the CPUs of the run that are near the CPU with the number cpu: their class with that CPU is the given
-// class or a nearer one.
+// domain returns the CPUs of the run that are near the given CPU, that is, whose class with this CPU is the given
+// class or a nearer class.
 func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	for _, id := range d.Env.Used {
 		if id == cpu || topology.CompareClasses(withoutKinds(d.Topology.Class(cpu, id)), withoutKinds(class)) <= 0 {
@@ -166,7 +166,7 @@ func adviseWakes(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// smtCost is how many times slower a shared core must be, at least, for rule R13 to advise against sharing it.
+// smtCost is the least slowdown by a shared core for which rule R13 advises against sharing the core.
 const smtCost = 1.1
 
 // smtContrasts returns the only comparison that rule R13 needs.
@@ -203,8 +203,8 @@ func adviseSMT(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// slowNode is how many times slower the memory of a NUMA node must be than comparable memory, at least, for rule R14 to
-// name the node.
+// slowNode is the least ratio of the latency of a NUMA node to that of comparable nodes for which rule R14 names
+// the node.
 const slowNode = 1.15
 
 // reach returns the cells that measure how long loads take. They are grouped by the distance from the CPUs to the
@@ -307,8 +307,8 @@ func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// inPlaceLeast is for rule R6. Threads check on which CPU they run. At least this share of the checks must have found
-// the threads on the CPUs of the plan.
+// inPlaceLeast is for rule R6. Threads check on which CPU they run, and at least this share of the checks must have
+// found them on the CPUs of the plan.
 const inPlaceLeast = 0.99
 
 // proven reports whether the workers of a lock cell were enough contenders on each of two or more NUMA nodes. The

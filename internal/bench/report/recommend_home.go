@@ -10,12 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// homeGain is how many times better a lock must be, at least, if its memory lies on a NUMA node of its users, for rule
-// R16 to advise such a node.
+// homeGain is the least gain for which rule R16 advises to place the memory of a lock on a NUMA node of its users.
 const homeGain = 1.1
 
-// placed is a share in percent. At least this share of the memory of a measurement must have been on the NUMA node of
-// the plan.
+// placed is the share in percent of the memory of a measurement that must have been on the NUMA node of the plan,
+// at least. Advice does not use other measurements.
 const placed = 99
 
 // homes returns the cells of a subject that measure memory on a chosen NUMA node, and whose memory was there.

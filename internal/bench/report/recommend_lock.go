@@ -90,8 +90,7 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// rwGain is how many times more throughput one kind of lock must have than the other, at least, for rule R7 to advise
-// it.
+// rwGain is the least gain in throughput for which rule R7 advises one kind of lock instead of the other.
 const rwGain = 1.1
 
 // rwContrasts returns the comparisons for rule R7. It compares an RWMutex with a Mutex at each share of reads, and a
@@ -264,8 +263,8 @@ func adviseBatch(_ *Document, list []*contrast) *advice {
 	return top
 }
 
-// adviseDeath is rule R10: how long it takes until the lock of a killed process has an owner again, if the kernel
-// reports deaths, and if it does not.
+// adviseDeath is rule R10. It says how long it takes until the lock of a killed process has an owner again, with
+// and without the kernel features that report deaths.
 func adviseDeath(d *Document, _ []*contrast) *advice {
 	c := best(d.find("crash", by("shmsync:mutex"), with("place", bench.PlaceCross), with("role", "")), "p50-ns")
 	if c == nil {

@@ -28,13 +28,13 @@ func (d *Document) chased(policy string) []*Cell {
 	})
 }
 
-// nodeGain is how many times better the memory of a NUMA node must be than that of others, at least, for rule R3 to
-// advise the node.
+// nodeGain is the least gain of the memory of one NUMA node over that of the others for which rule R3 advises the
+// node.
 const nodeGain = 1.1
 
-// nodeCosts says how long loads take to the memory of each NUMA node. For each policy that binds memory to a node, and
-// each round, it returns a sum: the times from all nodes with CPUs, each multiplied by the number of CPUs of the run on
-// that node. It omits a policy that was not measured from all of these nodes.
+// nodeCosts says how long loads take to the memory of each NUMA node, by policy that binds memory to a node, and by
+// round. A cost is a sum over the nodes with CPUs: the latency from the node, multiplied by the number of CPUs of
+// the run on the node. nodeCosts omits a policy that was not measured from all of these nodes.
 func (d *Document) nodeCosts() map[string]map[int]float64 {
 	cells := d.chased("bind:")
 	weight := map[string]float64{}
@@ -125,7 +125,7 @@ func adviseNode(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// interleaveGain is how many times faster a scan of memory must be, at least, for rule R4 to advise where to put pages.
+// interleaveGain is the least speedup of a scan of memory for which rule R4 advises where to put pages.
 const interleaveGain = 1.1
 
 // policies returns the values of a metric by NUMA policy and round. If CPUs of several nodes have a value, it takes the
@@ -177,7 +177,7 @@ func interleaveContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseInterleave is rule R4: whether to put pages on all nodes in turn. The advice is to do so if scans by CPUs of
+// adviseInterleave is rule R4: whether to put pages on all nodes in turn. It advises this if scans by CPUs of
 // several nodes get faster and single loads do not get slower.
 func adviseInterleave(d *Document, list []*contrast) *advice {
 	if len(list) == 0 {
@@ -220,7 +220,7 @@ func adviseInterleave(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// hugeGain is how many times faster loads must be with larger pages, at least, for rule R5 to advise such pages.
+// hugeGain is the least speedup of loads by larger pages for which rule R5 advises such pages.
 const hugeGain = 1.1
 
 // hugeContrasts returns the comparisons for rule R5. It compares larger pages with small pages of the same placement.
@@ -233,8 +233,8 @@ func hugeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseHuge is rule R5: whether to use larger pages. The advice is to do so if they make loads that miss the TLB
-// faster and the host has such pages.
+// adviseHuge is rule R5: whether to use larger pages. It advises them if they make loads that miss the TLB faster
+// and the host has pages of that size.
 func adviseHuge(_ *Document, list []*contrast) *advice {
 	var top *advice
 	for _, x := range list {

@@ -17,8 +17,8 @@ const padGain = 1.1
 const lineBytes = 64
 
 // padLines returns lists of cells that differ only in the distance of the data. The distance ascends in each list.
-// There is a list for the nearest and one for the farthest class of CPUs on different cores, and for placements that
-// the user named.
+// There is a list for each placement that the user named, and one each for the nearest and the farthest class of
+// CPUs on different cores.
 func (d *Document) padLines() (lines [][]*Cell) {
 	var classes [][]*Cell
 	for _, first := range d.find("padding") {

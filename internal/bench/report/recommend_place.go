@@ -60,8 +60,8 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 	return a
 }
 
-// longest returns the cells that have at least half as many undisturbed rounds as the cell with the most. Some cells of
-// a suite take part in few rounds, but a figure that becomes a setting needs several.
+// longest returns the cells that have at least half as many undisturbed rounds as the cell with the most rounds. A
+// figure that becomes a setting needs several rounds, and some cells of a suite take part in few rounds.
 func longest(cells []*Cell) []*Cell {
 	most := 0
 	for _, c := range cells {
@@ -90,12 +90,12 @@ func crowded(d *Document) (list []string) {
 	return list
 }
 
-// farther is for rule R2, which advises to stay within a group of CPUs. It is how many times longer a cache line must
-// take to CPUs outside the group than within the group, at least.
+// farther is for rule R2, which advises to stay within a group of CPUs. It is the least ratio of the time that a
+// cache line takes to CPUs outside the group to the time that it takes within the group.
 const farther = 1.3
 
-// sameGood is a ratio of two gains. Two ways to divide CPUs into groups count as equally good if the ratio of their
-// gains is below it.
+// sameGood is a limit for the ratio of two gains. Below it, the two ways to divide CPUs into groups that have these
+// gains count as equally good.
 const sameGood = 1.05
 
 // partition is a way to divide the CPUs of a matrix into groups.
@@ -182,8 +182,8 @@ func valuesOf(m map[int]float64) (list []float64) {
 	return list
 }
 
-// adviseColocate is rule R2: run processes that communicate on CPUs that are near each other, if the way between such
-// CPUs is much shorter than to others.
+// adviseColocate is rule R2: run processes that communicate on CPUs that are near each other, if a cache line gets
+// to near CPUs much faster than to other CPUs.
 func adviseColocate(d *Document, list []*contrast) *advice {
 	if a := adviseClasses(d, list); a != nil {
 		return a
@@ -225,8 +225,8 @@ func adviseColocate(d *Document, list []*contrast) *advice {
 }
 
 // colocateContrasts returns the comparisons for rule R2. It compares each class of pairs of CPUs with the nearer
-// classes. If there are no classes, it tries several ways to divide the CPUs of a matrix into groups. For each of them
-// it compares pairs of CPUs in different groups with pairs in one group.
+// classes. If there are no classes, it tries several ways to divide the CPUs of a matrix into groups, and compares
+// pairs of CPUs in different groups with pairs in the same group.
 func colocateContrasts(d *Document) (list []*contrast) {
 	if cells := d.mappedClasses(); len(cells) > 1 {
 		return borders(cells, "p50-ns", farther)

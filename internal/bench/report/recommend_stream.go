@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// These are the metric of stream measurements, in which cores read and write memory as fast as they can, and the least
-// gain for which rule R17 advises where their data should lie.
+// In stream measurements, cores read and write memory as fast as they can. These are the metric of these
+// measurements, and the least gain for which rule R17 advises where the data should lie.
 const (
 	streamMetric = "MB/s"
 	streamGain   = 1.1

@@ -209,7 +209,7 @@ func TestColocation(t *testing.T) {
 			return noise(map[bool]float64{true: 100, false: 120}[twoSocket(a, b)], 0.01)
 		}, adviceNone, []string{"less than 1.3"}},
 		{"overlapping", "two-socket", func(a, b, round int) float64 {
-			return map[bool]float64{true: 100, false: 150}[twoSocket(a, b)] * (1 + 0.4*float64(round%3)) // all drift, by more than they differ
+			return map[bool]float64{true: 100, false: 150}[twoSocket(a, b)] * (1 + 0.4*float64(round%3)) // all times drift a lot
 		}, adviceDo, nil},
 		{"noisy", "two-socket", func(a, b, round int) float64 {
 			quiet := map[bool]float64{true: 100, false: 150}[twoSocket(a, b)]
@@ -420,7 +420,8 @@ func TestCohortAdvice(t *testing.T) {
 	}
 }
 
-// The advice names the smallest number of contenders from which the lock gains: with this number and every larger one.
+// The advice names the smallest number of contenders such that the lock gains with this number and with every
+// larger number.
 func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	for _, c := range []struct {
 		gains []float64 // with 8, 16 and 32 contenders

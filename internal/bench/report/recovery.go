@@ -92,7 +92,7 @@ func recoveryTable(cells []*Cell) (list []recovery) {
 		if c.Scenario != "crash" {
 			continue
 		}
-		if all, err := c.recoveries(); err == nil { // a file with a broken histogram has no other figure from that histogram either
+		if all, err := c.recoveries(); err == nil { // a histogram that cannot be decoded gives no row
 			list = append(list, all...)
 		}
 	}

@@ -66,7 +66,7 @@ func TestRecoveryHasATail(t *testing.T) {
 	}
 }
 
-// If there are too few kills, the report says so. Kills of dirty rounds do not count, unless there are no others.
+// If there are too few kills, the report says so. Kills of dirty rounds count only if all rounds are dirty.
 func TestRecoveryOfFewKills(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	c := killed(t, d, "shmsync:mutex", 12, 41, 300, 200)

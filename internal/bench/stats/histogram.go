@@ -70,9 +70,9 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// A quantile is reported only if at least this many samples lie above it. Crash, event and seq measurements need fewer
-// samples than others, because each sample takes long: a crash measurement kills a process, and the others sleep before
-// each sample.
+// A report shows a quantile only if at least TailMin samples lie above it. For crash, event and seq measurements
+// TailMinCrash is enough, because each of their samples takes long: a crash measurement kills a process for each
+// sample, and the others sleep.
 const (
 	TailMin      = 10
 	TailMinCrash = 3

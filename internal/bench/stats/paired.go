@@ -123,9 +123,9 @@ func signedRanks(ranks []int) []float64 {
 // signedRankCache caches the results of signedRankOf, by the number of values.
 var signedRankCache sync.Map
 
-// signedRankOf is for an interval whose two ends are among the sorted means of pairs. It returns how many of these means
-// lie outside the interval on each side. It returns -1 if even the range of all means does not have the required
-// confidence.
+// signedRankOf returns how many of the sorted means of all pairs of n values lie below the lower end of the
+// confidence interval. The same number lies above the upper end. The result is -1 if even the range of all means
+// does not have the required confidence.
 func signedRankOf(n int) int {
 	if known, ok := signedRankCache.Load(n); ok {
 		return known.(int)

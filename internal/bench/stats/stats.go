@@ -111,7 +111,7 @@ func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
 	return Interval{Center: values[rank(q, n)], Lo: values[ci.LoOrder-1], Hi: values[ci.HiOrder-1], N: n, Kind: KindOrder}, nil
 }
 
-// LeastSamples returns the least number of samples for which an interval of the quantile q ends on both sides.
+// LeastSamples returns the least number of samples with which OrderInterval finds an interval of the quantile q.
 func LeastSamples(q float64) int {
 	for n := 1; ; n++ {
 		if ci := moremath.QuantileCI(n, q, Confidence); ci.LoOrder >= 1 && ci.HiOrder <= n {

@@ -22,8 +22,8 @@ type Shift struct {
 	LeastP float64  // the least p value that samples of these sizes can have
 }
 
-// Sure reports whether the interval of the ratio has the required confidence. If there are few values, it has not, and
-// is only the range of the ratios.
+// Sure reports whether the interval of the ratio has the required confidence. If there are too few values for that,
+// the interval is only the range of the ratios.
 func (s Shift) Sure() bool { return s.Ratio.Kind == KindShift }
 
 // mostExact is the largest size of samples for which the distribution of the U statistic is computed exactly.
@@ -61,9 +61,9 @@ func Compare(before, after []float64) Shift {
 // ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf is for an interval whose two ends are among the sorted pairwise differences of two samples. It returns how many
-// of these differences lie outside the interval on each side. It returns -1 if even the range of all differences does
-// not have the required confidence.
+// rankOf returns how many of the sorted pairwise differences of two samples lie below the lower end of the
+// confidence interval. The same number lies above the upper end. The result is -1 if even the range of all
+// differences does not have the required confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {
@@ -83,8 +83,8 @@ func rankOf(n1, n2 int) int {
 	return k
 }
 
-// leastP returns the least p value that samples of these sizes can have. They have it if all values of one sample are
-// above all values of the other.
+// leastP returns the least p value that samples of these sizes can have: the p value if each value of one sample is
+// larger than each value of the other sample.
 func leastP(n1, n2 int) float64 {
 	ways, _ := new(big.Float).SetInt(new(big.Int).Binomial(int64(n1+n2), int64(n1))).Float64()
 	return min(2/ways, 1)

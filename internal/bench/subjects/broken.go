@@ -54,7 +54,8 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is the library's futex as one end of a token, but now and then Pass wakes the other end once too often.
+// twice is the library's futex as one end of a token, with a mistake: now and then Pass wakes the other end once
+// more than it should.
 type twice struct {
 	*ping
 	passed int
@@ -75,7 +76,8 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky lets many goroutines wait. They all return as soon as the wait of one of them is cancelled, which is wrong.
+// panicky lets many goroutines wait, with a mistake: when the wait of one goroutine is cancelled, all goroutines
+// return.
 type panicky struct {
 	open chan struct{}
 	once sync.Once

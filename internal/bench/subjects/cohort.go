@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortSubjects are the library's locks for hosts with several NUMA nodes. Such a lock consists of a local lock for
-// each node. On a host with one node, it would be a plain Mutex. Here it has two local locks even there, so that a
-// measurement shows what these cost.
+// cohortSubjects are the library's locks for hosts with several NUMA nodes. Such a lock has a local lock for each
+// node. On a host with one node, it would be a plain Mutex. The subjects have two local locks even on such a host,
+// so that a measurement shows what local locks cost.
 var cohortSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-cohort", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
 		Brief:     []string{},

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condSubjects are monitors, that is, data structures that the library's mutex guards and on whose changes threads wait
-// with its condition variables. The subjects in C and Go are made in the same way.
+// condSubjects are monitors: data structures that the library's mutex guards. Threads wait for changes of the data
+// with condition variables of the library. The monitors in C and Go have the same structure.
 var condSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "cond", Segment: newArena, Open: openCond,
 		Brief:     []string{"handoff", "cond"},

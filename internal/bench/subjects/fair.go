@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fairSubjects are the library's locks whose waiters queue up. One of them is a single lock, the others have many keys.
+// fairSubjects are the library's locks whose waiters queue up: a single lock, and locks with many keys.
 var fairSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "fairmutex", Segment: newArena, Open: openFairMutex,
 		Brief:     []string{"uncontended", "lock"},
@@ -115,8 +115,8 @@ func (l *multiLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-// keysPerBucket is the number of keys for each bucket of a lock by key, if each of many goroutines waits for its own
-// key.
+// keysPerBucket is the number of keys for each bucket of a MultiLock in a waiters cell, in which each goroutine
+// waits for its own key.
 const keysPerBucket = 8
 
 func openKeyCrowd(w *bench.Worker, _ int) (any, error) {

@@ -10,8 +10,8 @@ import (
 )
 
 // matrixWaitLimit is how often one end reads the word of the other end before it checks whether the measurement has
-// stopped. The check is needed because other programs may use these CPUs. Then a batch may take longer than the whole
-// measurement should.
+// stopped. Without this check, a measurement could hang: if other programs use these CPUs, a batch may take longer
+// than the whole measurement should.
 const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are ways in which two CPUs pass a cache line back and forth.
@@ -21,8 +21,8 @@ var matrixSubjects = []*bench.Subject{
 	{By: "test", Prim: "miscount", Scenarios: []string{"matrix", "home"}, Hidden: true, Open: openMiscount},
 }
 
-// oneLine passes one word back and forth. One end changes it from even to odd values, the other from odd to even
-// values.
+// oneLine passes one word back and forth. One end changes the word from even to odd values, and the other end
+// changes it from odd to even values.
 type oneLine struct{ turn, phase *atomic.Uint32 }
 
 func openOneLine(w *bench.Worker, _ int) (any, error) {
@@ -65,7 +65,8 @@ func (l oneLine) Answer() uint32 {
 	}
 }
 
-// twoLines has two words, one for each direction. Each end writes one of the words and waits for the other one.
+// twoLines has two words, one for each direction. Each end writes one word and waits for a change of the other
+// word.
 type twoLines struct{ to, fro, phase *atomic.Uint32 }
 
 func openTwoLines(w *bench.Worker, _ int) (any, error) {
@@ -75,8 +76,8 @@ func openTwoLines(w *bench.Worker, _ int) (any, error) {
 // On returns a subject that does the same with two other words, in other cache lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips also counts the last trip if the measurement stops before the other end has answered it. Finish waits for that
-// answer.
+// Trips counts the last trip, too, even if the measurement stops before the other end has answered this trip.
+// Finish waits for the answer.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1

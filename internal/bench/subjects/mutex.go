@@ -17,12 +17,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// libSubjects are primitives of this module. The suffix of a name says how the subject differs from the one without it.
+// libSubjects are primitives of this module. The suffix of a name says how the subject differs from the subject
+// without the suffix:
 //
-// -nofence does not use the asymmetric unlock, as on a kernel without membarrier. The lock of -checked is never biased
-// toward a process. -norobust, -nowaitv and -noofd each lack one of the features that report deaths; -bare lacks all of
-// them except the byte lock. With -50m and -1g, the processes that are killed have that much additional private memory.
-// -nothreads lacks the feature that shows that a process is gone before the kernel has freed its memory.
+//   - -nofence has no asymmetric unlock, as on a kernel without membarrier.
+//   - -checked is never biased toward a process.
+//   - -norobust, -nowaitv and -noofd each lack one of the features that report deaths.
+//   - -bare has only the byte lock.
+//   - -50m and -1g: the processes that are killed have that much additional private memory.
+//   - -nothreads lacks the feature that shows that a process is gone before the kernel
+//     has freed its memory.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle", "home", "intruder"},
@@ -80,8 +84,8 @@ func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
 	return mutex{m}, nil
 }
 
-// bias uses the mutex until it is biased toward this process. It returns an error if it does not become biased, because
-// the subject must not be measured in another state.
+// bias uses the mutex until it is biased toward this process, because the subject must not be measured in another
+// state. It returns an error if the mutex does not become biased.
 func (m mutex) bias() error {
 	return untilBiased(func() (word string) {
 		m.Lock()
@@ -91,8 +95,9 @@ func (m mutex) bias() error {
 	})
 }
 
-// untilBiased makes a lock biased toward this process. It calls the function pair, which locks, unlocks and returns the
-// state of the lock as text, until that text says that the lock is biased. After biasPairs calls it returns an error.
+// untilBiased makes a lock biased toward this process. It calls the function pair until the result says that the
+// lock is biased. pair locks, unlocks, and returns the state of the lock as text. After biasPairs calls,
+// untilBiased returns an error.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -117,8 +122,8 @@ func (m mutex) Pairs(n int, counter *uint64) {
 // caller has the lock exclusively.
 func (m mutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// toldMutex is a mutex for measuring how long it takes until the survivor learns of the death of the owner. At that
-// time the survivor must not use the data yet, because a system call of the dead process may still write there.
+// toldMutex measures how long it takes until the survivor learns of the death of the owner. At that time the
+// survivor must not use the data yet, because a system call of the dead process may still write there.
 type toldMutex struct{ mutex }
 
 func openTold(w *bench.Worker, thread int) (any, error) {
@@ -179,8 +184,8 @@ func inherit(m recoverer) (s bench.Succession, err error) {
 	return s, m.LockContext(ctx)
 }
 
-// ping is one of two ends that pass a token to each other. It has a prims.Futex for each direction. A futex does not
-// carry the value of the token; ping derives that value from the number of posts by the other end.
+// ping is one of two ends that pass a token to each other. It has a prims.Futex for each direction. A futex does
+// not carry the value of the token, so ping computes the value from the number of posts by the other end.
 type ping struct {
 	out, in *prims.Futex
 	end     uint32

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks are not measured with all threads on
-// one CPU, where they make no sense.
+// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks are not measured with all
+// threads on one CPU, where a waiter only keeps the holder from running.
 var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},
@@ -104,8 +104,8 @@ func (l rwMutex) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// readPairs is a lock that the uncontended scenario locks and unlocks for reading. In that scenario there is only one
-// thread, so it may increment the counter although it does not hold the lock exclusively.
+// readPairs is a lock that the uncontended scenario locks and unlocks for reading. The only thread of that scenario
+// may increment the counter under a shared hold.
 type readPairs struct{ *prims.RWMutex }
 
 func openReadPairs(w *bench.Worker, thread int) (any, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semSubjects has the library's semaphore in three roles: as a semaphore with the permits of the plan, as a lock, and
-// as a token that two threads pass to each other, with a semaphore for each direction.
+// semSubjects has the library's semaphore in three roles: a semaphore with the permits of the plan, a lock, and a
+// token that two threads pass to each other. The token uses a semaphore for each direction.
 var semSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "semaphore", Segment: newArena, Open: openSemaphore,
 		Brief:     []string{"uncontended", "sem", "handoff"},

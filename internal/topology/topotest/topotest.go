@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// File returns the path of a file in the test data of internal/topology. It searches for the root of the module in the
-// directories above that of the calling test. A program that was built with -trimpath does not know where its source
-// is, so the path of the source is of no use.
+// File returns the path of a file in the test data of internal/topology. It searches for the root of the module in
+// the directories above the directory of the calling test. It does not use the path of its source, which a program
+// that was built with -trimpath does not know.
 func File(name string) string {
 	data := filepath.Join("internal", "topology", "testdata", name)
 	root := "."
