@@ -88,7 +88,7 @@ func HugeName(h shm.HugePages) string {
 	return h.String()
 }
 
-// memRefusals caches the results of the method refused, by the policy and the page size.
+// memRefusals caches the results of the method refused, by the policy, the page size and the size of the attempt.
 var memRefusals sync.Map
 
 // MemBytes returns the size of an arena that has room for mib MiB of memory. The arena is larger than that, because it
@@ -102,7 +102,7 @@ func (m *MemShape) refused(mib int) string {
 	if m.Huge == shm.Huge2M || m.Huge == shm.Huge1G {
 		size = MemBytes(mib)
 	}
-	key := m.PolicyName() + " " + HugeName(m.Huge)
+	key := m.PolicyName() + " " + HugeName(m.Huge) + " " + strconv.FormatInt(size, 10)
 	if why, ok := memRefusals.Load(key); ok {
 		return why.(string)
 	}
