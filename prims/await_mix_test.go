@@ -216,8 +216,8 @@ func TestWaitAnyEventInLine(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventPulse: a Set ends a wait for several objects although a Reset follows at once. A
-// Reset ends a wait for the reset although a Set follows at once.
+// TestWaitAnyEventPulse: a Set ends a wait for several objects, even if a Reset follows before the waiter runs. A
+// Reset ends a wait for the reset, even if a Set follows before the waiter runs.
 func TestWaitAnyEventPulse(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -350,8 +350,8 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	}
 }
 
-// TestWaitAnySequencerStop: a Stop of a Sequencer and a cancellation of its waiters end a WaitAny
-// with the index of the Sequencer. If the token is reached, that takes precedence over a Stop.
+// TestWaitAnySequencerStop: a WaitAny for a Sequencer ends, with the index of the Sequencer, when the Sequencer is
+// stopped or its waits are canceled. If the counter has reached the token, the WaitAny succeeds in spite of the Stop.
 func TestWaitAnySequencerStop(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)

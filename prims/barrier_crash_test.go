@@ -45,7 +45,7 @@ func init() {
 func TestBarrierDeathBesideStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
-	for i := range 3 { // a participant watches over the next three
+	for i := range 3 { // each participant watches the three after it, so only these three watch the victim
 		gateActor(t, a, fmt.Sprint("stranger ", i))
 	}
 	victim := proctest.Start(t, "barrier/closed party", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))

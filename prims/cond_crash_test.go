@@ -66,7 +66,8 @@ func condDiesPassingOn(t *testing.T, point string) (died bool) {
 func TestCondStoppedPassingOn(t *testing.T) {
 	for _, point := range condPassing {
 		t.Run(point, func(t *testing.T) {
-			// The variable passed says whether the Signal has passed on when the process is stopped.
+			// At the first two points the commit word does not name the record that passes the Signal on, so the
+			// Signal has not passed on yet.
 			passed := point != "cond.wait.woken:1" && point != "record.commit.written:2"
 			untilReached(t, point, func() bool { return condStoppedPassingOn(t, point, passed) })
 		})

@@ -56,8 +56,9 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
-// TestCondReapListsNodesLast: a reap stores the count of deaths before it lists the wait nodes of the dead. So the list
-// has the nodes of each participant whose death is in the count.
+// TestCondReapListsNodesLast: a reap stores the count of deaths, and only then lists the wait nodes of the dead. In
+// the opposite order, a participant that died in between would be in the count without its nodes in the list, and no
+// later reap would look for them.
 func TestCondReapListsNodesLast(t *testing.T) {
 	a := newArena(t, nil)
 	require.True(t, condAt(t, a, "c").ReapAfter())

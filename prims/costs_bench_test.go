@@ -168,7 +168,7 @@ func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (ro
 func costMemcpy[T any](size string) costRow {
 	x := new(struct {
 		to   T
-		_    [320]byte // a distance of whole pages would make loads wait for stores
+		_    [320]byte // not a multiple of a page: otherwise the CPU would make each load wait for an earlier store with the same low address bits
 		from T
 	})
 	return costRow{name: memcpyOf(size), run: func(n int) {
@@ -416,7 +416,8 @@ func (c *costs) round() {
 	}
 }
 
-// ratio returns the ratio of a row to a number that to computes for each round.
+// ratio returns the ratio of a row to a reference. The function to computes the reference from the times of one
+// round.
 func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64) float64) stats.Interval {
 	ratios := make([]float64, len(c.ns[row]))
 	for i, ns := range c.ns[row] {

@@ -44,7 +44,7 @@ func TestWaitGroupShareIsBounded(t *testing.T) {
 		g.Add(-n)
 	}
 	require.EqualValues(t, 4, g.ShareOf(2))
-	for _, n := range []int{most - 1, most - 1, 2} { // the producer does 2^32 - 1 units itself
+	for _, n := range []int{most - 1, most - 1, 2} { // the producer itself does almost 2^32 units
 		producer.must(t, order{Op: "wg.add", Object: "g", N: n})
 		producer.must(t, order{Op: "wg.add", Object: "g", N: -n})
 	}

@@ -74,7 +74,8 @@ func StopHandles() (resume func()) {
 	return handles.Unlock
 }
 
-// Commons returns how many parts the handles of this process share, for objects of the arena.
+// Commons returns how many objects of the arena have a common part in this process, which all handles on the object
+// share.
 func Commons(a *arena.Arena) (n int) {
 	handles.Lock()
 	defer handles.Unlock()

@@ -15,7 +15,7 @@ const wState = 0
 const (
 	rState = iota // the state that it has seen
 	rToken        // the token that it waits for
-	rNotes        // n...
+	rNotes        // the notes: nRecord, nAnnounced, nStop
 )
 
 // The notes of a thread.

@@ -60,8 +60,8 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 
 type offsetter interface{ Offset() arena.Offset }
 
-// TestGrantToTheOwnProcessRingsNoDoorbell: a goroutine wakes a parked goroutine of the same process
-// without the doorbell of the process. So it does not need the poller, which runs last on a busy P.
+// TestGrantToTheOwnProcessRingsNoDoorbell: a goroutine wakes a parked goroutine of the same process without the
+// doorbell of the process. So the wake does not depend on the poller, which a busy P runs last.
 func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
 	for name, open := range localKinds {
 		t.Run(name, func(t *testing.T) {

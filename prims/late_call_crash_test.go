@@ -337,9 +337,9 @@ var triesOfADead = map[string]struct {
 	}},
 }
 
-// TestCloseWaitsForATryThatFindsADeath: a call that does not wait is the first one that finds the death of the holder. It
-// takes the lock from the holder. Then a goroutine may know of the death, and may close the handle. Close waits until the
-// call no longer needs the words.
+// TestCloseWaitsForATryThatFindsADeath: a call that does not wait is the first to find the death of the holder, and
+// takes the lock from the dead holder. From then on another goroutine may learn of the death and close the handle.
+// Close must wait until the call no longer needs the words of the object.
 func TestCloseWaitsForATryThatFindsADeath(t *testing.T) {
 	for name, c := range triesOfADead {
 		t.Run(name, func(t *testing.T) {
@@ -449,8 +449,9 @@ func TestLateFinderNamesNoEarlierDeath(t *testing.T) {
 	}
 }
 
-// TestTryIsCountedUntilItReturns: a TryRLock takes the lock from a dead writer, and then locks it. Between the two, a
-// goroutine may get the lock, and close the handle. So the call stays counted, and Close waits for it.
+// TestTryIsCountedUntilItReturns: a TryRLock takes the lock from a dead writer, and then locks it. Between these two
+// steps another goroutine may get the lock and close the handle. The call must stay counted until it returns, so that
+// Close waits for it.
 func TestTryIsCountedUntilItReturns(t *testing.T) {
 	a := newArena(t, nil)
 	l, err := prims.OpenRWSpinLock(a, "rw", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})

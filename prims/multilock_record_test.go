@@ -104,8 +104,8 @@ func multiObject(t testing.TB, a *arena.Arena) arenakernel.Object {
 	return o
 }
 
-// TestMultiLockOpensAgain: the word hold of a key is open whenever the key is free and nobody waits
-// for it, and from each Lock that no other call waits for.
+// TestMultiLockOpensAgain: the word hold of a key is open while the key is free and no call waits for it. It is also
+// open after a Lock that did not have to wait, until another call waits for the key.
 func TestMultiLockOpensAgain(t *testing.T) {
 	needsOpen(t)
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {

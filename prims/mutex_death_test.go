@@ -37,8 +37,8 @@ func (d *delays) since(start time.Time, most time.Duration) {
 	}
 }
 
-// inTime makes attempts until no operation of an attempt is delayed. A busy machine delays many
-// attempts. But a fault that only a periodic check repairs delays each attempt.
+// inTime repeats attempt until no operation of an attempt is late. On a busy machine many attempts are late by
+// chance. But if the library relies on a periodic check where it should wake at once, each attempt is late.
 func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Helper()
 	var d delays
@@ -567,9 +567,10 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 							start := time.Now()
 							switch who := nextOwner(t, a, m, "holder"); who {
 							case "watcher":
-								// The watcher may have been stopped as the owner, or may become the
-								// owner while it is stopped. In both cases it stays the owner. Its
-								// death watcher may also stop it later, when it has unlocked.
+								// The crash point may have stopped the watcher as the owner, or the watcher may
+								// become the owner while it is stopped. In both cases the watcher stays the owner.
+								// The crash point may also stop the watcher later, in its death watcher, when it has
+								// unlocked.
 								id := watcher.start(order{Op: "unlock", Object: "m"})
 								func() {
 									defer keepContinuing(watcher.proc.Pid())()

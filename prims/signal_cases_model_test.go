@@ -4,8 +4,9 @@ package prims
 
 import "testing"
 
-// Mistakes that the model can have. A letter before the text names the hole in an earlier protocol, from which this one
-// was derived, that such a mistake would open again; see docs/testing/features.md.
+// Mistakes that the model can have. The protocol was derived from an earlier one with known holes, which have
+// letters. A letter before the text says which of these holes the mistake would open again; see
+// docs/testing/features.md.
 const (
 	finishForgetsSummary bug = "A: Finish sets the bit of the queue again, but not that of the signal in the summary"
 	beginByStore         bug = "B: Begin is a plain store"

@@ -475,8 +475,8 @@ func TestGateStaleBits(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 2, g.Queue())
 	g.FinishAndSchedule()
-	// Hole A of the earlier protocol: meanwhile an executor has cleared the bit in the summary. Finish marks
-	// the signal again.
+	// Hole A of the earlier protocol; see docs/testing/features.md. Next has cleared the bit of the signal in the
+	// summary, and a Schedule during the execution does not set it. Finish has to set it.
 	g, ok = w.Next(0)
 	require.True(t, ok)
 	require.Zero(t, w.SnapshotSummary())

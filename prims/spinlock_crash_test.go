@@ -331,7 +331,7 @@ func init() {
 			for i := range s.spins {
 				n += s.spins[i].Waiters() + s.rws[i].Waiters()
 			}
-			return n >= 3*spinSiteLocks-6 // some of them may only have tried
+			return n >= 3*spinSiteLocks-6 // some calls may try the lock and not wait
 		}); err != nil {
 			c.Fatalf("%v\n%s", err, words(s.a))
 		}

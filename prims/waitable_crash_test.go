@@ -66,8 +66,8 @@ func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 		point string
 		hit   int32
 	}
-	// A try changes three words. A release changes two words, and the function of "free" one. The grant after either
-	// changes seven words more.
+	// A try changes three words. A release changes two words, and the function of "free" one. The grant that follows
+	// a release or "free" changes seven more words.
 	for op, changed := range map[string]int32{"try": 3, "release": 9, "free": 8} {
 		steps := []step{{"waitable.update.copied", 1}, {"record.commit.written", 1}, {"record.commit.named", 1}, {"record.commit.completed", 1}}
 		for i := range changed {

@@ -144,7 +144,7 @@ const (
 // The purposes of a change.
 const (
 	wtNothing uint8 = iota
-	wtAgain         // it only moves on: a removal, a refusal, or a label
+	wtAgain         // a preparing change (a removal, a refusal, or a label), after which the call goes on
 	wtTook
 	wtGranted
 	wtJoined
@@ -203,7 +203,7 @@ type waitableModel struct {
 	fine     bool // each entry of a record is carried out in a step of its own
 	wide     bool // a grant with a new label does not fit into one record
 	full     bool // the arena has no room for blocks
-	lingers  bool // a dead process ends later
+	lingers  bool // a dead process ends in a later step
 	inherits bool // process 2 is the next participant in the slot of process 0
 	bug      bug
 	numbers  rqNumbers

@@ -280,7 +280,7 @@ func TestWaitableTextWithoutRoom(t *testing.T) {
 	k, err := openStocked(a)
 	require.NoError(t, err)
 	fill(t, a)
-	for err == nil { // of the size of a block with a text, like the slot record
+	for err == nil { // use up the free blocks that a text or a slot record could get
 		_, err = a.Alloc(384, 0)
 	}
 	require.PanicsWithValue(t, "this claim fails", func() { k.x.TryWait(panicsInClaim) })
