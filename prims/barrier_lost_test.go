@@ -245,8 +245,8 @@ func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 }
 
 // TestBarrierBeginsWhenTheDeadAreGone: a party is dead, but not gone: the kernel may still write into the arena for
-// it. An attempt of Reset must not begin the next phase before the dead party is gone. It checks that after it has
-// read the commit word that it replaces, because a party may have died since an earlier check.
+// it. An attempt of Reset must not begin the next phase before the dead party is gone. The attempt checks for dead
+// parties after it has read the commit word that it replaces, because a party may have died since an earlier check.
 func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 2, nil)

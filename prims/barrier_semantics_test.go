@@ -130,8 +130,8 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 	require.Equal(t, int64(1), b.State().Pending)
 }
 
-// TestBarrierPhases: two processes go through a hundred thousand phases, and neither process is
-// ever in a phase before the other has arrived.
+// TestBarrierPhases: two processes go through a hundred thousand phases. No process is ever in a phase for which the
+// other process has not arrived.
 func TestBarrierPhases(t *testing.T) {
 	phases := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)

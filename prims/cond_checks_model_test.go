@@ -100,8 +100,8 @@ func (s *cnState) queued() (bits uint8) {
 	return bits
 }
 
-// entitled returns the members of the set nodes that are queued now, that no Broadcast has covered, and whose
-// owners are not dead.
+// entitled returns the members of the set in the parameter nodes that are queued now, that no Broadcast has covered,
+// and whose owners are not dead.
 func (s *cnState) entitled(nodes uint8) (bits uint8) {
 	x := s.after()
 	bits = nodes & x.queued() &^ s.covered

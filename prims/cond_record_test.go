@@ -123,8 +123,8 @@ func TestCondBroadcastTurnsOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondSignalsPassOnInTheirOrder: a waiter comes between two Signals, and both signalled waiters die.
-// The later Signal must not take the only waiter to which the earlier one may go.
+// TestCondSignalsPassOnInTheirOrder: after each of several Signals another waiter comes. Then all signalled waiters
+// die, and their Signals pass on. A later Signal must not take the only waiter that is left for an earlier Signal.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, again := range []bool{false, true} { // in the second case the wait nodes of x are in another order

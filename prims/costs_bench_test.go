@@ -317,9 +317,9 @@ func init() {
 	})
 }
 
-// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures
-// the time from the last moment at which the dead process was not gone until this process has the lock and
-// has undone the change. The second row measures how long the kernel took until the process was gone.
+// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures a time
+// that begins when the dead process was last seen not to be gone. It ends when this process has the lock and has
+// undone the change. The second row measures how long the kernel took until the process was gone.
 func costNextOwner(b testing.TB) []costRow {
 	a := newArena(b, nil)
 	m := must(openTxLock(a, false, 0)).(*prims.Mutex)

@@ -497,8 +497,7 @@ func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
 	require.Zero(t, e.Counted())
 }
 
-// TestEventKeepsItsMode: the mode is stored in the word that Set and Reset change. They do not
-// change the mode.
+// TestEventKeepsItsMode: Set and Reset change the word in which the mode is stored, and leave the mode as it is.
 func TestEventKeepsItsMode(t *testing.T) {
 	a := newArena(t, nil)
 	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventBidirectional} {

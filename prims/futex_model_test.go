@@ -83,8 +83,8 @@ func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
 }
 
-// canon replaces the state that a thread has seen by one value if it is no longer the present
-// state, because that state does not come back.
+// canon replaces each state that a thread has seen and that is no longer the present state by the value old. Such a
+// state does not come back, so its value makes no difference.
 func (m *futexModel) canon(s *model.Sys) {
 	const old = 0xff
 	for i := range s.Thread {

@@ -210,8 +210,8 @@ func TestHostileGateNodes(t *testing.T) {
 			}
 		})
 		require.NoError(t, guardedGate("Done", body.words, func() { g.Done() }))
-		// Done may miss waits whose nodes were overwritten. These waits end when cancel ends their context. That
-		// comes late, because on a busy machine Done may need some time to wake the other waits.
+		// Done may miss waits whose nodes were overwritten. These waits end when cancel ends their context. The
+		// cancellation comes late, because on a busy machine Done may need some time to wake the other waits.
 		giveUp := time.AfterFunc(10*hostileTimeout, cancel)
 		for range cap(errs) {
 			require.NoError(t, <-errs)

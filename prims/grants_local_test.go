@@ -87,10 +87,9 @@ func parks(t *testing.T, a *arena.Arena, o arena.Offset, n int) {
 	eventually(t, "goroutines park", func() string { return words(a) }, func() bool { return prims.ParkedNodes(a, o) == n })
 }
 
-// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get the
-// lock in the order of arrival. When the lock comes to this process from the other process, the
-// doorbell rings. When it goes from one goroutine of this process to the next, the doorbell does
-// not ring.
+// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get the lock in the order
+// of arrival. When the lock comes to this process from the other process, the doorbell rings. When the lock goes from
+// one goroutine of this process to the next, the doorbell does not ring.
 func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	a := newArena(t, nil)
 	fillThreads(t, a)

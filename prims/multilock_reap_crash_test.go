@@ -72,9 +72,9 @@ func reapWhileNodeMoves(t *testing.T, hit int) {
 	sound(t, a)
 }
 
-// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key. Meanwhile the key loses its
-// entry and gets another one, and a dead process waits for it there, with the same node. The reap leaves the
-// wait to the next reap. It does not report damage.
+// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key. Meanwhile the key loses its entry and gets
+// another entry. A dead process has queued a wait for the key at the new entry, with the same node. The reap leaves
+// this wait to the next reap, and does not report damage.
 func TestMultiLockReapOfAKeyThatMoved(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

@@ -306,7 +306,8 @@ func TestMultiLockFindsNewBlocks(t *testing.T) {
 	_, err := x.LockContext(ctx, keys[4])
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	holds[0].Unlock()
-	// This Unlock makes a record. So the other process has carried out all changes, and has not looked for blocks.
+	// This Unlock of the other process makes a record, so the process carries out all earlier changes. It still has
+	// not looked for blocks.
 	other.must(t, order{Op: "munlock", Object: "m", Token: keys[4]})
 	got := other.do(t, order{Op: "mlockctx", Object: "m", Token: keys[3], Limit: 20 * time.Millisecond})
 	require.Contains(t, got.Is, "ctx-deadline")

@@ -34,7 +34,8 @@ func (p *pause) enter() {
 	}
 }
 
-// finish lets the function go on, as often as it runs, until the channel over is closed. It returns how often that was.
+// finish lets the function go on, each time it runs, until the channel over is closed. It returns how many times the
+// function has run.
 func (p *pause) finish(over chan bool) (runs int) {
 	p.goOn <- true
 	for runs = 1; ; runs++ {

@@ -138,7 +138,7 @@ func TestWaitableRecoveredBeforeItsWaitsEnd(t *testing.T) {
 }
 
 // TestWaitableRecoveredWhileAGoroutineEnds: a rule ends a goroutine. Before the goroutine has ended, another process
-// recovers the Waitable. It stays usable.
+// recovers the Waitable. The Waitable stays usable.
 func TestWaitableRecoveredWhileAGoroutineEnds(t *testing.T) {
 	a := newArena(t, nil)
 	other := newStockist(t, a)

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// This is the model of a Waitable: its images, its holds, and its queue. The rules are those of a semaphore. A wait for
-// 1 takes one permit, a wait for 2 takes two permits, and a wait for 2 is served before a wait for 1. An image is
-// written and copied in two halves, so a copy can be torn. The text of a panic is one word. The model of the recorded
-// queue, recordQueueModel, has the steps in which a record is written, and those in which a waiter sleeps. They are
-// single steps here. Each slot has a hold, and each block has one more. A call that needs a block pushes it in one step.
+// This is the model of a Waitable: its images, its holds, and its queue. The rules are those of a semaphore. A wait
+// for 1 takes one permit, a wait for 2 takes two permits, and a wait for 2 is served before a wait for 1. An image is
+// written and copied in two halves, so a copy can be torn. The text of a panic is one word. Writing a record is one
+// step here, and so is the sleep of a waiter; recordQueueModel has the single steps of both. Each slot has a hold,
+// and each block has one more. A call that needs a block pushes it in one step.
 
 const (
 	wtThreads = 3

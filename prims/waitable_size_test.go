@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestObjectsAreSmall: an object of these kinds takes at most 512 bytes, and at most 256 bytes more for a participant
-// that has opened it, however many participants the arena can have. The open bits of an object are one bit for each slot,
-// and not counted here beyond 512 slots.
+// TestObjectsAreSmall: an object of these kinds takes at most 512 bytes, and each participant that has opened it adds
+// at most 256 bytes. The number of participants that the arena can have matters only for the open bits, one for each
+// slot. The open bits beyond 512 slots are not counted here.
 func TestObjectsAreSmall(t *testing.T) {
 	closer := func(x io.Closer, err error) (io.Closer, error) { return x, err }
 	for kind, open := range map[string]func(a *arena.Arena) (io.Closer, error){
