@@ -366,10 +366,10 @@ func TestNodeThatIsUsedAgainIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free a
-// node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. It guards
-// the object. It is the owner of the node, or has already cleared the word with the owner. The deleter does not free
-// the node.
+// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free
+// a node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. The
+// other participant guards the object, and has the node as its own or has already cleared the owner of the node. The
+// deleter must not free the node.
 func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	for name, begin := range map[string]func(b *Arena, n *Node, deleted Offset){
 		"guards":           func(b *Arena, n *Node, deleted Offset) { b.guard(deleted) },
@@ -389,9 +389,9 @@ func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	}
 }
 
-// TestDeleterTakesNoNodeFromAReaper: a participant that deletes an object finds that the owner of a node is
-// dead. Before it makes itself the owner, the reaper of the dead participant does so. Only the reaper frees
-// the node.
+// TestDeleterTakesNoNodeFromAReaper: a participant that deletes an object finds that the owner of a node is dead.
+// Before the deleter makes itself the owner, the reaper of the dead participant does so. Only the reaper frees the
+// node.
 func TestDeleterTakesNoNodeFromAReaper(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, reaper := p.join(1), p.join(2), p.join(3)

@@ -65,7 +65,7 @@ func refuseByteLocks(answer unix.Errno) error {
 	})
 }
 
-// found is what a process has found that lacks something.
+// found is the result in a process that lacks some resource.
 type found struct {
 	Err               string // "" for no error
 	Is                bool   // Err matches the errno that was expected

@@ -51,7 +51,7 @@ const (
 	rStack
 )
 
-// tellingModel is the model of the protocol. Each field, if set, makes a mistake in it.
+// tellingModel is the model of the protocol. Each field that is set stands for a mistake in the protocol.
 type tellingModel struct {
 	countsLate, countsDownEarly, asksNobody, looksAtNoStack, asksOnce bool
 }

@@ -41,8 +41,7 @@ const (
 	rTook  = 0    // 1 if the member has the lock
 )
 
-// actModel is the model of [takeFrom] and [Arena.renewSlots]. Each field, if set, makes a mistake in
-// it.
+// actModel is the model of [takeFrom] and [Arena.renewSlots]. Each field that is set stands for a mistake in them.
 type actModel struct {
 	unpublished, readsOnce, asksOnce         bool // mistakes of a member
 	looksFirst, searchesNothing, ignoresActs bool // mistakes of the renewer

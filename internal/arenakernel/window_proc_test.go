@@ -690,8 +690,8 @@ func TestGenerationsComeAgain(t *testing.T) {
 			}
 		}
 		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
-		// Wait until all slots are free. Otherwise the dead participant of a slot could be reaped after
-		// one has joined, and the slot could be used up when two joins.
+		// Wait until all slots are free. Otherwise the dead participant of a slot could be reaped after participant
+		// one has joined, and the slot could be used up when participant two joins.
 		pollFor(t, a, func() bool {
 			c.must(t, order{Do: "cycle", N: 1, Arena: ta.name})
 			return a.slotState(1).phase() == phaseFree && a.slotState(2).phase() == phaseFree && a.slotState(3).phase() == phaseFree
