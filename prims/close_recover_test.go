@@ -39,7 +39,8 @@ type recoverable interface {
 	Recover(repair func() error) error
 }
 
-// recovers returns the runsFunction of the Recover of a lock. locks returns that of a Lock with the option Repair.
+// recovers returns a runsFunction whose call is the Recover of a lock. The function locks returns one whose call is a
+// Lock with the option Repair.
 func recovers(open func(a *arena.Arena, repair func() error) (recoverable, error)) runsFunction {
 	return runsFunction{
 		die: func(t *testing.T, a *arena.Arena) {

@@ -33,8 +33,8 @@ func openFair(t testing.TB, a *arena.Arena, opts *prims.FairMutexOptions) *prims
 	return f
 }
 
-// fairQueued makes an actor begin to wait, and returns when its wait is in the queue. An actor is a
-// process, or this process, that carries out the orders of a test.
+// fairQueued makes an actor begin to wait, and returns when its wait is in the queue. An actor carries out the orders
+// of a test, in a separate process or in this one.
 func fairQueued(t *testing.T, f *prims.FairMutex, x *actor, o order) int {
 	t.Helper()
 	n := f.Queued()

@@ -456,8 +456,8 @@ func init() {
 }
 
 // TestLargeSlotRecordsPreventNoRecovery: in a full arena, a process opens a Waitable with large slot records. If the
-// headroom has only one chunk for slot records, it does not accept records of this size, so small records still fit
-// in. A reaper needs a small record to recover the lock of a process that dies.
+// headroom has only one chunk for slot records, the headroom does not accept such large records, so small records
+// still fit in. A reaper needs a small record to recover the lock of a process that dies.
 func TestLargeSlotRecordsPreventNoRecovery(t *testing.T) {
 	for _, c := range []struct {
 		size  int64

@@ -366,9 +366,9 @@ func TestCloseWaitsForATryThatFindsADeath(t *testing.T) {
 	}
 }
 
-// TestRecoverBesideTheFinderOfADeath: a call is the first one that finds the death of the holder, and makes the lock
-// owner-dead. Before it has done more, another call recovers the lock, and its repair fails. The error names the process
-// that died.
+// TestRecoverBesideTheFinderOfADeath: a call is the first to find the death of the holder, and makes the lock
+// owner-dead. Before this call goes on, another call recovers the lock, and its repair fails. The error names the
+// process that died.
 func TestRecoverBesideTheFinderOfADeath(t *testing.T) {
 	for name, c := range triesOfADead {
 		t.Run(name, func(t *testing.T) {

@@ -25,9 +25,9 @@ func idOf(a *arena.Arena, label string) (id arenakernel.ParticipantID) {
 	return id
 }
 
-// TestMultiLockReapStaysOnItsQueue: a reap walks along the queue of a key. While it reads a node, the
-// owner of the node gives its wait up, and uses the node for a wait for another key. The reap does not go on along
-// the queue of that key, from which it would remove waits without the right commit word.
+// TestMultiLockReapStaysOnItsQueue: a reap walks along the queue of a key. While it reads a node, the owner of the
+// node gives its wait up, and uses the node for a wait for another key. The reap must not go on along the queue of
+// the other key: it would remove waits there with the wrong commit word.
 func TestMultiLockReapStaysOnItsQueue(t *testing.T) {
 	for hit, when := range []string{"before the reads", "between the reads"} {
 		t.Run(when, func(t *testing.T) { reapWhileNodeMoves(t, hit+1) })

@@ -639,8 +639,8 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 }
 
 // stoppedScene starts a process that has locked m and that stops when it passes the crash point point, and a third
-// process. This process makes as many waits for another lock as the parameter polled says. If there are 14, they use
-// up the waits that this process may have in the kernel, so its other waiters park behind the poller.
+// process. This process makes as many waits for another lock as the parameter polled says. 14 such waits use up the
+// waits that this process may have in the kernel, so its other waiters park behind the poller.
 func stoppedScene(t *testing.T, point string, polled int) (a *arena.Arena, x, here, third *actor) {
 	a = newArena(t, nil)
 	x = remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))

@@ -240,9 +240,9 @@ func (m *mutexModel) wakeOne(x *model.Exec) {
 	m.goOn(x, *x.R(rBack))
 }
 
-// readyOrKernel makes the poller's node ready. If the node is not waiting, and wakeOne turned to
-// the pollers first, the thread then wakes a sleeper in the kernel. If wakeOne has tried the kernel
-// before, the thread goes on at rBack.
+// readyOrKernel makes the poller's node ready. If the node is not waiting, the next step depends on what wakeOne has
+// tried before. If wakeOne began with the pollers, the thread now wakes a sleeper in the kernel. If wakeOne has tried
+// the kernel already, the thread goes on at rBack.
 func (m *mutexModel) readyOrKernel(x *model.Exec) {
 	none := *x.R(rBack)
 	if m.flag(x, fPollerFirst) {

@@ -20,8 +20,8 @@ import (
 )
 
 // selfWaits are calls that wait for themselves: a function that the library runs makes a call that waits until the
-// function has returned. Each of them runs in a child process, because it hangs if the library does not detect it. The
-// parent then shows the goroutines of the child.
+// function has returned. Each such call runs in a child process, because the call hangs if the library does not
+// detect it. The parent then shows the goroutines of the child.
 var selfWaits = map[string]func(w selfWaitWorld){
 	"Once: Do in Do":               func(w selfWaitWorld) { o := w.once("o"); o.Do(func() { o.Do(none) }) },
 	"Once: Do of another handle":   func(w selfWaitWorld) { w.once("o").Do(func() { w.once("o").Do(none) }) },

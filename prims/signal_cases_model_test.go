@@ -47,8 +47,8 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// TestModelSignalPermits: a model without items. Each Release issues several permits, and itself wakes only one
-// waiter.
+// TestModelSignalPermits: a model without items. Each Release issues several permits, but wakes only one waiter by
+// itself.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}

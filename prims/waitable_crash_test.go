@@ -58,8 +58,8 @@ func TestWaitableDiesAccepting(t *testing.T) {
 	}
 }
 
-// TestWaitableDiesInTheMiddleOfAChange: a claim or a release changes both the state and the hold of the
-// process, and a grant also changes the queue. A process that dies in the middle of it has changed all or nothing. So
+// TestWaitableDiesInTheMiddleOfAChange: a claim or a release changes both the state and the hold of the process, and
+// a grant also changes the queue. A process that dies in the middle of such a change has changed all or nothing. So
 // the state is correct after the hold was taken back.
 func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 	type step struct {

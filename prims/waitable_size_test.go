@@ -148,8 +148,8 @@ func TestWaitableHoldsGrow(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitableDiesWithManyClaims: a process dies that has claims in its slot record and in blocks. All of them are undone,
-// and the next participant in its slot, and others, use the holds again.
+// TestWaitableDiesWithManyClaims: a process that has claims in its slot record and in blocks dies. All its claims are
+// undone, and the next participant in its slot, and others, use the holds again.
 func TestWaitableDiesWithManyClaims(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)

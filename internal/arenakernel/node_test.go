@@ -229,8 +229,8 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestHostileReadyStackEnds: a peer has put a node of this participant on its ready stack, as a node whose wait is
-// over, and has made the stack endless. The walk of the stack ends, and reports that nodes may be missing.
+// TestHostileReadyStackEnds: a peer has linked nodes of this participant to an endless ready stack. The wait of each
+// of these nodes is over. The walk of the stack ends, and reports that nodes may be missing.
 func TestHostileReadyStackEnds(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)

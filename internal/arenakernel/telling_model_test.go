@@ -278,9 +278,8 @@ func (m tellingModel) join(x *model.Exec) {
 	}
 }
 
-// TestModelTelling: a node of a dead participant gets another owner only when two conditions hold. The
-// node is on no stack, and no participant can push it on a stack any more. This is so whichever
-// participants die.
+// TestModelTelling: whichever participants die, a node of a dead participant gets another owner only if two
+// conditions hold: the node is on no stack, and no participant can push it on a stack any more.
 func TestModelTelling(t *testing.T) {
 	r := tellingModel{}.explore()
 	if r.Violation != nil {

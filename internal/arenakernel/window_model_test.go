@@ -219,9 +219,8 @@ func (m actModel) join(x *model.Exec) {
 	}
 }
 
-// TestModelActs: a used-up slot gets a window that contains the ID of a dead participant only under two
-// conditions. No word contains the ID, and no thread acts on it. This is so wherever members of the
-// arena are stopped or killed.
+// TestModelActs: wherever members of the arena are stopped or killed, a used-up slot gets a window that contains the
+// ID of a dead participant only if two conditions hold: no word contains the ID, and no thread acts on it.
 func TestModelActs(t *testing.T) {
 	r := actModel{}.explore()
 	if r.Violation != nil {

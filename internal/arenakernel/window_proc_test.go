@@ -560,8 +560,8 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.Zero(t, first)
 }
 
-// TestTurnAfterADeathIsOfItsWindow: a watcher has seen a death in an earlier window of a slot. For a
-// death in a later window, its delay begins again.
+// TestTurnAfterADeathIsOfItsWindow: a watcher has seen a death in an earlier window of a slot. For a death in a later
+// window, the delay of the watcher begins again.
 func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	seen, w := notices{}, makeSlotWord(phaseDead, 7)
 	require.Positive(t, seen.left(3, w, 1, 1e12))
