@@ -165,8 +165,8 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestCondDeathThatNobodyCounts: a signalled waiter dies while all processes that watch it are stopped. The
-// next waiter, which does not watch it, finds the death.
+// TestCondDeathThatNobodyCounts: a signalled waiter dies while all processes that watch its process are stopped. The
+// process of the next waiter, which does not watch the dead process, finds the death.
 func TestCondDeathThatNobodyCounts(t *testing.T) {
 	a := newArena(t, nil)
 	var watchers []*hand

@@ -32,12 +32,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a
-// rollback, the time until the next owner has the lock of a dead owner, and a join. It measures all rows in
-// each of many rounds, so that other programs of the host disturb all rows alike. Of the slices of a row in a
-// round, only the fastest counts. The unit is the cost of Lock, two stores and Unlock of a Mutex. For each
-// row it prints the ratio to that unit with its interval over the rounds, the ratio of the prototype, and the
-// target.
+// BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a rollback, the
+// time until the next owner has the lock of a dead owner, and a join. It measures all rows in each of many rounds, so
+// that other programs of the host disturb all rows alike. Of the slices of a row in a round, only the fastest counts.
+// The unit is the cost of Lock, two stores and Unlock of a Mutex. For each row it prints the ratio to that unit with
+// its interval over the rounds, the ratio that a prototype of this data had, and the target.
 func BenchmarkDataCosts(b *testing.B) {
 	c := newCosts(b)
 	defer c.end()
@@ -416,8 +415,7 @@ func (c *costs) round() {
 	}
 }
 
-// ratio returns the ratio of a row to a reference. The function to computes the reference from the times of one
-// round.
+// ratio returns the ratio of a row to a reference, which the parameter named to computes from the times of one round.
 func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64) float64) stats.Interval {
 	ratios := make([]float64, len(c.ns[row]))
 	for i, ns := range c.ns[row] {

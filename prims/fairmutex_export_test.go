@@ -144,7 +144,8 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 // TakeOpenBack does what a reaper without a slot record does first. It reports whether the reaper needs a record.
 func (f *FairMutex) TakeOpenBack() bool { return f.takeOpenBack() }
 
-// SeenBeside returns the state of f as State finds it. It calls between each time after it has read the words of f.
+// SeenBeside returns the state of f as State finds it. It calls the function between each time after it has read the
+// words of f.
 func (f *FairMutex) SeenBeside(between func()) (state string) {
 	_, o := f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())

@@ -215,8 +215,8 @@ var lateWakes = map[string]string{
 	"signal waker": "signal.release.permitted",
 }
 
-// lateWaiter starts a process that waits for the object of a kind, without periodic checks, and waits until it sleeps. The
-// result requires that the wait ends.
+// lateWaiter starts a process that waits for the object of a kind, without periodic checks, and waits until it
+// sleeps. The returned function requires that the wait ends.
 func lateWaiter(t *testing.T, a *arena.Arena, kind string) (requireWoken func()) {
 	t.Helper()
 	p := proctest.Start(t, "late/wait", proctest.Params([2]string{nameOf(a), kind}), proctest.Env("SHMSYNC_CHECK_EVERY=1h"),

@@ -105,8 +105,8 @@ func TestMultiLockReapOfAKeyThatMoved(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMultiLockClosedDuringACheck: a handle is closed while its periodic check walks along the entries of a
-// bucket with a block. The check still finds them.
+// TestMultiLockClosedDuringACheck: a handle is closed while its periodic check walks along the entries of a bucket
+// with a block. The check still finds the entries.
 func TestMultiLockClosedDuringACheck(t *testing.T) {
 	s := newMultiScene(t, 3, true)
 	s.y.must(t, s.order("mlock"))

@@ -319,9 +319,9 @@ func TestMultiLockFindsNewBlocks(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMultiLockInheritedRecord: a participant dies after it has committed a change of one bucket and
-// before it has carried the change out. The next participant of its slot makes a change of another
-// bucket, whose record takes the place of the first record. The first change is carried out before.
+// TestMultiLockInheritedRecord: a participant dies after it has committed a change of one bucket and before it has
+// carried the change out. The next participant of its slot makes a change of another bucket, whose record takes the
+// place of the first record. Before that, the next participant carries the first change out.
 func TestMultiLockInheritedRecord(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

@@ -50,9 +50,9 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a handoff if the thread has lost for long and there was no other handoff just
-// before. Whether that is so is chosen at random, because time passes; but no thread may depend on
-// it. If another thread of the process has used up the request, ask makes it again.
+// ask asks for a handoff if the thread has lost for long and there was no other handoff just before. The model
+// chooses at random whether that is so, because time may pass at any step. No thread may depend on the choice. If
+// another thread of the process has used up the request, ask makes it again.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	asks := false
 	if m.flag(x, fSlept) {

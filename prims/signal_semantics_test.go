@@ -343,8 +343,8 @@ func TestSignalWorkers(t *testing.T) {
 	require.Equal(t, 1, w.WorkerCount())
 }
 
-// TestSignalCountsAreLimited: a registration beyond the limit panics. A wait beyond it is not counted, so its end takes
-// nothing away.
+// TestSignalCountsAreLimited: a registration beyond the limit panics. A wait beyond the limit is not counted, so the
+// end of this wait does not reduce the count.
 func TestSignalCountsAreLimited(t *testing.T) {
 	w := newWaker(t, newArena(t, nil), nil)
 	w.SetCounts(1<<15-1, 1<<20-2)

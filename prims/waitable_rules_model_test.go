@@ -184,8 +184,8 @@ func (m *waitableModel) over(s *wtState, i int, out uint8) {
 	}
 }
 
-// copyState makes the thread copy the valid image. It then completes the record of the commit word, and reads the words
-// once more.
+// copyState makes the thread copy the valid image. The thread then completes the record of the commit word, and reads
+// the words once more.
 func (t *wtThread) copyState(s *wtState) {
 	t.from, t.fresh = s.word[wtCurrent], false
 	t.img, t.pc = t.from.v, wtCopy

@@ -192,9 +192,9 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	}
 }
 
-// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only when two
-// conditions hold. No releaser can push the node on a stack any more, and the node is not on the stack
-// of the participant that took over the owner's slot.
+// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only if two conditions hold: no
+// releaser can push the node on a stack any more, and the node is not on the stack of the participant that took over
+// the owner's slot.
 func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

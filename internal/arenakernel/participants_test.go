@@ -136,9 +136,9 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// TestDeathRecordBeingWritten: the writer of a death record has counted the record, and was stopped or
-// died before it wrote the record. Reports of other deaths are not delayed. This death is reported when
-// the record is written.
+// TestDeathRecordBeingWritten: the writer of a death record has counted the record, and was stopped or died before it
+// wrote the record. Reports of other deaths are not delayed. The death of the unwritten record is reported when the
+// record is written.
 func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)

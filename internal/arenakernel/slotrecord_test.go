@@ -501,8 +501,9 @@ func TestAddedBlocksOverwritten(t *testing.T) {
 	})
 }
 
-// TestReaperTakesNoGenerationZero: a peer has overwritten the word that says which participants of a slot have been cleaned
-// up after. The words of slot records look like blocks of a participant of generation 0, which no participant is.
+// TestReaperTakesNoGenerationZero: a peer has overwritten the word that says up to which generation the participants
+// of a slot are cleaned up. The words of slot records look like blocks of a participant of generation 0, which no
+// participant is.
 func TestReaperTakesNoGenerationZero(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model. It is about a poller node whose owner dies while a releaser makes the node
-// ready. The teller is the releaser that pushes the node.
+// The words of the model. The model is about a poller node whose owner dies while a releaser makes the node ready.
+// The teller is the releaser that pushes the node.
 const (
 	tNode   = iota // the state of the node
 	tStack         // whether it is on the stack of its owner's slot
