@@ -402,7 +402,7 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 // TestCohortMutexClosedAtLocalLock: a goroutine waits at a local lock and its process closes the
 // arena. The goroutine does not take the CohortMutex.
 func TestCohortMutexClosedAtLocalLock(t *testing.T) {
-	old := prims.SetCohortStarves(int64(timeout())) // so that the goroutine stays at the local lock until the arena is closed
+	old := prims.SetCohortStarves(int64(timeout())) // so that the goroutine stays at the local lock
 	t.Cleanup(func() { prims.SetCohortStarves(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)

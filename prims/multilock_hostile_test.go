@@ -159,7 +159,7 @@ func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 			arena.At[atomic.Uint32](a, b[1]+number).Add(1)
 		},
 		"no number": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
-			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // number 0: the block looks like a second slot record of its slot
+			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // as in a second slot record of the slot
 		},
 		"out of the arena": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
 			arena.At[atomic.Uint64](a, b[1]+next).Store(1 << 50)
