@@ -167,7 +167,7 @@ func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (ro
 func costMemcpy[T any](size string) costRow {
 	x := new(struct {
 		to   T
-		_    [320]byte // if both differed by whole pages, loads would wait for stores
+		_    [320]byte // if from were whole pages behind to, loads would wait for stores
 		from T
 	})
 	return costRow{name: memcpyOf(size), run: func(n int) {

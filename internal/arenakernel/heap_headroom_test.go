@@ -183,7 +183,7 @@ func TestHeadroomBesideOlderPeers(t *testing.T) {
 			_, err = x.SlotRecord(o, 128)
 			require.NoError(t, err)
 			fillCommon(t, a)
-			_, err = p.join(4).SlotRecord(o, 128) // takes an older chunk without a block in use
+			_, err = p.join(4).SlotRecord(o, 128) // takes an empty slab of the older participant
 			require.NoError(t, err)
 			requireSound(t, a)
 		})
