@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// TestClosedInspector: after Close, each method of an Inspector panics and names it, and another Close returns
-// ErrClosed. None reads the memory of the copy, which is unmapped.
+// TestClosedInspector: after Close, each method of an Inspector panics with a message that names the arena, and
+// another Close returns ErrClosed. So no method reads the memory of the copy, which is unmapped.
 func TestClosedInspector(t *testing.T) {
 	name := fmt.Sprintf("shmsync-closed-inspector-%d", os.Getpid())
 	a, err := arena.Create(name, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestMain makes the tracer of a test that measures coverage write its coverage data.
+// TestMain makes the tracer process write its coverage data, if the test measures coverage.
 func TestMain(m *testing.M) {
 	if testing.CoverMode() != "" {
 		tracerVariable = envTracer + "_COUNTED"

@@ -12,9 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// TestRaceDetectorFindsAPlantedRace: go test -race reports an access without the lock to data in an
-// arena, even if the two goroutines belong to different participants. It reports nothing if both
-// hold the lock.
+// TestRaceDetectorFindsAPlantedRace: go test -race reports an access without the lock to data in an arena, even if
+// the two goroutines belong to different participants. It reports nothing if both goroutines hold the lock.
 func TestRaceDetectorFindsAPlantedRace(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("needs -race")

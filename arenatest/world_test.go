@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 	v.N = 1
 	w.Kill(victim)
 	v.M = 1
-	w.Kill(victim) // nothing more
+	w.Kill(victim) // a second Kill has no effect
 
 	err := mine.LockContext(context.Background())
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)

@@ -139,13 +139,13 @@ func (x *conversation[O]) over(t testing.TB, id int) bool {
 	return ok
 }
 
-// reaches waits until the actor's process stops or dies at its crash point; the function there reports whether it has.
-// If the order is done instead, reaches kills the process and returns false; see untilReached.
+// reaches waits until there reports that the actor's process has stopped or died at its crash point, and returns
+// true. If the order is done before that, reaches kills the process and returns false; see untilReached.
 func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool {
 	t.Helper()
 	reached := false
 	eventually(t, "the process comes to the point, or its order is done", x.dump, func() bool {
-		done := x.over(t, id) // asked before there, because a process comes to the point before its order is done
+		done := x.over(t, id) // before there(): a process that passes the point does so before its order is done
 		reached = there()
 		return reached || done
 	})
@@ -155,8 +155,8 @@ func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool 
 	return reached
 }
 
-// untilReached repeats f until f reports that a process has come to a point. Another process may help, or the scheduler
-// may let others go first. Then the process does not come to its point.
+// untilReached repeats f until f reports that a process has come to a point. One try may miss the point, because
+// another process has done the work, or because the scheduler has run other processes first.
 func untilReached(t *testing.T, point string, f func() bool) {
 	t.Helper()
 	for tries := 0; !f(); tries++ {
@@ -185,8 +185,7 @@ func (x *conversation[O]) must(t testing.TB, o O) answer {
 	return a
 }
 
-// unwaited is an operation for whose answer no test waits, so no test would see that it has
-// panicked.
+// unwaited is an operation whose answer no test reads, so a panic in it would stay unseen.
 const unwaited = "barge"
 
 // obey carries out an order and returns the answer.

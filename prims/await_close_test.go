@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitAllOfFutexesEndsWithTheArena: a process closes the arena while a goroutine waits for two
-// Futexes. Close makes both waits fail. The wait that ends first must not make Close wait until the
-// second wait has ended.
+// TestWaitAllOfFutexesEndsWithTheArena: a process closes the arena while one WaitAll waits for two Futexes. Close
+// makes both waits fail, one after the other. When the first wait fails, Close must not wait until the second one has
+// ended, too.
 func TestWaitAllOfFutexesEndsWithTheArena(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitAnyOnAFutexBesideALaterToken: while a WaitAny begins, a Post reaches its token. After the Post, a waiter for a
-// later token announces itself, and a periodic check finds nothing to do any more. WaitAny must not sleep on the word
-// that this waiter has announced, because only the next Post would wake it.
+// TestWaitAnyOnAFutexBesideALaterToken: a WaitAny is about to sleep when a Post reaches its token. Then a waiter for
+// a later token announces itself on the same word. WaitAny must return and not sleep on that word: the next wake
+// would come only with the next Post.
 func TestWaitAnyOnAFutexBesideALaterToken(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -170,7 +170,7 @@ func TestWaitAnyEventLowest(t *testing.T) {
 		require.Equal(t, "2", x.must(t, task{Op: "any", Names: []string{"f", "seq:q@3", "event:auto", "event:auto2"}}).Text)
 		require.False(t, auto.IsSet())
 		require.True(t, y.must(t, task{Op: "event.try", Name: "auto2"}).OK)
-		// A wait that its context ends takes no token and leaves no waiter behind.
+		// A wait that ends with its context takes no token and leaves no waiter behind.
 		r := x.do(t, task{Op: "any", Names: mixNames[3:7], Limit: 10 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		y.must(t, task{Op: "event.set", Name: "auto"})
@@ -216,8 +216,8 @@ func TestWaitAnyEventInLine(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventPulse: a Set ends a wait for several objects although a Reset follows at once. A
-// Reset ends a wait for the reset although a Set follows at once.
+// TestWaitAnyEventPulse: a Set ends a wait for several objects, even if a Reset follows before the waiter runs. A
+// Reset ends a wait for the reset, even if a Set follows before the waiter runs.
 func TestWaitAnyEventPulse(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -232,9 +232,9 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventLeavesTheToken: a WaitAny is woken for a token and does not take it, because it returns
-// another element, or because its process is stopped or dies before it checks for the token. In each case
-// another waiter gets the token, or the token is there for the next caller.
+// TestWaitAnyEventLeavesTheToken: a WaitAny is woken for a token and does not take it. Either it returns another
+// element, or its process is stopped or dies before the check for the token. In each case another waiter gets the
+// token, or the token is there for the next caller.
 func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	for _, then := range []string{"returns another", "dies", "event.wait.ended"} {
 		if strings.Contains(then, ".") && !crashpoint.Enabled {
@@ -350,8 +350,8 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	}
 }
 
-// TestWaitAnySequencerStop: a Stop of a Sequencer and a cancellation of its waiters end a WaitAny
-// with the index of the Sequencer. If the token is reached, that takes precedence over a Stop.
+// TestWaitAnySequencerStop: a WaitAny for a Sequencer ends, with the index of the Sequencer, when the Sequencer is
+// stopped or its waits are canceled. If the counter has reached the token, the WaitAny succeeds in spite of the Stop.
 func TestWaitAnySequencerStop(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)

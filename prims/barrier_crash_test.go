@@ -39,13 +39,13 @@ func init() {
 	})
 }
 
-// TestBarrierDeathBesideStrangers: a party dies, and only participants that have never opened the Barrier
-// watch for its death. They have no slot record, so they cannot mark its parties as lost. They wake the
-// waiters. The waiters mark the parties as lost, without a periodic check.
+// TestBarrierDeathBesideStrangers: a party dies, and only participants that have never opened the Barrier watch for
+// its death. Those participants have no slot record, so they cannot mark the dead party as lost. They only wake the
+// waiters. A waiter then marks the party as lost, without a periodic check.
 func TestBarrierDeathBesideStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
-	for i := range 3 { // a participant watches over the next three
+	for i := range 3 { // each participant watches the three after it, so only these three watch the victim
 		gateActor(t, a, fmt.Sprint("stranger ", i))
 	}
 	victim := proctest.Start(t, "barrier/closed party", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))

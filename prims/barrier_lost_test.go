@@ -32,7 +32,7 @@ func init() {
 			c.Fatal(err)
 		}
 		b.Register(1)
-		for !a.Fenced() { // once it is fenced, other processes see its death before it is gone
+		for !a.Fenced() { // from now on, other processes see the death of this process before it is gone
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -190,9 +190,9 @@ func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 	return id
 }
 
-// TestBarrierDeathDuringCompletionLosesNoReplacedParty: other processes have arrived in place of a
-// process, so they have its parties now. The process dies while the completion runs. Its death does not
-// lose these parties.
+// TestBarrierDeathDuringCompletionLosesNoReplacedParty: the victim registers two parties and arrives once. Process x
+// arrives in place of the other party, and runs the completion. If the victim dies now, only the party with which it
+// arrived is lost.
 func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 3, nil)
@@ -211,10 +211,9 @@ func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	require.EqualValues(t, 3, b.State().Phase)
 }
 
-// TestBarrierDeathOfTheCompleterLosesNoReplacedParty: as in
-// TestBarrierDeathDuringCompletionLosesNoReplacedParty, but the process that runs the completion dies,
-// too. The replaced parties are not lost in this case either, because all parties of the phase had
-// arrived.
+// TestBarrierDeathOfTheCompleterLosesNoReplacedParty: as in TestBarrierDeathDuringCompletionLosesNoReplacedParty, but
+// process x, which runs the completion, dies, too. Its death loses the party in which x has replaced the victim. When
+// the victim then dies, this party is not lost a second time, because all parties of the phase had arrived.
 func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {
@@ -245,9 +244,9 @@ func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	}
 }
 
-// TestBarrierBeginsWhenTheDeadAreGone: each attempt of Reset first reads the commit word that it is going to
-// replace, and then checks whether all dead participants are gone. A party may have died since an earlier
-// check.
+// TestBarrierBeginsWhenTheDeadAreGone: a party is dead, but not gone: the kernel may still write into the arena for
+// it. An attempt of Reset must not begin the next phase before the dead party is gone. The attempt checks for dead
+// parties after it has read the commit word that it replaces, because a party may have died since an earlier check.
 func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 2, nil)

@@ -140,7 +140,7 @@ func (m *barModel) done(s *barState) bool {
 	return true
 }
 
-// gone reports whether a living process that has a party has ended its turns. A phase may wait for
+// gone reports whether a living process has ended its turns and still has a party. The other parties may wait for
 // this party for ever.
 func (m *barModel) gone(s *barState) bool {
 	for i := range s.thread {

@@ -130,8 +130,8 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 	require.Equal(t, int64(1), b.State().Pending)
 }
 
-// TestBarrierPhases: two processes go through a hundred thousand phases, and neither process is
-// ever in a phase before the other has arrived.
+// TestBarrierPhases: two processes go through a hundred thousand phases. No process is ever in a phase for which the
+// other process has not arrived.
 func TestBarrierPhases(t *testing.T) {
 	phases := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
@@ -162,8 +162,8 @@ func TestBarrierMisuse(t *testing.T) {
 	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
 }
 
-// TestBarrierDeath: a party that dies before it arrives breaks the phase, if it was a party in the
-// previous phase or has registered. A party that dies after it has arrived breaks the next phase.
+// TestBarrierDeath: if a party dies before it arrives, its death breaks the phase, provided that it was a party in
+// the previous phase or has registered. If a party dies after it has arrived, its death breaks the next phase.
 func TestBarrierDeath(t *testing.T) {
 	for _, how := range []string{"before", "joined", "after", "some of its parties"} {
 		t.Run(how, func(t *testing.T) {

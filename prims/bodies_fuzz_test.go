@@ -381,9 +381,9 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 	}
 }
 
-// fuzzBody lets a peer write anything into an object of any kind and into the nodes of its waiters.
-// No call may crash or access memory outside the object. Waits end with their contexts. All other
-// calls end at the latest when the bytes are zero.
+// fuzzBody lets a peer write anything into an object of any kind and into the nodes of its waiters. No call may crash
+// or access memory outside the object. Waits end with their contexts. Any other call ends by itself, or as soon as
+// fuzzBody has set the bytes of the object to zero.
 func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	if len(script) < 2 {
 		return
@@ -401,7 +401,7 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 			fuzzedPatch(a, o, binary.LittleEndian.Uint16(s), binary.LittleEndian.Uint64(s[2:]))
 		}
 	}
-	// ended makes sure that f ends, at the latest when the bytes are zero.
+	// ended runs f. If f does not end by itself, ended sets the bytes of the object to zero and waits until f ends.
 	ended := func(what string, f func()) error {
 		done := make(chan error, 1)
 		go func() { done <- guardedGate(kind.name+" "+what, body.words, f) }()
@@ -492,8 +492,8 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { fuzzBody(t, &h, script) })
 }
 
-// TestHostileBodies runs random scripts as FuzzBodies does, for a limited time. The fuzzer runs
-// scripts in processes of its own, in which a failure may go unnoticed.
+// TestHostileBodies runs random scripts as FuzzBodies does, for a limited time, in the process of the test. The
+// workers of the Go fuzzer are separate processes, in which a failure may go unnoticed.
 func TestHostileBodies(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	if s := os.Getenv("SHMSYNC_TEST_BODIES"); s != "" {

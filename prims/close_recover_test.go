@@ -39,7 +39,8 @@ type recoverable interface {
 	Recover(repair func() error) error
 }
 
-// recovers returns the runsFunction of the Recover of a lock. locks returns that of a Lock with the option Repair.
+// recovers returns a runsFunction whose call is the Recover of a lock. The function locks returns one whose call is a
+// Lock with the option Repair.
 func recovers(open func(a *arena.Arena, repair func() error) (recoverable, error)) runsFunction {
 	return runsFunction{
 		die: func(t *testing.T, a *arena.Arena) {
@@ -109,8 +110,8 @@ func asRecoverable[L recoverable](open func(*arena.Arena, func() error) (L, erro
 	return func(a *arena.Arena, repair func() error) (recoverable, error) { return open(a, repair) }
 }
 
-// functionsOfCalls has the calls that run a function of the program, except those, such as Update, that run it while
-// they hold the lock in the usual way.
+// functionsOfCalls has the calls that run a function of the program. Calls such as Update, which run the function
+// while they hold the lock in the usual way, are not among them.
 var functionsOfCalls = map[string]runsFunction{
 	"mutex recover":      recovers(asRecoverable(openRepairedMutex)),
 	"cohort recover":     recovers(asRecoverable(openRepairedCohort)),

@@ -92,7 +92,7 @@ func TestCloseOfTheArenaWaitsForARollback(t *testing.T) {
 				require.EqualValues(t, 3, l.From)
 				require.EqualValues(t, 4, l.To)
 			}
-			switch m := theirs.(type) { // the call may have left a hold to Close
+			switch m := theirs.(type) { // the lock is idle, even if the call has left its hold to Close
 			case *prims.Mutex:
 				requireIdle(t, peer, m)
 			case *prims.RWMutex:
@@ -148,9 +148,10 @@ func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
 	x.Unlock()
 }
 
-// TestCloseBesideARollbackOfACheck: a periodic check finds that the holder of a Mutex is dead while the handle is being
-// closed. The checker has a lock of the handle, so the check must not be the call that ends the opening. Otherwise it
-// would wait for itself, and each later Close would wait for it.
+// TestCloseBesideARollbackOfACheck: while a handle is being closed, a periodic check finds that the holder of the
+// Mutex is dead, and may roll back. The check holds a lock of the handle, which the end of the opening takes, too. So
+// the check must not be the call that ends the opening: it would wait for itself, and each later Close would wait for
+// it.
 func TestCloseBesideARollbackOfACheck(t *testing.T) {
 	a := newArena(t, nil)
 	x, _, leave := unfinishedIn(t, a, false)
@@ -167,11 +168,11 @@ func TestCloseBesideARollbackOfACheck(t *testing.T) {
 	waiting(t, a, name, 1)
 	asleep(t, a, name)
 	go func() { closed <- m.Close() }()
-	<-woken // by Close, which then waits for the call
+	<-woken // woken by Close, which then waits for the call
 	leave()
 	select {
 	case <-in: // the check rolls back
-	case <-after(5 * park.CheckEvery()): // the check leaves that to others
+	case <-after(5 * park.CheckEvery()): // the check leaves the rollback to other processes
 	}
 	close(leaves)
 	require.ErrorIs(t, <-waited, shmsync.ErrClosed)

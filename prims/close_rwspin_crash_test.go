@@ -16,7 +16,8 @@ import (
 )
 
 // TestRWSpinLockBesideTheCloseOfTheArena: a call has claimed the lock, and has not looked for readers yet. Another
-// goroutine closes the arena. Close waits for the call, which otherwise would find that a peer has the lock.
+// goroutine closes the arena. Close must wait for the call. Otherwise a peer could get the lock before the call goes
+// on, and the call would fail.
 func TestRWSpinLockBesideTheCloseOfTheArena(t *testing.T) {
 	for _, upgrade := range []bool{false, true} {
 		w := arenatest.New(t, nil)

@@ -132,8 +132,8 @@ func (m *cohortModel) time(b ...bug) bool {
 	return !m.patient
 }
 
-// unresponsive reports whether it is possible that a call of the given node has lately let waiters of the
-// other node go first, and that they have not taken the lock.
+// unresponsive reports whether a recent call of the given node may have let waiters of the other node go first in
+// vain, because they did not take the lock.
 func (m *cohortModel) unresponsive(s *cohortState, node int) bool {
 	return m.time() && s.turn.node() == node && s.turn.over()
 }
@@ -315,8 +315,8 @@ func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	return false
 }
 
-// count counts how many times in a row a node gets the lock, while turn says that many compete and
-// a thread of the other node waits for the lock.
+// count counts how many times in a row a node gets the lock. It counts only while turn says that many compete, and a
+// thread of the other node waits for the lock.
 func (m *cohortModel) count(s *cohortState, node int) {
 	if !m.patient {
 		return
@@ -333,9 +333,8 @@ func (m *cohortModel) count(s *cohortState, node int) {
 	s.run++
 }
 
-// cohortRunMost is how many times in a row a node may get the lock: 2 passes, which stand for 64 in
-// the model, and once more for each thread of that node, which may have decided to take the lock
-// before the turn was over.
+// cohortRunMost is how many times in a row a node may get the lock: 2 passes, which stand for 64 in the code, and
+// once more for each thread of the node. Such a thread may have decided to take the lock before the turn was over.
 const cohortRunMost = 2 + 2
 
 func (m *cohortModel) check(s *cohortState) error {
@@ -361,8 +360,8 @@ func (m *cohortModel) check(s *cohortState) error {
 	return nil
 }
 
-// done reports whether the calls of all threads that are not dead or stopped have ended, and the
-// dead threads have left nothing behind.
+// done reports whether the calls of all threads have ended, and the dead threads have left nothing behind. The calls
+// of dead and stopped threads need not have ended.
 func (m *cohortModel) done(s *cohortState) bool {
 	for i, node := range m.nodes {
 		t, me := &s.thread[i], uint8(i+1)

@@ -125,8 +125,8 @@ func TestCohortMutexLocalLocks(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCohortMutexYields: for a while the waiters of one node go first, if there are any. After that
-// the waiters of other nodes go first.
+// TestCohortMutexYields: while waiters of the node that has the turn exist, waiters of other nodes let them go first.
+// When the turn is over, it is the other way round.
 func TestCohortMutexYields(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -301,7 +301,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			}
 			require.Less(t, time.Since(start), timeout())
 			require.NotZero(t, c.LocalLock(1), "the stopped waiter no longer has its local lock")
-			// Later calls do not try the local lock of a stopped holder each time.
+			// The process bypasses the local lock of the stopped waiter. So these calls need not wait there until
+			// their timeouts.
 			for range 200 {
 				c.Lock()
 				c.Unlock()
@@ -401,7 +402,7 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 // TestCohortMutexClosedAtLocalLock: a goroutine waits at a local lock and its process closes the
 // arena. The goroutine does not take the CohortMutex.
 func TestCohortMutexClosedAtLocalLock(t *testing.T) {
-	old := prims.SetCohortStarves(int64(timeout())) // otherwise it soon goes to the global lock
+	old := prims.SetCohortStarves(int64(timeout())) // so that the goroutine stays at the local lock
 	t.Cleanup(func() { prims.SetCohortStarves(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)

@@ -119,7 +119,7 @@ func TestCohortMutexOpen(t *testing.T) {
 	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
 	require.NoError(t, a.Delete("c"))
 
-	// It has as many local locks as this host has nodes, up to the last node with CPUs. With one
+	// A CohortMutex has as many local locks as this host has nodes, up to the last node with CPUs. On a host with one
 	// node it works as a Mutex.
 	c, err = prims.OpenCohortMutex(a, "", nil)
 	require.NoError(t, err)

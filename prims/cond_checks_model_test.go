@@ -100,8 +100,8 @@ func (s *cnState) queued() (bits uint8) {
 	return bits
 }
 
-// entitled returns the members of the set nodes that are queued now, that no Broadcast has covered, and whose
-// owners are not dead.
+// entitled returns the members of the set in the parameter nodes that are queued now, that no Broadcast has covered,
+// and whose owners are not dead.
 func (s *cnState) entitled(nodes uint8) (bits uint8) {
 	x := s.after()
 	bits = nodes & x.queued() &^ s.covered
@@ -125,8 +125,8 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 	if t.did == cnCovered {
 		s.covered |= s.queued()
 	}
-	// inHand says that a Signal is on its way: the wait that had it has ended, and no other wait has got it yet. The
-	// set may has the waits that can get it.
+	// inHand is true if a Signal is on its way: the wait that had it has ended, and no other wait has got it yet. In
+	// this case may is the set of the waits that can get the Signal.
 	inHand, may := t.did == cnGives, t.handFor
 	for e := range t.rec.entry {
 		e := &t.rec.entry[e]
@@ -196,8 +196,8 @@ func (m *condModel) ends(s *cnState, t *cnThread, e *cnEntry) {
 	s.covered &^= bit
 }
 
-// wakes records that the change of t wakes the wait of the entry e. If inHand is true, only the waits in the set may
-// can get the Signal. wakes reports whether the wait has got a Signal.
+// wakes records that the change of t wakes the wait of the entry e, and reports whether the wait has got a Signal.
+// inHand and the set may are those of takesEffect.
 func (m *condModel) wakes(s *cnState, t *cnThread, e *cnEntry, inHand bool, may uint8) bool {
 	k, bit, _ := e.node()
 	covered := s.covered&bit != 0

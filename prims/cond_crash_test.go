@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condPassing are the points of a process that passes a Signal on. Its first record queues its wait, and changes
-// four words.
+// condPassing has the crash points of a process that passes a Signal on. The first record of the process queues its
+// wait, and changes four words. The second record passes the Signal on.
 var condPassing = []string{
 	"cond.wait.woken:1", "record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6",
 	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
@@ -66,7 +66,8 @@ func condDiesPassingOn(t *testing.T, point string) (died bool) {
 func TestCondStoppedPassingOn(t *testing.T) {
 	for _, point := range condPassing {
 		t.Run(point, func(t *testing.T) {
-			// The variable passed says whether the Signal has passed on when the process is stopped.
+			// At the first two points the commit word does not name the record that passes the Signal on, so the
+			// Signal has not passed on yet.
 			passed := point != "cond.wait.woken:1" && point != "record.commit.written:2"
 			untilReached(t, point, func() bool { return condStoppedPassingOn(t, point, passed) })
 		})

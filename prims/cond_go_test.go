@@ -109,9 +109,8 @@ func TestCondGoBroadcast(t *testing.T) {
 	c.Broadcast()
 }
 
-// TestCondGoStealing: a goroutine begins to wait after a Signal and before the woken goroutine has
-// returned from Wait. It does not take the signal, which is for a goroutine that waited before the
-// Signal.
+// TestCondGoStealing: a goroutine begins to wait after a Signal and before the woken goroutine has returned from
+// Wait. The later goroutine must not take the signal, which is for a goroutine that waited before the Signal.
 func TestCondGoStealing(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

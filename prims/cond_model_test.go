@@ -71,8 +71,8 @@ type cnThread struct {
 	saw                      uint8 // the dead processes that the thread knew of, if it reaps
 	rec                      cnRecord
 
-	// Only for the mistake cnTwoRecords: hand is the word extra of the node that owed the Signal, and handFor has the
-	// waits that may get it.
+	// Only for the mistake cnTwoRecords, between its two records: hand is the word extra of the node that owed the
+	// Signal, and handFor is the set of the waits that may get the Signal.
 	hand, handFor uint8
 }
 
@@ -146,8 +146,8 @@ const (
 	cnWithdrew
 	cnIsWoken
 	cnChecked
-	cnHandsOn // the mistake cnTwoRecords: the first record
-	cnGives   // and the second
+	cnHandsOn // only for cnTwoRecords: the author commits the second record next
+	cnGives   // only for cnTwoRecords: this change was the second record
 )
 
 // condModel has threads, and as many wait nodes. Each thread is written as the number of its process and its
@@ -291,7 +291,8 @@ func (m *condModel) lives(s *cnState, p uint8) bool {
 	return false
 }
 
-// dies is the death of process p. A Signal is lost if a thread of p had it, and it is in no node.
+// dies is the death of process p. If a thread of p has taken a Signal out of its node and not put it into another
+// one, the Signal is lost. That is a fault if a wait could get the Signal.
 func (m *condModel) dies(s *cnState, p uint8) {
 	for i := range m.threads {
 		if t := &s.thread[i]; m.proc(i) == p && t.hand != 0 && s.entitled(t.handFor) != 0 {

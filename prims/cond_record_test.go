@@ -56,8 +56,9 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
-// TestCondReapListsNodesLast: a reap stores the count of deaths before it lists the wait nodes of the dead. So the list
-// has the nodes of each participant whose death is in the count.
+// TestCondReapListsNodesLast: a reap stores the count of deaths, and only then lists the wait nodes of the dead. In
+// the opposite order, a participant that died in between would be in the count without its nodes in the list, and no
+// later reap would look for them.
 func TestCondReapListsNodesLast(t *testing.T) {
 	a := newArena(t, nil)
 	require.True(t, condAt(t, a, "c").ReapAfter())
@@ -122,8 +123,8 @@ func TestCondBroadcastTurnsOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondSignalsPassOnInTheirOrder: a waiter comes between two Signals, and both signalled waiters die.
-// The later Signal must not take the only waiter to which the earlier one may go.
+// TestCondSignalsPassOnInTheirOrder: after each of several Signals another waiter comes. Then all signalled waiters
+// die, and their Signals pass on. A later Signal must not take the only waiter that is left for an earlier Signal.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, again := range []bool{false, true} { // in the second case the wait nodes of x are in another order
@@ -164,8 +165,8 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestCondDeathThatNobodyCounts: a signalled waiter dies while all processes that watch it are stopped. The
-// next waiter, which does not watch it, finds the death.
+// TestCondDeathThatNobodyCounts: a signalled waiter dies while all processes that watch its process are stopped. The
+// process of the next waiter, which does not watch the dead process, finds the death.
 func TestCondDeathThatNobodyCounts(t *testing.T) {
 	a := newArena(t, nil)
 	var watchers []*hand

@@ -210,8 +210,9 @@ func (m *condModel) rule(s *cnState, i int) (r cnRecord, did uint8) {
 			return r, did
 		}
 		if t.phase == cnRemoving && m.bug != cnLooksEarly {
-			// The last record may have taken a wait of the dead off the queue. The node of that wait owes only when the rest
-			// of the record is carried out, so the thread begins again, which carries it out.
+			// The last record may have taken a wait of the dead off the queue. The node of that wait owes its Signal
+			// or turn only after the whole record is carried out. So the thread begins again, and then carries out
+			// the rest of the record first.
 			t.phase = m.nextPhase(t.phase)
 			return r, cnAgain
 		}

@@ -66,8 +66,8 @@ func TestCondNotifyOneWakesWaiter(t *testing.T) {
 	})
 }
 
-// notifyAllWakesAll: a Broadcast wakes 33 waiters in each process. That is one more than the batch
-// of the original, and more than the number of threads that may sleep.
+// TestCondNotifyAllWakesAll is notifyAllWakesAll of silk: a Broadcast wakes 33 waiters in each process. That is one
+// more than the batch of the original, and more than the number of threads that may sleep.
 func TestCondNotifyAllWakesAll(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		for _, each := range []int{33, 5, 1} {
@@ -89,8 +89,8 @@ func TestCondNotifyAllWakesAll(t *testing.T) {
 	})
 }
 
-// notifyOneWakesOneAtATime: each signal wakes one waiter, in the order in which the waiters began
-// to wait.
+// TestCondNotifyOneWakesOneAtATime is notifyOneWakesOneAtATime of silk: each signal wakes one waiter, in the order in
+// which the waiters began to wait.
 func TestCondNotifyOneWakesOneAtATime(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		const each = 10
@@ -144,8 +144,8 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	})
 }
 
-// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash: a Signal or a Broadcast that finds no waiter
-// has no effect on a later waiter.
+// TestCondNotifyNobody is notifyOneNoWaiterNoCrash and notifyAllNoWaiterNoCrash of silk: a Signal or a Broadcast that
+// finds no waiter has no effect on a later waiter.
 func TestCondNotifyNobody(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		x.must(t, task{Op: "csignal", Name: "c", N: 3})
@@ -156,7 +156,8 @@ func TestCondNotifyNobody(t *testing.T) {
 	})
 }
 
-// syncWaitWithStdUniqueLock: a Cond accepts any lock, and each process may use a different lock.
+// TestCondAnyLock is syncWaitWithStdUniqueLock of silk: a Cond accepts any lock, and each process may use a different
+// lock.
 func TestCondAnyLock(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -218,8 +219,8 @@ func TestCondWaitForTimesOut(t *testing.T) {
 
 func TestCondWaitForNotifyBeforeTimeout(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
-		// The signal comes first, and the time is over before the lock is free. The signal takes
-		// precedence over the end of the time. A broadcast does, too.
+		// First the signal comes, then the deadline of the waiter passes, and then the lock becomes free. The wait
+		// succeeds, because the signal takes precedence over the deadline. The same holds for a broadcast.
 		for _, op := range []string{"csignal", "cbroadcast"} {
 			var ids []int
 			for range 40 { // more than a broadcast wakes at a time
@@ -287,13 +288,14 @@ func TestCondBroadcastGeneration(t *testing.T) {
 		}
 		y.must(t, task{Op: "clock", Name: "c"})
 		y.must(t, task{Op: "cbroadcast", Name: "c"})
-		// The Broadcast has not woken most of the waiters yet. These waits begin after it.
+		// These waits begin after the Broadcast, while most of its waiters are not woken yet.
 		later := make([]int, 3)
 		for i := range later {
 			later[i] = y.start(task{Op: "cwaitlater", Name: "c"})
 			eventually(t, "it waits", func() string { return words(a) }, func() bool { return c.State().Waiting == i+1 })
 		}
-		// A signal does not go to a waiter of the broadcast.
+		// The signal goes to the first of the later waits, because the waits before it are covered by the Broadcast
+		// already.
 		y.must(t, task{Op: "csignal", Name: "c"})
 		y.must(t, task{Op: "cunlock", Name: "c"})
 		for _, id := range first {
@@ -318,8 +320,8 @@ func condAt(t testing.TB, a *arena.Arena, name string) *prims.Cond {
 	return c
 }
 
-// TestCondBroadcastBehindHolder: some waiters of a Broadcast cannot get their lock for long. They
-// do not delay waiters whose own lock is free.
+// TestCondBroadcastBehindHolder: some waiters of a Broadcast cannot get their own lock for a long time. They do not
+// delay waiters whose own lock is free.
 func TestCondBroadcastBehindHolder(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")

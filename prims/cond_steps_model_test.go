@@ -80,7 +80,8 @@ func (m *condModel) woken(s *cnState, i int) string {
 	t, p, k := &s.thread[i], m.proc(i), s.thread[i].node
 	next, signal := &s.word[cnNext+k], s.word[cnExtra+k].v&cnSignal != 0
 	if s.left&(1<<p) != 0 {
-		// own stands for a comparison of tags: the node has the tag of this wait as long as it belongs to the process.
+		// own stands for a comparison of tags: the node has the tag of this wait as long as the node belongs to the
+		// process.
 		own := s.owner[k] == p+1
 		if late := m.bug == cnLandsLate && own || m.bug == cnLandsBlind && !own; !late || !signal || next.v != cnOwes {
 			m.finish(s, i)

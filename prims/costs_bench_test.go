@@ -32,12 +32,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a
-// rollback, the time until the next owner has the lock of a dead owner, and a join. It measures all rows in
-// each of many rounds, so that other programs of the host disturb all rows alike. Of the slices of a row in a
-// round, only the fastest counts. The unit is the cost of Lock, two stores and Unlock of a Mutex. For each
-// row it prints the ratio to that unit with its interval over the rounds, the ratio of the prototype, and the
-// target.
+// BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a rollback, the
+// time until the next owner has the lock of a dead owner, and a join. It measures all rows in each of many rounds, so
+// that other programs of the host disturb all rows alike. Of the slices of a row in a round, only the fastest counts.
+// The unit is the cost of Lock, two stores and Unlock of a Mutex. For each row it prints the ratio to that unit with
+// its interval over the rounds, the ratio that a prototype of this data had, and the target.
 func BenchmarkDataCosts(b *testing.B) {
 	c := newCosts(b)
 	defer c.end()
@@ -168,7 +167,7 @@ func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (ro
 func costMemcpy[T any](size string) costRow {
 	x := new(struct {
 		to   T
-		_    [320]byte // a distance of whole pages would make loads wait for stores
+		_    [320]byte // if from were whole pages behind to, loads would wait for stores
 		from T
 	})
 	return costRow{name: memcpyOf(size), run: func(n int) {
@@ -317,9 +316,9 @@ func init() {
 	})
 }
 
-// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures
-// the time from the last moment at which the dead process was not gone until this process has the lock and
-// has undone the change. The second row measures how long the kernel took until the process was gone.
+// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures a time
+// that begins when the dead process was last seen not to be gone. It ends when this process has the lock and has
+// undone the change. The second row measures how long the kernel took until the process was gone.
 func costNextOwner(b testing.TB) []costRow {
 	a := newArena(b, nil)
 	m := must(openTxLock(a, false, 0)).(*prims.Mutex)
@@ -416,7 +415,7 @@ func (c *costs) round() {
 	}
 }
 
-// ratio returns the ratio of a row to a number that to computes for each round.
+// ratio returns the ratio of a row to a reference, which the parameter named to computes from the times of one round.
 func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64) float64) stats.Interval {
 	ratios := make([]float64, len(c.ns[row]))
 	for i, ns := range c.ns[row] {

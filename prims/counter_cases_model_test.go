@@ -16,9 +16,9 @@ const (
 	ctrNoLock    bug = "two goroutines write the record of their process at once"
 )
 
-// TestModelCounter: two participants add, do, reset, claim and die. A participant may be stopped at
-// each step for any time. After each step the model compares the state with the effect of the calls
-// that have taken effect.
+// TestModelCounter: two participants call Add, Done, Reset and Claim, and die. A participant may be stopped at each
+// step for any time. After each step the model compares the state with the effect of the calls that have taken
+// effect.
 func TestModelCounter(t *testing.T) {
 	two := ctrModel{goroutines: 1, calls: 2}
 	alone := ctrModel{goroutines: 1, calls: 3}
@@ -46,10 +46,9 @@ const (
 	cwPlain     bug = "a zero of a watched word is told without a ticket"
 )
 
-// TestModelCounterWaits: waiters wait for a counter that rises and falls. A wait ends if the
-// counter becomes 0 after the waiter has made the commit word watched, and no wait ends if the
-// counter has not been 0. A process that stops for ever, at any step, does not keep a wait from
-// ending.
+// TestModelCounterWaits: waiters wait for a counter that rises and falls. A wait has to end if the counter becomes 0
+// after the waiter has made the commit word watched. A wait must not end before the counter was 0. A process that
+// stops for ever, at any step, does not keep a wait from ending.
 func TestModelCounterWaits(t *testing.T) {
 	two := cwModel{calls: []uint8{3, 2}, waiters: 1}
 	both := cwModel{calls: []uint8{2, 2}, waiters: 2}

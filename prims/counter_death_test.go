@@ -44,7 +44,7 @@ func TestWaitGroupShareIsBounded(t *testing.T) {
 		g.Add(-n)
 	}
 	require.EqualValues(t, 4, g.ShareOf(2))
-	for _, n := range []int{most - 1, most - 1, 2} { // the producer does 2^32 - 1 units itself
+	for _, n := range []int{most - 1, most - 1, 2} { // the producer itself does almost 2^32 units
 		producer.must(t, order{Op: "wg.add", Object: "g", N: n})
 		producer.must(t, order{Op: "wg.add", Object: "g", N: -n})
 	}
@@ -92,8 +92,8 @@ func TestWaitGroupLateReaperSparesTheLiving(t *testing.T) {
 	require.NoError(t, g.WaitContext(t.Context()))
 }
 
-// TestWaitGroupPeriodComesBack: a participant died long ago, and its share is void. The share stays
-// void when the counter gets the same period again, 2^32 tickets later.
+// TestWaitGroupPeriodComesBack: a participant died long ago, and its share is void, because the counter has another
+// period now. The share must stay void when the counter gets the period of the share again, 2^32 tickets later.
 func TestWaitGroupPeriodComesBack(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

@@ -71,7 +71,7 @@ func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
 }
 
 // Reap does what a reaper does after some participants have died. The function dead selects the participants by their
-// slots. They may in fact be alive.
+// slots. The selected participants may in fact be alive.
 func (g *WaitGroup) Reap(dead func(slot int) bool) {
 	t := g.counter
 	if c := t.load(); c.owner() != 0 && !c.lost() && dead(c.owner().Slot()) && t.swap(c, c|counterDead) {

@@ -63,7 +63,7 @@ type ctrState struct {
 	killed [ctrProcs]bool
 	thread [ctrThreads]ctrThread
 
-	// The state that the calls which have taken effect should have led to.
+	// The expected state after the calls that have taken effect.
 	count, owed uint8
 	share       [ctrProcs]uint8
 }
@@ -312,7 +312,7 @@ func (m *ctrModel) load(s *ctrState, t *ctrThread, p int) {
 		t.to = c
 		t.to.dead = true
 	default:
-		t.pc = ctrLock // the thread first converts the commit word to the logged form
+		t.pc = ctrLock // first convert the commit word to the logged form
 	}
 }
 

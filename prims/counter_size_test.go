@@ -131,8 +131,8 @@ func TestWaitGroupReapedByOther(t *testing.T) {
 	}
 }
 
-// TestLatchClaimTakesOverWithoutRoom: a process dies that has claimed a part of a Latch, while there is no room for the
-// slot record of its reaper. A Claim takes that part over.
+// TestLatchClaimTakesOverWithoutRoom: a process that has claimed a part of a Latch dies while its reaper has no room
+// for a slot record. A later Claim takes over that part.
 func TestLatchClaimTakesOverWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 5})
 	peer, victim := gateActor(t, a, "peer"), gateActor(t, a, "victim")

@@ -97,7 +97,7 @@ func TestCountsMutex(t *testing.T) {
 	require.LessOrEqual(t, i.Holds[0].Since, shmsync.Monotonic())
 	require.Empty(t, i.Holds[0].Note, "no hold is biased")
 
-	// The process locks the Mutex again: it waits, and gets the lock.
+	// When the child is told to lock the Mutex again, it first has to wait.
 	child.Send(1)
 	eventually(t, "somebody waits", m.String, func() bool { return len(countsLook(t, name, "m").Waits) == 1 })
 	m.Unlock()

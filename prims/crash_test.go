@@ -227,7 +227,7 @@ func (s *site) stop() error {
 		case <-done:
 			return nil
 		case <-tick.C:
-			s.steps.Post() // walkers wait for another step
+			s.steps.Post() // a walker may still wait for one more step
 		case <-limit:
 			return errors.New("goroutines do not stop")
 		}

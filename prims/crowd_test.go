@@ -187,8 +187,8 @@ func TestFairMutexCrowd(t *testing.T) {
 	testCrowd(t, crowdParams{N: crowdSize(), Locks: 1, Fair: true})
 }
 
-// testCrowd makes a hundred thousand goroutines wait on few threads. Then it cancels half of them.
-// That must not affect the others, and all others must get the lock.
+// testCrowd makes a hundred thousand goroutines wait on few threads, and then cancels half of the waits. The
+// cancellations must not affect the other waits, which must all get the lock.
 func testCrowd(t *testing.T, p crowdParams) {
 	n, locks := p.N, p.Locks
 	a := newArena(t, &arena.Options{Size: 64<<20 + int64(locks)*2048, Label: "holder"})

@@ -23,9 +23,9 @@ func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *acto
 	return victim
 }
 
-// TestEventCrashOfTheSetter: a process sets or resets an Event, and dies or stops for ever before it has
-// woken any waiter. The waiters for that change go on, although another process reverses the change at once
-// and others wait for it. The waiters depend neither on the first process nor on each other.
+// TestEventCrashOfTheSetter: a process sets or resets an Event, and dies or stops for ever before it has woken any
+// waiter. Another process reverses the change at once, and further waiters wait for the reversed state. Nevertheless
+// the waiters for the first change go on. They depend neither on the first process nor on each other.
 func TestEventCrashOfTheSetter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, set := range []bool{true, false} {

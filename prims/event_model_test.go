@@ -92,9 +92,8 @@ func (m *meModel) check(s *meState) error {
 	return nil
 }
 
-// done reports whether the model may end in this state. It may if each thread has ended. A stopped
-// or dead thread need not have ended, and neither need a wait during which no thread has set or
-// reset the Event.
+// done reports whether the model may end in this state. It may if each thread has ended. A stopped or dead thread
+// need not have ended, and a wait during which no thread has set or reset the Event may last.
 func (m *meModel) done(s *meState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]

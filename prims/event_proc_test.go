@@ -32,9 +32,9 @@ func init() {
 	})
 }
 
-// eventWorker passes a baton, which is an auto-reset Event, from goroutine to goroutine. A goroutine that
-// has waited for the baton sets the Event again. It also waits for a gate, an Event that is set and reset
-// in the meantime.
+// eventWorker passes a baton, which is an auto-reset Event, from goroutine to goroutine. A goroutine that has waited
+// for the baton sets the Event again. The goroutines also wait for a gate, an Event that is set and reset in the
+// meantime.
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {

@@ -24,8 +24,7 @@ var (
 	eventTryWait = order{Op: "e.try", Object: "e"}
 )
 
-// These tests have the names of the tests in the system that was the model for the Event that is reset by
-// hand. Each runs between processes.
+// TestEventCatalogue has the tests of silk's FiberEvent, under their original names. Each runs between processes.
 func TestEventCatalogue(t *testing.T) {
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
 		"initiallyUnset": func(t *testing.T, x *sequencerGroup) {
@@ -484,8 +483,8 @@ func TestEventWaitPassesTheWakeOn(t *testing.T) {
 	require.Zero(t, e.Tokens())
 }
 
-// TestEventEndsWithTheVersionOfTheLastEnd: a wait of a participant ends 2^32 changes after its previous
-// wait, so the word has the same version again. The wait is still counted off.
+// TestEventEndsWithTheVersionOfTheLastEnd: between the ends of two waits of a participant, the word changes 2^32
+// times. So both ends find the same version in the word. The second wait must still be subtracted from the share.
 func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
 	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
 	p := e.WaitAsync()
@@ -498,8 +497,7 @@ func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
 	require.Zero(t, e.Counted())
 }
 
-// TestEventKeepsItsMode: the mode is stored in the word that Set and Reset change. They do not
-// change the mode.
+// TestEventKeepsItsMode: Set and Reset change the word in which the mode is stored, and leave the mode as it is.
 func TestEventKeepsItsMode(t *testing.T) {
 	a := newArena(t, nil)
 	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventBidirectional} {

@@ -45,7 +45,7 @@ func Starving(m *Mutex) uint32 { return m.words.starving.Load() }
 // WakeInVain wakes the waiters of m, which is held.
 func WakeInVain(m *Mutex) { m.wakeWord.WakeAll() }
 
-// AskFor asks for the next release on behalf of a participant that waits.
+// AskFor asks for a handoff of m in the name of participant n, as a waiter of n does that has waited long.
 func (m *Mutex) AskFor(n arena.ParticipantID) { m.words.starving.Store(uint32(n)) }
 
 // StarveAfter is how long a waiter waits in vain before it is handed the lock, in nanoseconds.
@@ -259,7 +259,7 @@ func (c *Cond) First() *arenakernel.Node {
 // OverwriteFirst overwrites the word that names the first wait of the queue.
 func (c *Cond) OverwriteFirst(v uint32) { c.core.words.first.Store(uint64(makeRecorded(v, 7))) }
 
-// Flying returns how many waits that a Broadcast has woken are not settled.
+// Flying returns how many waits a Broadcast has woken that are not settled yet.
 func (c *Cond) Flying() uint32 { return valueIn(&c.core.words.flying) }
 
 // ReapAfter reaps as after a death, and reports whether the reap has stored the count of deaths when it lists the wait

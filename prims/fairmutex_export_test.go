@@ -74,7 +74,8 @@ func StopHandles() (resume func()) {
 	return handles.Unlock
 }
 
-// Commons returns how many parts the handles of this process share, for objects of the arena.
+// Commons returns how many objects of the arena have a common part in this process, which all handles on the object
+// share.
 func Commons(a *arena.Arena) (n int) {
 	handles.Lock()
 	defer handles.Unlock()
@@ -143,7 +144,8 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 // TakeOpenBack does what a reaper without a slot record does first. It reports whether the reaper needs a record.
 func (f *FairMutex) TakeOpenBack() bool { return f.takeOpenBack() }
 
-// SeenBeside returns the state of f as State finds it. It calls between each time after it has read the words of f.
+// SeenBeside returns the state of f as State finds it. It calls the function between each time after it has read the
+// words of f.
 func (f *FairMutex) SeenBeside(between func()) (state string) {
 	_, o := f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())

@@ -133,9 +133,13 @@ const (
 	fmNoTags    bug = "a process that carries a record out compares no tags"
 )
 
-// fairMutexModel has threads. Each is written as the number of its process and its operations: L
-// locks, C locks with a context that may end, T tries to lock, U unlocks if the operation before
-// has locked, X takes an open lock from a dead holder without a record.
+// fairMutexModel has threads. Each is written as the number of its process and its operations:
+//
+//	L  locks
+//	C  locks with a context that may end
+//	T  tries to lock
+//	U  unlocks, if the operation before has locked
+//	X  takes an open lock from a dead holder without a record
 type fairMutexModel struct {
 	threads []string
 	kills   uint8

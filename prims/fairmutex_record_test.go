@@ -65,8 +65,8 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 }
 
 // TestFairMutexTakesOpenWordsBack: a reaper without a slot record takes the lock back from a dead holder if the owner
-// word is open. Another process may open the word, with the dead holder in it, at any time. So the load on which the
-// reaper acts also decides whether the reaper needs a record.
+// word is open. Another process may open the word, with the dead holder in it, at any time. So the reaper must load
+// the word once, both to act on it and to decide whether it needs a record.
 func TestFairMutexTakesOpenWordsBack(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)

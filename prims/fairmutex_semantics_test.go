@@ -33,8 +33,8 @@ func openFair(t testing.TB, a *arena.Arena, opts *prims.FairMutexOptions) *prims
 	return f
 }
 
-// fairQueued makes an actor begin to wait, and returns when its wait is in the queue. An actor is a
-// process, or this process, that carries out the orders of a test.
+// fairQueued makes an actor begin to wait, and returns when its wait is in the queue. An actor carries out the orders
+// of a test, in a separate process or in this one.
 func fairQueued(t *testing.T, f *prims.FairMutex, x *actor, o order) int {
 	t.Helper()
 	n := f.Queued()
@@ -155,7 +155,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
 	require.ErrorIs(t, f.LockAsync().Wait(), shmsync.ErrOwnerDead)
 
-	// If a repair fails, the lock is not recoverable for all calls except Recover.
+	// If a repair fails, the lock is not recoverable: every call fails, except a Recover.
 	got := other.do(t, order{Op: "frecover", Object: "f", N: 1})
 	require.Contains(t, got.Is, "not-recoverable")
 	require.ErrorIs(t, f.LockContext(context.Background()), shmsync.ErrNotRecoverable)
@@ -235,9 +235,9 @@ func TestFairMutexRepair(t *testing.T) {
 	require.NotEmpty(t, got.Panic)
 }
 
-// TestFairMutexStateOfAHolderThatLeaves: State reads that a participant holds the lock. Before it asks whether that
-// participant has died, the participant unlocks the lock and leaves. State then finds no dead holder. A lock that a
-// participant holds after it has left is owner-dead. State ends even if a peer changes the owner word all the time.
+// TestFairMutexStateOfAHolderThatLeaves: State reads that a participant holds the lock. The participant unlocks the
+// lock and leaves before State asks whether it has died. State then finds no dead holder. A lock that a participant
+// still holds when it leaves is owner-dead. State ends even if a peer changes the owner word all the time.
 func TestFairMutexStateOfAHolderThatLeaves(t *testing.T) {
 	w := arenatest.New(t, nil)
 	leaver := w.Join("leaver")

@@ -187,7 +187,7 @@ func (r *fmRecord) end(s *fmState, k, next uint8) {
 	r.node, r.nodeWas, r.nodeTo = k+1, s.node[k], next
 }
 
-// opens opens the owner word if r leaves the queue empty, and the lock free or held by a living
+// opens adds to r that the owner word opens, if r leaves the queue empty, and the lock free or held by a living
 // holder.
 func (m *fairMutexModel) opens(s *fmState, r *fmRecord) {
 	queue, owner := s.queue.node, s.owner

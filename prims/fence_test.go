@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestCallThatChangesNothing: a call, such as a Set of an Event that is already set, changes nothing,
-// because no call has answered the previous Set yet. The next call that answers, such as a TryWait,
-// must see what was written before the call that changed nothing. Without a fence this fails within a
-// few hundred rounds.
+// TestCallThatChangesNothing: a Set finds its Event set already and changes nothing, because no TryWait has taken the
+// token of the previous Set yet. The TryWait that then takes the token must see what the second caller of Set wrote
+// before its call. The same holds for the other pairs of calls below. Without a fence this test fails within a few
+// hundred rounds.
 func TestCallThatChangesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: the test has a data race, which a fence orders")
@@ -28,7 +28,7 @@ func TestCallThatChangesNothing(t *testing.T) {
 	for name, x := range map[string]struct {
 		call    func()
 		answers func() bool
-		owed    func() bool // reports whether an answer still has to come
+		owed    func() bool // reports whether the last call still waits for its answer
 	}{
 		"auto-reset Event": {auto.Set, auto.TryWait, auto.IsSet},
 		"Event":            {manual.Set, manual.Reset, manual.IsSet},

@@ -15,7 +15,7 @@ const wState = 0
 const (
 	rState = iota // the state that it has seen
 	rToken        // the token that it waits for
-	rNotes        // n...
+	rNotes        // the notes: nRecord, nAnnounced, nStop
 )
 
 // The notes of a thread.
@@ -83,8 +83,8 @@ func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
 }
 
-// canon replaces the state that a thread has seen by one value if it is no longer the present
-// state, because that state does not come back.
+// canon replaces each state that a thread has seen and that is no longer the present state by the value old. Such a
+// state does not come back, so its value makes no difference.
 func (m *futexModel) canon(s *model.Sys) {
 	const old = 0xff
 	for i := range s.Thread {

@@ -34,9 +34,8 @@ func TestModelFuture(t *testing.T) {
 	})
 }
 
-// stepCheck models the periodic check of the waiter. It has a step only where a process has left
-// something undone. In a model without stops it has none, because there nothing may rely on the
-// check.
+// stepCheck models the periodic check of the waiter. It has a step only where a process has left something undone. A
+// model without stops has no such step, so no wait can depend on the check.
 func (m *fuModel) stepCheck(s *fuState, do func(string, func(*fuState, *fuThread))) {
 	t := &s.thread[fuWaiter]
 	if !m.stops || m.bug == fuNoCheck || t.pc != fuAsleep {

@@ -42,8 +42,8 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 	}
 }
 
-// TestFutureAbandonedByTheLiving: the word says that the producer died although the producer lives,
-// so the word is corrupt. Reset does not wait for the end of that process.
+// TestFutureAbandonedByTheLiving: the word says that the producer died although the producer lives, so the word is
+// corrupt. Reset must panic with ErrCorrupt, and not wait until the producer ends.
 func TestFutureAbandonedByTheLiving(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")

@@ -70,7 +70,7 @@ type fuState struct {
 const (
 	fuIdle uint8 = iota
 	fuDone
-	fuEndLoad // the first step of end, which ends the round if it is decided or its producer is dead
+	fuEndLoad // the first step of fuModel.end, which ends the round if it is decided or its producer is dead
 	fuEndSlot
 	fuEndAgain
 	fuEndDecide

@@ -64,8 +64,8 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	}
 }
 
-// TestBarrierCrashOfReset: a process dies while it resets a Barrier. The phase stays broken and its
-// error remembered, and the next Reset does the rest.
+// TestBarrierCrashOfReset: a process dies while it resets a Barrier. The phase stays broken, its error is remembered,
+// and the next Reset completes the work.
 func TestBarrierCrashOfReset(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)

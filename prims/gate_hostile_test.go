@@ -210,8 +210,8 @@ func TestHostileGateNodes(t *testing.T) {
 			}
 		})
 		require.NoError(t, guardedGate("Done", body.words, func() { g.Done() }))
-		// Done may have lost some of the waits. Their contexts end some time after this line,
-		// because on a busy machine the waits may come late.
+		// Done may miss waits whose nodes were overwritten. These waits end when cancel ends their context. The
+		// cancellation comes late, because on a busy machine Done may need some time to wake the other waits.
 		giveUp := time.AfterFunc(10*hostileTimeout, cancel)
 		for range cap(errs) {
 			require.NoError(t, <-errs)

@@ -309,8 +309,8 @@ func BenchmarkBarrierPhase(b *testing.B) {
 	gateSmooth(b, p.wait(b, id))
 }
 
-// BenchmarkBarrierPhaseC measures the same with a barrier of the C library, for comparison. It
-// needs a C compiler.
+// BenchmarkBarrierPhaseC measures a phase of a barrier of the C library with two processes, for comparison. It needs
+// a C compiler.
 func BenchmarkBarrierPhaseC(b *testing.B) {
 	cc := proctest.CCompiler(b)
 	bin := filepath.Join(b.TempDir(), "barrier")

@@ -105,8 +105,8 @@ func (w *waitGroupWorker) rest() error {
 	return nil
 }
 
-// latchWorker has a common latch that never opens: a wait for it ends with the report of a death or with
-// its context. The latches that it makes itself open.
+// latchWorker has a common latch that never opens: a wait for it ends with the report of a death or with its context.
+// The latches that the worker creates do open.
 type latchWorker struct {
 	a    *arena.Arena
 	deep *prims.Latch

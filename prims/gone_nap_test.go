@@ -13,9 +13,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestShortPausesAreShort: a call that waits until a dead process is gone checks that for the second time long before a
-// millisecond has passed. A timer of the Go runtime would take a millisecond in this process, which does nothing else.
-// Sleeps in the kernel show meanwhile how long a thread waits for a CPU.
+// TestShortPausesAreShort: a call that waits until a dead process is gone makes its second check long before a
+// millisecond has passed. A pause with a timer of the Go runtime would take a millisecond, because this process does
+// nothing else. The test also measures short sleeps in the kernel. If those are late, too, threads have to wait for a
+// CPU, and the test says nothing.
 func TestShortPausesAreShort(t *testing.T) {
 	m, err := prims.OpenMutex(newArena(t, nil), "m", nil)
 	require.NoError(t, err)

@@ -60,8 +60,8 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 
 type offsetter interface{ Offset() arena.Offset }
 
-// TestGrantToTheOwnProcessRingsNoDoorbell: a goroutine wakes a parked goroutine of the same process
-// without the doorbell of the process. So it does not need the poller, which runs last on a busy P.
+// TestGrantToTheOwnProcessRingsNoDoorbell: a goroutine wakes a parked goroutine of the same process without the
+// doorbell of the process. So the wake does not depend on the poller, which a busy P runs last.
 func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
 	for name, open := range localKinds {
 		t.Run(name, func(t *testing.T) {
@@ -87,10 +87,9 @@ func parks(t *testing.T, a *arena.Arena, o arena.Offset, n int) {
 	eventually(t, "goroutines park", func() string { return words(a) }, func() bool { return prims.ParkedNodes(a, o) == n })
 }
 
-// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get the
-// lock in the order of arrival. When the lock comes to this process from the other process, the
-// doorbell rings. When it goes from one goroutine of this process to the next, the doorbell does
-// not ring.
+// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get the lock in the order
+// of arrival. When the lock comes to this process from the other process, the doorbell rings. When the lock goes from
+// one goroutine of this process to the next, the doorbell does not ring.
 func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	a := newArena(t, nil)
 	fillThreads(t, a)

@@ -151,8 +151,8 @@ func TestMultiLockRecoverAfterClose(t *testing.T) {
 	require.ErrorIs(t, y.Recover(5, func() error { return nil }), shmsync.ErrClosed, "after the end of the arena")
 }
 
-// TestMultiLockOpensNoBucketAfterClose: a call reaches a bucket of a MultiLock after the handle has
-// ended. It does not touch the bytes of the bucket, which may belong to another object.
+// TestMultiLockOpensNoBucketAfterClose: a call reaches a bucket of a MultiLock after the handle has ended. The call
+// must not touch the bytes of the bucket, which may belong to another object.
 func TestMultiLockOpensNoBucketAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})

@@ -71,7 +71,7 @@ func (k *keyLock) LockContext(ctx context.Context) (err error) {
 }
 func (k *keyLock) Unlock() { k.hold.Unlock() }
 
-// fullRules are those of a Waitable with a number of permits.
+// fullRules are the rules of a Waitable whose state is a number of free permits.
 var fullRules = prims.Rules[int64, int64]{
 	Claim:   func(n *int64, e int64) bool { *n -= e; return *n >= 0 },
 	Release: func(n *int64, e int64) { *n += e },
@@ -352,9 +352,9 @@ func init() {
 	})
 }
 
-// TestFullArenaLosesNothing: users have filled an arena with their data. A process that has used no object of it uses
-// objects of all kinds, and waits for some. Then the process that holds these objects dies. A third process, which has
-// used no object either, recovers what the death has made unusable.
+// TestFullArenaLosesNothing: users have filled an arena with their data. Process full/user uses objects of all kinds
+// for the first time, and waits for some that process full/owner holds. Then full/owner dies. A third process, which
+// has used no object before, recovers what the death has made unusable.
 func TestFullArenaLosesNothing(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		t.Run(fmt.Sprintf("RecoverAll %v", all), func(t *testing.T) {
@@ -456,8 +456,8 @@ func init() {
 }
 
 // TestLargeSlotRecordsPreventNoRecovery: in a full arena, a process opens a Waitable with large slot records. If the
-// headroom has one chunk for slot records, such a record cannot lie there. So the lock of a process that dies can be
-// recovered.
+// headroom has only one chunk for slot records, the headroom does not accept such large records, so small records
+// still fit in. A reaper needs a small record to recover the lock of a process that dies.
 func TestLargeSlotRecordsPreventNoRecovery(t *testing.T) {
 	for _, c := range []struct {
 		size  int64

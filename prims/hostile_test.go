@@ -194,8 +194,8 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		}
 	})
 	try("Unlock", func(context.Context) {
-		// Unlock must not change a word that does not name this process. (All ones stand for an
-		// impossible word: a peer that writes them could as well have written 0.)
+		// Unlock must not change a word that does not name this process. The impossible word of all ones is excepted:
+		// a peer that writes it could as well have written 0.
 		if was := m.OwnerWord(); !m.HeldByUs() && was != ^uint32(0) {
 			defer func() {
 				if is := m.OwnerWord(); is != was {

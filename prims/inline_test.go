@@ -127,8 +127,8 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 // then parks behind the poller.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
-	// Each goroutine waits for its own lock, since the number of goroutines that sleep in the
-	// kernel for one object is limited to the number that can run at a time.
+	// Each goroutine waits for a lock of its own. For one object, only as many goroutines may sleep in the kernel as
+	// can run at a time.
 	var wg sync.WaitGroup
 	var locks []*prims.FairMutex
 	// A goroutine that comes while another one sleeps on its thread may park instead. So the loop

@@ -215,8 +215,8 @@ var lateWakes = map[string]string{
 	"signal waker": "signal.release.permitted",
 }
 
-// lateWaiter starts a process that waits for the object of a kind, without periodic checks, and waits until it sleeps. The
-// result requires that the wait ends.
+// lateWaiter starts a process that waits for the object of a kind, without periodic checks, and waits until it
+// sleeps. The returned function requires that the wait ends.
 func lateWaiter(t *testing.T, a *arena.Arena, kind string) (requireWoken func()) {
 	t.Helper()
 	p := proctest.Start(t, "late/wait", proctest.Params([2]string{nameOf(a), kind}), proctest.Env("SHMSYNC_CHECK_EVERY=1h"),
@@ -337,9 +337,9 @@ var triesOfADead = map[string]struct {
 	}},
 }
 
-// TestCloseWaitsForATryThatFindsADeath: a call that does not wait is the first one that finds the death of the holder. It
-// takes the lock from the holder. Then a goroutine may know of the death, and may close the handle. Close waits until the
-// call no longer needs the words.
+// TestCloseWaitsForATryThatFindsADeath: a call that does not wait is the first to find the death of the holder, and
+// takes the lock from the dead holder. From then on another goroutine may learn of the death and close the handle.
+// Close must wait until the call no longer needs the words of the object.
 func TestCloseWaitsForATryThatFindsADeath(t *testing.T) {
 	for name, c := range triesOfADead {
 		t.Run(name, func(t *testing.T) {
@@ -366,9 +366,9 @@ func TestCloseWaitsForATryThatFindsADeath(t *testing.T) {
 	}
 }
 
-// TestRecoverBesideTheFinderOfADeath: a call is the first one that finds the death of the holder, and makes the lock
-// owner-dead. Before it has done more, another call recovers the lock, and its repair fails. The error names the process
-// that died.
+// TestRecoverBesideTheFinderOfADeath: a call is the first to find the death of the holder, and makes the lock
+// owner-dead. Before this call goes on, another call recovers the lock, and its repair fails. The error names the
+// process that died.
 func TestRecoverBesideTheFinderOfADeath(t *testing.T) {
 	for name, c := range triesOfADead {
 		t.Run(name, func(t *testing.T) {
@@ -449,8 +449,9 @@ func TestLateFinderNamesNoEarlierDeath(t *testing.T) {
 	}
 }
 
-// TestTryIsCountedUntilItReturns: a TryRLock takes the lock from a dead writer, and then locks it. Between the two, a
-// goroutine may get the lock, and close the handle. So the call stays counted, and Close waits for it.
+// TestTryIsCountedUntilItReturns: a TryRLock takes the lock from a dead writer, and then locks it. Between these two
+// steps another goroutine may get the lock and close the handle. The call must stay counted until it returns, so that
+// Close waits for it.
 func TestTryIsCountedUntilItReturns(t *testing.T) {
 	a := newArena(t, nil)
 	l, err := prims.OpenRWSpinLock(a, "rw", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})

@@ -159,7 +159,7 @@ func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 			arena.At[atomic.Uint32](a, b[1]+number).Add(1)
 		},
 		"no number": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
-			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // so it is a second slot record of this slot
+			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // as in a second slot record of the slot
 		},
 		"out of the arena": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
 			arena.At[atomic.Uint64](a, b[1]+next).Store(1 << 50)
@@ -248,8 +248,9 @@ func TestMultiLockRecordOverwritten(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMultiLockDamageConcernsOneKey: a peer overwrites the queue of one key, and then dies. Others are told of its death by
-// another key of the same bucket, and can recover that key.
+// TestMultiLockDamageConcernsOneKey: a process holds one key and waits for another key of the same bucket. A peer
+// overwrites the queue of the other key, and then the process dies. A wait for the key that the process held reports
+// the death, and that key can be recovered.
 func TestMultiLockDamageConcernsOneKey(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

@@ -12,14 +12,16 @@ import (
 )
 
 // This is a model of a MultiLock with one or two buckets, up to four entries and four keys. An entry has the two
-// halves of a key, the word hold, the word accepted and a queue. The queue is one recorded word here; recordQueueModel
-// has its links. A block has one entry here. The model leaves out that a node of a dead participant is freed, and that
-// a repair fails.
+// halves of a key, the word hold, the word accepted and a queue. The queue is one recorded word here;
+// recordQueueModel has its links. A block has one entry here. The model leaves out that a node of a dead participant
+// is freed, and that a repair fails.
 //
-// If the field fine is set, each load and each CAS is a step, except that a thread makes each of the following in one
-// step: it reads the words of a record, it writes the words of its record, and it closes a hold and reads the words of
-// the closed entry. If fine is not set, each of the following is one step, too: to read the commit word and its record,
-// to search for an entry and close its hold, and to write a record and name it in the commit word.
+// If the field fine is set, each load and each CAS is a step, with three exceptions. A thread reads the words of a
+// record in one step. It writes the words of its record in one step. It closes a hold and reads the words of the
+// closed entry in one step.
+//
+// If fine is not set, three pairs of actions are one step each: reading the commit word and its record, searching for
+// an entry and closing its hold, and writing a record and naming it in the commit word.
 
 const (
 	mlThreads = 4

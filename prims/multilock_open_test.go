@@ -94,8 +94,8 @@ func TestMultiLockWaiterGivesUp(t *testing.T) {
 	require.True(t, ok)
 }
 
-// TestMultiLockEvicts: a free key loses its entry when another key needs it. Then a new entry is
-// made only if all entries are in use, and keeps its place.
+// TestMultiLockEvicts: a key that is free loses its entry when another key needs an entry. A new entry is made only
+// if all entries are in use, and a key that is in use keeps its entry.
 func TestMultiLockEvicts(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
@@ -132,8 +132,8 @@ func TestMultiLockEvicts(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMultiLockDeathOfAHolderByCAS: a participant dies that has locked keys by CAS. Other processes
-// find the keys in the states that the policy demands.
+// TestMultiLockDeathOfAHolderByCAS: a participant that has locked keys by CAS dies. Other processes find the keys in
+// the states that the policy demands.
 func TestMultiLockDeathOfAHolderByCAS(t *testing.T) {
 	needsOpen(t)
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {

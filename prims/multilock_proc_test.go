@@ -22,8 +22,8 @@ func init() {
 	addWorkload(workload{
 		name:   "multilock",
 		points: []string{"record.*", "multilock.*", "park.waitnode.*"},
-		// Blocks are never freed, so only the first processes make blocks. TestMultiLockStoppedWithAFreshKey stops and
-		// kills one that does.
+		// Blocks are never freed, so only the first processes make blocks. TestMultiLockStoppedWithAFreshKey stops
+		// and kills a process that makes a block.
 		without: append(without, "multilock.block.pushed"),
 		open: func(a *arena.Arena) (worker, error) {
 			// There are few buckets, so that they have no room for all keys and get blocks.

@@ -25,9 +25,9 @@ func idOf(a *arena.Arena, label string) (id arenakernel.ParticipantID) {
 	return id
 }
 
-// TestMultiLockReapStaysOnItsQueue: a reap walks along the queue of a key. While it reads a node, the
-// owner of the node gives its wait up, and uses the node for a wait for another key. The reap does not go on along
-// the queue of that key, from which it would remove waits without the right commit word.
+// TestMultiLockReapStaysOnItsQueue: a reap walks along the queue of a key. While it reads a node, the owner of the
+// node gives its wait up, and uses the node for a wait for another key. The reap must not go on along the queue of
+// the other key: it would remove waits there with the wrong commit word.
 func TestMultiLockReapStaysOnItsQueue(t *testing.T) {
 	for hit, when := range []string{"before the reads", "between the reads"} {
 		t.Run(when, func(t *testing.T) { reapWhileNodeMoves(t, hit+1) })
@@ -72,9 +72,9 @@ func reapWhileNodeMoves(t *testing.T, hit int) {
 	sound(t, a)
 }
 
-// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key. Meanwhile the key loses its
-// entry and gets another one, and a dead process waits for it there, with the same node. The reap leaves the
-// wait to the next reap. It does not report damage.
+// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key. Meanwhile the key loses its entry and gets
+// another entry. A dead process has queued a wait for the key at the new entry, with the same node. The reap leaves
+// this wait to the next reap, and does not report damage.
 func TestMultiLockReapOfAKeyThatMoved(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -105,8 +105,8 @@ func TestMultiLockReapOfAKeyThatMoved(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMultiLockClosedDuringACheck: a handle is closed while its periodic check walks along the entries of a
-// bucket with a block. The check still finds them.
+// TestMultiLockClosedDuringACheck: a handle is closed while its periodic check walks along the entries of a bucket
+// with a block. The check still finds the entries.
 func TestMultiLockClosedDuringACheck(t *testing.T) {
 	s := newMultiScene(t, 3, true)
 	s.y.must(t, s.order("mlock"))

@@ -27,7 +27,7 @@ type multiScene struct {
 	y    *actor // the other process
 	key  uint64 // the key that the victim locks
 	keys []uint64
-	next int // the first of keys that was not used yet
+	next int // the index of the first of keys that is not used yet
 }
 
 // multiPlaces are the places that a key can have: an entry of its bucket, or an entry of a block.

@@ -104,8 +104,8 @@ func multiObject(t testing.TB, a *arena.Arena) arenakernel.Object {
 	return o
 }
 
-// TestMultiLockOpensAgain: the word hold of a key is open whenever the key is free and nobody waits
-// for it, and from each Lock that no other call waits for.
+// TestMultiLockOpensAgain: the word hold of a key is open while the key is free and no call waits for it. It is also
+// open after a Lock that did not have to wait, until another call waits for the key.
 func TestMultiLockOpensAgain(t *testing.T) {
 	needsOpen(t)
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
@@ -306,7 +306,8 @@ func TestMultiLockFindsNewBlocks(t *testing.T) {
 	_, err := x.LockContext(ctx, keys[4])
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	holds[0].Unlock()
-	// This Unlock makes a record. So the other process has carried out all changes, and has not looked for blocks.
+	// This Unlock of the other process makes a record, so the process carries out all earlier changes. It still has
+	// not looked for blocks.
 	other.must(t, order{Op: "munlock", Object: "m", Token: keys[4]})
 	got := other.do(t, order{Op: "mlockctx", Object: "m", Token: keys[3], Limit: 20 * time.Millisecond})
 	require.Contains(t, got.Is, "ctx-deadline")
@@ -318,9 +319,9 @@ func TestMultiLockFindsNewBlocks(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMultiLockInheritedRecord: a participant dies after it has committed a change of one bucket and
-// before it has carried the change out. The next participant of its slot makes a change of another
-// bucket, whose record takes the place of the first record. The first change is carried out before.
+// TestMultiLockInheritedRecord: a participant dies after it has committed a change of one bucket and before it has
+// carried the change out. The next participant of its slot makes a change of another bucket, whose record takes the
+// place of the first record. Before that, the next participant carries the first change out.
 func TestMultiLockInheritedRecord(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

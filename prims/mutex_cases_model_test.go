@@ -88,8 +88,8 @@ func TestModelMutexHandOffDeath(t *testing.T) {
 	})
 }
 
-// TestModelMutexBit: for the Mutex, a wake word with an announcement and without a sequence would
-// do. If the bit is set, cleared and set again, there has been another announcement.
+// TestModelMutexBit: for the Mutex, a wake word that has only the announcement bit, and no sequence, would suffice.
+// If the bit was cleared and is set again, another waiter has announced itself, and the next release makes a wake.
 func TestModelMutexBit(t *testing.T) {
 	m := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, bitOnly: true}
 	requireModels(t, []exploration{{"three", large, m.explore, nil}})

@@ -156,9 +156,8 @@ func (m *mutexModel) reap(x *model.Exec) {
 	}
 }
 
-// awake begins a reap if a process is dead. If a waiter waits for a reservation, awake instead
-// checks the reservation. Only the second check takes the reservation back; it may come at any
-// time.
+// awake begins a reap if a process is dead. If a waiter waits for a reservation, awake instead checks the
+// reservation. Only the second check takes the reservation back. The second check may come at any time.
 func (m *mutexModel) awake(x *model.Exec) {
 	p, ok := m.unreaped(x.Sys)
 	if ok {

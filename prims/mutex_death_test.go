@@ -37,8 +37,8 @@ func (d *delays) since(start time.Time, most time.Duration) {
 	}
 }
 
-// inTime makes attempts until no operation of an attempt is delayed. A busy machine delays many
-// attempts. But a fault that only a periodic check repairs delays each attempt.
+// inTime repeats attempt until no operation of an attempt is late. On a busy machine many attempts are late by
+// chance. But if the library relies on a periodic check where it should wake at once, each attempt is late.
 func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Helper()
 	var d delays
@@ -526,8 +526,8 @@ func keepContinuing(pid int) (end func()) {
 	}
 }
 
-// TestMutexFirstWatcherStopped: the waiter that learns of the death first is stopped before it can
-// do anything about it. It delays no other process.
+// TestMutexFirstWatcherStopped: the waiter that is the first to learn of the death is stopped before it can act. The
+// stopped process delays no other process.
 func TestMutexFirstWatcherStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -567,9 +567,10 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 							start := time.Now()
 							switch who := nextOwner(t, a, m, "holder"); who {
 							case "watcher":
-								// The watcher may have been stopped as the owner, or may become the
-								// owner while it is stopped. In both cases it stays the owner. Its
-								// death watcher may also stop it later, when it has unlocked.
+								// The crash point may have stopped the watcher as the owner, or the watcher may
+								// become the owner while it is stopped. In both cases the watcher stays the owner.
+								// The crash point may also stop the watcher later, in its death watcher, when it has
+								// unlocked.
 								id := watcher.start(order{Op: "unlock", Object: "m"})
 								func() {
 									defer keepContinuing(watcher.proc.Pid())()
@@ -638,8 +639,8 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 }
 
 // stoppedScene starts a process that has locked m and that stops when it passes the crash point point, and a third
-// process. This process makes as many waits for another lock as the parameter polled says. If there are 14, they use
-// up the waits that this process may have in the kernel, so its other waiters park behind the poller.
+// process. This process makes as many waits for another lock as the parameter polled says. 14 such waits use up the
+// waits that this process may have in the kernel, so its other waiters park behind the poller.
 func stoppedScene(t *testing.T, point string, polled int) (a *arena.Arena, x, here, third *actor) {
 	a = newArena(t, nil)
 	x = remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))

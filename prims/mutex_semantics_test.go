@@ -76,8 +76,8 @@ func TestMutexContext(t *testing.T) {
 	})
 }
 
-// TestMutexCancelPassesOn: some waiters are cancelled. That wakes no other waiter and loses no
-// wake: the waiter that stays gets the lock, however many leave.
+// TestMutexCancelPassesOn: some waiters are cancelled. The cancellations wake no other waiter and lose no wake: the
+// waiter that stays gets the lock, however many leave.
 func TestMutexCancelPassesOn(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		for range 30 {

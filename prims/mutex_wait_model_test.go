@@ -50,9 +50,9 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a handoff if the thread has lost for long and there was no other handoff just
-// before. Whether that is so is chosen at random, because time passes; but no thread may depend on
-// it. If another thread of the process has used up the request, ask makes it again.
+// ask asks for a handoff if the thread has lost for long and there was no other handoff just before. The model
+// chooses at random whether that is so, because time may pass at any step. No thread may depend on the choice. If
+// another thread of the process has used up the request, ask makes it again.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	asks := false
 	if m.flag(x, fSlept) {
@@ -240,9 +240,9 @@ func (m *mutexModel) wakeOne(x *model.Exec) {
 	m.goOn(x, *x.R(rBack))
 }
 
-// readyOrKernel makes the poller's node ready. If the node is not waiting, and wakeOne turned to
-// the pollers first, the thread then wakes a sleeper in the kernel. If wakeOne has tried the kernel
-// before, the thread goes on at rBack.
+// readyOrKernel makes the poller's node ready. If the node is not waiting, the next step depends on what wakeOne has
+// tried before. If wakeOne began with the pollers, the thread now wakes a sleeper in the kernel. If wakeOne has tried
+// the kernel already, the thread goes on at rBack.
 func (m *mutexModel) readyOrKernel(x *model.Exec) {
 	none := *x.R(rBack)
 	if m.flag(x, fPollerFirst) {

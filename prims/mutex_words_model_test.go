@@ -19,7 +19,7 @@ const (
 	rOwner = iota // the owner word that the thread has read
 	rWake         // the wake word with which it sleeps
 	rHand         // the handoff word with which it sleeps
-	rFlags        // f...
+	rFlags        // the flags, such as fSlept
 	rMode         // the kind of hold that it takes
 	rBack         // where it goes on after a wake
 	rDead         // the dead process with which it deals

@@ -51,7 +51,7 @@ type onState struct {
 	wrote   [onProcs]bool // the process was killed in its function, and may still write
 	stopped uint8         // the number of the stopped thread, plus 1
 	kills   uint8
-	died    bool // the first reaper has died, and the other reaper makes the wakes that it did not make
+	died    bool // the first reaper has died, so the second reaper makes the wakes that the first one still owed
 	thread  [onThreads]onThread
 }
 

@@ -50,7 +50,7 @@ func TestQueueCallAfterItsEffect(t *testing.T) {
 				crashpoint.ArmFunc(c.point, 1, func() {
 					require.NoError(t, q.Close())
 					require.NoError(t, a.Delete("q"))
-					// The next object has each bit set for which the call looks.
+					// In the words of the next object, the bits are set that the rest of the call tests.
 					next := newQueue[queueTicket](t, a, "next", 4)
 					require.Equal(t, o.Body, next.Object().Body)
 					next.Shutdown()
@@ -97,8 +97,8 @@ func TestQueueCloseWakes(t *testing.T) {
 	}
 }
 
-// TestQueueCloseAwaitsAPut: a Close begins while a Put copies its item. It still waits when the Put has copied the item
-// but not put it into the ring. So it knows whether it has to wake in place of the Put.
+// TestQueueCloseAwaitsAPut: a Close begins while a Put copies its item. Close must wait until the item is in the
+// ring, and not only until it is copied. Otherwise Close could not know whether it has to make the wake of the Put.
 func TestQueueCloseAwaitsAPut(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)

@@ -26,7 +26,7 @@ func TestQueueCrash(t *testing.T) {
 		order  queueOrder // the victim dies while it carries this out
 		wait   string     // the call in which this process waits meanwhile: put, or get
 		late   bool       // the victim waits, and then an item is put
-		want   []uint64   // the items in the queue after that
+		want   []uint64   // the items in the queue after the death
 		times  int        // how often the first item had been leased before
 	}{
 		{points: []string{"queue.add.claimed", "queue.add.written"}, there: 1, order: queueOrder{Verb: "put", IDs: []uint64{2}}, want: []uint64{1}},

@@ -49,7 +49,7 @@ type ringState struct {
 	// The contents that a correct queue has, for the check.
 	queue   [ringItems]uint8 // the positions of the items, in order; they are unique
 	n       uint8
-	backing [ringItems]uint8 // items that came back before the bit of returned was set; a Get may or may not find them
+	backing [ringItems]uint8 // items that came back and have no bit of returned yet; a Get need not find them
 	wrong   ringWrong
 }
 

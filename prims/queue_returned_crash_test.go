@@ -46,9 +46,9 @@ func TestQueueNotedReturn(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueReturnOfTheDeadAfterASearch: another item came back, and this process has searched for such items and
-// remembers that there were no others. Then a process dies after it has put an item back, and before it has set the bit
-// that makes Gets search. This process still finds the item of the dead process.
+// TestQueueReturnOfTheDeadAfterASearch: this process has searched for items that came back, has taken the only one,
+// and remembers that there are no more. Then another process puts an item back, and dies before it sets the bit that
+// makes Gets search. This process must still find the item of the dead process.
 func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	queueFill(t, q, 1, 2)

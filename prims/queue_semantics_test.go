@@ -176,7 +176,7 @@ func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
 		require.Contains(t, queueDo(t, p, queueOrder{Verb: "get"}).Err, "it was shut down")
 	}
-	l.Nack() // the next Get takes an item that comes back after a Get has failed
+	l.Nack() // even after Gets have failed, an item that comes back can be taken
 	require.Equal(t, []uint64{1}, queueDo(t, p, queueOrder{Verb: "get"}).IDs)
 }
 

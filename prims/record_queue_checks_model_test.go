@@ -138,8 +138,8 @@ func (m *recordQueueModel) canon(s *rqState) {
 	}
 }
 
-// rqNumbers are numbers of a state that are renamed together. It is kept for all states of an exploration, because an
-// allocation for each state would take a third of the time.
+// rqNumbers are numbers of a state that are renamed together. All states of an exploration share one rqNumbers,
+// because an allocation for each state would take a third of the time.
 type rqNumbers struct {
 	at   []*uint8
 	used [4]uint64 // a bit for each number

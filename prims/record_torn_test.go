@@ -87,7 +87,7 @@ func TestWaitInATornQueueEnds(t *testing.T) {
 	const value = 1 << 32 // the lowest bit of the value of a recorded word
 	for what, tear := range map[string]struct {
 		tear   func(o tornObject, nodes [2]*arenakernel.Node)
-		goesOn bool // the first wait does
+		goesOn bool // whether the first wait goes on
 	}{
 		"no node follows the first":  {func(_ tornObject, n [2]*arenakernel.Node) { n[0].Next().Store(1 << 63) }, false},
 		"the first is not queued":    {func(_ tornObject, n [2]*arenakernel.Node) { n[0].Next().Store(arenakernel.RecordedLeft * value) }, false},

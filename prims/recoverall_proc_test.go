@@ -163,8 +163,8 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
-// TestRecoverOfAnEndedContext: a context ends waits, so a Recover that need not wait calls its repair even though its
-// context has ended, as a Lock takes a free lock. A nil context never ends.
+// TestRecoverOfAnEndedContext: a context ends only waits. So a Recover that need not wait calls its repair even
+// though its context has ended. A Lock takes a free lock in the same case. A nil context never ends.
 func TestRecoverOfAnEndedContext(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -28,7 +28,7 @@ func (c countedContext) AfterFunc(func()) (stop func() bool) {
 	return func() bool { c.funcs.Add(-1); return true }
 }
 
-// Value hides that the embedded context is one of package context, which would not call AfterFunc.
+// Value hides the embedded context from package context, which would otherwise not call AfterFunc.
 func (c countedContext) Value(any) any { return nil }
 
 // TestRepairThatDoesNotReturnLeavesNothing: a call that waits finds that the holder has died, and its Repair panics or

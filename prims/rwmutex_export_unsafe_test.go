@@ -29,7 +29,7 @@ func (m *RWMutex) AddWaiting(n int) { m.mine.Add(uint64(n) << readerWaitShift) }
 // lets them in.
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
-// OpenGate opens the gate that a waiting writer has closed, and wakes nobody. A process does that if it is stopped in
+// OpenGate opens the gate that a waiting writer has closed, and wakes nobody, as a process does that is stopped in
 // checkReaders. The result is false if the gate is not closed.
 func (m *RWMutex) OpenGate() bool {
 	g := gateWord(m.gate.Load())

@@ -24,7 +24,7 @@ const (
 
 // The registers of a thread.
 const (
-	qFlags  = iota // g...
+	qFlags  = iota // the flags, such as gWaits
 	qSeen          // the value of the wake word on which it sleeps
 	qGate          // the gate word that it has read
 	qAt            // the slot that it examines

@@ -31,7 +31,7 @@ func init() {
 		}
 		var wg sync.WaitGroup
 		plain := 0
-		var sum atomic.Int64 // a second mutex instead would order the reads before later writes
+		var sum atomic.Int64 // an atomic, because a second mutex would order the reads before later writes
 		read := func(lock func()) {
 			wg.Go(func() {
 				mine := 0

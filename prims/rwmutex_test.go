@@ -119,7 +119,8 @@ func BenchmarkRWMutexWrite(b *testing.B) {
 	})
 }
 
-// TestRWMutexOwesNoWakeToAWriterBehindAReader: while a reader has the lock, Close of an arena does not wake a writer.
+// TestRWMutexOwesNoWakeToAWriterBehindAReader: while a reader has the lock, Close of an arena does not wake a waiting
+// writer. The writer could not go on, and the reader wakes it in the end.
 func TestRWMutexOwesNoWakeToAWriterBehindAReader(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenRWMutex(a, "x", nil)

@@ -173,7 +173,7 @@ func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	require.True(t, opened)
 	m, _ = newRWRollback(t, a, 0)
 	requireIdle(t, a, m)
-	m.LockUpgradable() // the new handle must not take it for an upgradable hold of an earlier handle
+	m.LockUpgradable() // a real upgradable hold, which the next handle must find
 	require.NoError(t, m.Close())
 	m, _ = newRWRollback(t, a, 0)
 	m.UnlockUpgradable()

@@ -26,8 +26,8 @@ const (
 	qrState    = iota // the state word that it has seen
 	qrWake            // the wake word to sleep on
 	qrWakeWord        // the index of that wake word
-	qrWant            // the hold that it wants: v...
-	qrFlags           // flags: g...
+	qrWant            // the hold that it wants: vRead and so on
+	qrFlags           // the flags, such as gRead
 	qrScan            // the process whose count it examines
 	qrBack            // the step that follows
 	qrDead            // the dead process that it reaps

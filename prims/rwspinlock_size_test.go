@@ -67,8 +67,8 @@ func TestRWSpinLockWithoutRoom(t *testing.T) {
 	named.RUnlock()
 }
 
-// TestRWSpinLockIsRecoveredWithoutRoom: in a full arena, a participant that has never opened an RWSpinLock recovers it,
-// because it needs no count for that. If the list of counts is corrupt, it gets an error.
+// TestRWSpinLockIsRecoveredWithoutRoom: in a full arena, a participant that has never opened an RWSpinLock recovers
+// it, because a recovery needs no count of the participant. If the list of counts is corrupt, the recovery fails.
 func TestRWSpinLockIsRecoveredWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 2})
 	holder := remoteSpin(t, a, "holder")
@@ -91,7 +91,7 @@ func TestRWSpinLockIsRecoveredWithoutRoom(t *testing.T) {
 	require.Equal(t, before.BytesUsed, a.Stats().BytesUsed)
 	_, err = prims.OpenRWSpinLock(a, "rw", nil)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace, "the arena is full; otherwise this test would show nothing")
-	other := remoteSpin(t, a, "holder") // it has the slot of the one that died
+	other := remoteSpin(t, a, "holder") // this process gets the slot of the dead holder
 	other.must(t, "lock", "rw")
 }
 

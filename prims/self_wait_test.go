@@ -20,8 +20,8 @@ import (
 )
 
 // selfWaits are calls that wait for themselves: a function that the library runs makes a call that waits until the
-// function has returned. Each of them runs in a child process, because it hangs if the library does not detect it. The
-// parent then shows the goroutines of the child.
+// function has returned. Each such call runs in a child process, because the call hangs if the library does not
+// detect it. The parent then shows the goroutines of the child.
 var selfWaits = map[string]func(w selfWaitWorld){
 	"Once: Do in Do":               func(w selfWaitWorld) { o := w.once("o"); o.Do(func() { o.Do(none) }) },
 	"Once: Do of another handle":   func(w selfWaitWorld) { w.once("o").Do(func() { w.once("o").Do(none) }) },
@@ -196,7 +196,7 @@ func init() {
 		c.Params(&p)
 		a := opens[*arena.Arena](selfWaitWorld{c: c})(arena.Attach(p[0], nil))
 		text := panicOf(func() { selfWaits[p[1]](selfWaitWorld{c, a}) })
-		a.Close() // it must not wait for the call that has panicked
+		a.Close() // Close must not wait for the call that has panicked
 		c.Say(text)
 	})
 }
@@ -258,8 +258,8 @@ func (w selfWaitWorld) barrier(f func(x *prims.Barrier)) {
 	x.Arrive(1)
 }
 
-// afterAnotherArrive calls f in the Completion of a phase. When that Completion begins, a call of another goroutine has
-// ended the phase before and has not returned. It returns before f is called.
+// afterAnotherArrive calls f in the Completion of a phase. A call of another goroutine has ended the previous phase.
+// This call returns only after the Completion has begun, and before f is called.
 func (w selfWaitWorld) afterAnotherArrive(f func(x *prims.Barrier)) {
 	var x *prims.Barrier
 	phase, begun, ended, text := 0, make(chan struct{}), make(chan struct{}), make(chan string)
@@ -279,8 +279,8 @@ func (w selfWaitWorld) afterAnotherArrive(f func(x *prims.Barrier)) {
 	panic(<-text)
 }
 
-// afterAnotherUpdate calls f in the function of an Update. When that function begins, another goroutine runs the function
-// of an Update of the same handle. That one returns before f is called.
+// afterAnotherUpdate calls f in the function of an Update. When that function begins, the function of another
+// goroutine's Update through the same handle is still running. That other function returns before f is called.
 func (w selfWaitWorld) afterAnotherUpdate(x *prims.Waitable[int64, int64], f func()) {
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {

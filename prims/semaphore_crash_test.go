@@ -45,10 +45,9 @@ type timedOutParams struct {
 	N     int64
 }
 
-// timedOut starts a process that gives up its wait for n permits. It stops the process in the middle of that:
-// the record that takes the wait off the queue has taken effect, but its changes have not been written to the
-// words yet. Before that the process makes two other records, one that inherits a share and one that queues the
-// wait.
+// timedOut starts a process that gives up its wait for n permits, and stops the process when the record that takes
+// the wait off the queue has taken effect, but is not carried out yet. This is the third record of the process: the
+// first inherits a share, and the second queues the wait.
 func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=record.commit.named:3"))
 	waiting(t, a, "s", 1)

@@ -40,8 +40,8 @@ func TestSemaphoreSize(t *testing.T) {
 // sized is a handle on an object.
 type sized interface{ Offset() arena.Offset }
 
-// requireSizes requires that an object without a name takes 256 bytes, 128 of which are its body, and more only in an arena
-// with more than 511 slots, because of the open bits. The bytes of a slot record come on top.
+// requireSizes requires that an object without a name takes 256 bytes, of which 128 are its body. In an arena with
+// more than 511 slots it may take more, because of the open bits. The bytes of a slot record come on top.
 func requireSizes(t *testing.T, record uint64, open func(a *arena.Arena) (sized, error)) {
 	t.Helper()
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {

@@ -24,8 +24,8 @@ type sequencerCrowdReport struct {
 }
 
 func init() {
-	// The process sequencer/crowd has N waits, each for a different token. Half of them are blocked goroutines,
-	// and half are pending. It cancels every fourth wait.
+	// The process sequencer/crowd has N waits, each for a different token. Half of them are blocked goroutines, and
+	// half are pending. The process cancels every fourth wait.
 	proctest.Register("sequencer/crowd", func(c *proctest.Child) {
 		var p crowdParams
 		c.Params(&p)
@@ -99,8 +99,8 @@ func init() {
 	})
 }
 
-// TestSequencerCrowd: a process waits for a hundred thousand tokens at once. That takes few threads. Exactly
-// the waits whose tokens are reached end.
+// TestSequencerCrowd: a process waits for a hundred thousand tokens at once, on few threads. Exactly the waits whose
+// tokens are reached end.
 func TestSequencerCrowd(t *testing.T) {
 	n := crowdSize() / 4 * 4
 	a := newArena(t, &arena.Options{Size: 64 << 20, Label: "counter"})

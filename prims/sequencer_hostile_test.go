@@ -20,9 +20,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// trusting runs f. f may panic with a typed error, as Reset does, and as calls do that cannot return an error.
-// trusting returns an error if f panics otherwise, if f returns an error that damaged words cannot explain, or
-// if f does not return.
+// trusting runs f. It returns an error if f does not return, or if f returns an error that damaged words cannot
+// explain. f may panic with a typed error, as Reset does, and as calls do that cannot return an error. Any other
+// panic is an error.
 func trusting(what string, words func() string, f func() error) error {
 	return guarded(what, words, func() {
 		defer func() {

@@ -436,8 +436,9 @@ func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	}
 }
 
-// TestSequencerPassedBeforeTheAnnouncement: a waiter for a far token has read the counter, and is about to
-// announce a nearer token. The counter passes the nearer token before the announcement.
+// TestSequencerPassedBeforeTheAnnouncement: a waiter for a far token has read the counter, and is about to announce a
+// nearer token. Before the announcement, the counter passes the nearer token and reaches the far one. The waiter must
+// see that by itself, because the last count has found no announcement to wake for.
 func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	needsCrashPoints(t)
 	const far = 1 << 29

@@ -129,8 +129,8 @@ func (m *sequencerModel) resets(s *mqState) bool {
 	return false
 }
 
-// done reports whether each thread has ended that has to: not the threads that are stopped or dead, and not the
-// waits that were never over.
+// done reports whether each thread has ended. It ignores threads that are stopped or dead, and waits that were never
+// over.
 func (m *sequencerModel) done(s *mqState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]

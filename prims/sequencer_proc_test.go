@@ -37,9 +37,9 @@ func init() {
 	})
 }
 
-// sequencerWorker increments the Sequencer steps, and waits for its next values. It also waits for values of
-// the Sequencer far, which nobody increments. So another goroutine cancels each of these waits. Only the worker
-// itself stops the Sequencer ends.
+// sequencerWorker increments the Sequencer in the field steps, and waits for its next values. It also waits for
+// values of the Sequencer in far, which nobody increments. So another goroutine cancels each of these waits. The
+// Sequencer in ends is only opened and closed: the method stopped makes a Sequencer for each call.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer

@@ -4,8 +4,9 @@ package prims
 
 import "testing"
 
-// Mistakes that the model can have. A letter before the text names the hole in an earlier protocol, from which this one
-// was derived, that such a mistake would open again; see docs/testing/features.md.
+// Mistakes that the model can have. The protocol was derived from an earlier one with known holes, which have
+// letters. A letter before the text says which of these holes the mistake would open again; see
+// docs/testing/features.md.
 const (
 	finishForgetsSummary bug = "A: Finish sets the bit of the queue again, but not that of the signal in the summary"
 	beginByStore         bug = "B: Begin is a plain store"
@@ -46,8 +47,8 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// TestModelSignalPermits: a model without items. Each Release issues several permits, and itself wakes only one
-// waiter.
+// TestModelSignalPermits: a model without items. Each Release issues several permits, but wakes only one waiter by
+// itself.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}

@@ -343,8 +343,8 @@ func TestSignalWorkers(t *testing.T) {
 	require.Equal(t, 1, w.WorkerCount())
 }
 
-// TestSignalCountsAreLimited: a registration beyond the limit panics. A wait beyond it is not counted, so its end takes
-// nothing away.
+// TestSignalCountsAreLimited: a registration beyond the limit panics. A wait beyond the limit is not counted, so the
+// end of this wait does not reduce the count.
 func TestSignalCountsAreLimited(t *testing.T) {
 	w := newWaker(t, newArena(t, nil), nil)
 	w.SetCounts(1<<15-1, 1<<20-2)
@@ -475,8 +475,8 @@ func TestGateStaleBits(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 2, g.Queue())
 	g.FinishAndSchedule()
-	// Hole A of the earlier protocol: meanwhile an executor has cleared the bit in the summary. Finish marks
-	// the signal again.
+	// Hole A of the earlier protocol; see docs/testing/features.md. Next has cleared the bit of the signal in the
+	// summary, and a Schedule during the execution does not set it. Finish has to set it.
 	g, ok = w.Next(0)
 	require.True(t, ok)
 	require.Zero(t, w.SnapshotSummary())

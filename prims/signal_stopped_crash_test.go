@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestSignalWorkersFindWhatAStoppedProcessAnnounces: a process is stopped after it has scheduled a queue, and before a
-// worker can find the queue. Another process always has other work, so none of its workers sleeps. Its workers serve
-// the queue all the same.
+// TestSignalWorkersFindWhatAStoppedProcessAnnounces: a process is stopped after it has scheduled a queue, and before
+// a worker can find the queue. The workers of another process never sleep, because they always have other work. They
+// must find and serve the queue nevertheless.
 func TestSignalWorkersFindWhatAStoppedProcessAnnounces(t *testing.T) {
 	const queue, busy = 1000, 70
 	for _, x := range []struct {

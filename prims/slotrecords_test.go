@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestHiddenRecordStaysKnown: a peer shortens the list of slot records, which hides a record. A process that
-// has read the record before still considers the participant of its slot.
+// TestHiddenRecordStaysKnown: a peer shortens the list of slot records, which hides a record. A process that has read
+// the record before still takes it into account.
 func TestHiddenRecordStaysKnown(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := prims.OpenRWMutex(a, "rw", nil)

@@ -331,7 +331,7 @@ func init() {
 			for i := range s.spins {
 				n += s.spins[i].Waiters() + s.rws[i].Waiters()
 			}
-			return n >= 3*spinSiteLocks-6 // some of them may only have tried
+			return n >= 3*spinSiteLocks-6 // some calls may try the lock and not wait
 		}); err != nil {
 			c.Fatalf("%v\n%s", err, words(s.a))
 		}
@@ -472,8 +472,8 @@ func spinKillReaper(t *testing.T) {
 	}
 }
 
-// TestRWSpinLockCountThatKeepsChanging: a peer stores the holds of another dead participant in the word of a reader each
-// time before this process takes the holds of a dead participant back. The calls end.
+// TestRWSpinLockCountThatKeepsChanging: this process takes back the holds of a dead reader. Each time before it does
+// so, a peer stores holds of another dead participant in the word of the reader. The calls end.
 func TestRWSpinLockCountThatKeepsChanging(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

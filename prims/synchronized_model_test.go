@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// synchronizedModel has two updaters and a reader of a value with two parts. In each value, both parts are the
-// number of its commit. The first updater may be killed, even while a system call of it still copies into the
-// value.
+// synchronizedModel has two updaters and a reader of a value with two parts. In each value, both parts are the number
+// of its commit. The first updater may be killed, even while one of its system calls still copies into the value.
 type synchronizedModel struct {
 	kills int
 	stops bool // updaters may be stopped for ever; then the other threads give up their wait for the lock
@@ -279,9 +278,9 @@ func (m *synchronizedModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-// TestModelSynchronized has three models. In the first, processes call Update and Load. In the second, a
-// process dies at any step, and a system call of it may still write afterwards. In the third, a process is
-// stopped at any step, and Loads still return.
+// TestModelSynchronized has three models. In the first, processes call Update and Load. In the second, a process dies
+// at any step, and one of its system calls may still write afterwards. In the third, a process is stopped at any
+// step, and Loads still return.
 func TestModelSynchronized(t *testing.T) {
 	lives, dies, stops := synchronizedModel{}, synchronizedModel{kills: 1}, synchronizedModel{stops: true}
 	requireModels(t, []exploration{

@@ -80,7 +80,7 @@ func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	require.NoError(t, err)
 	hits, err := prims.OpenSynchronized(a, "hits", hitsV1{7}, nil)
 	require.NoError(t, err)
-	hits.Store(hitsV1{8}) // the other copy
+	hits.Store(hitsV1{8}) // a second commit, which writes the other copy
 	require.NoError(t, a.Close())
 
 	p := proctest.Start(t, "upgrade/first", proctest.Params(name))

@@ -94,7 +94,7 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 				calls := 0
 				return func() bool {
 					if calls++; calls == 2 {
-						e.Set() // for the wait of the dead
+						e.Set() // this token goes to the wait of the dead process until a call finds the death
 					}
 					return e.TryWait()
 				}

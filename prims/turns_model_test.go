@@ -81,7 +81,7 @@ type turnsThread struct {
 type turnsState struct {
 	thread   [turnsMost]turnsThread
 	queue    [turnsMost]uint8    // goroutines plus 1, in order of arrival
-	line     [2][turnsMost]uint8 // the same for the line of each process
+	line     [2][turnsMost]uint8 // the line of each process, in the same form
 	held     [2]bool             // whether a goroutine of the line holds the lock, for each process
 	owner    uint8               // the goroutine that holds the lock, or to which it was granted, plus 1
 	private  uint8               // the goroutine that has the private lock, plus 1

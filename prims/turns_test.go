@@ -94,8 +94,8 @@ func (p turnsParams) run(a *arena.Arena, seed uint64) error {
 	return errors.Join(<-errs, f.Close())
 }
 
-// TestFairMutexTurnsKeepTheOrderOfArrival: goroutines of two processes get a FairMutex in the order in which
-// their waits arrived, whatever their process is, even though other goroutines give up at any time.
+// TestFairMutexTurnsKeepTheOrderOfArrival: goroutines of two processes get a FairMutex in the order in which their
+// waits arrived, whatever their process is. Other goroutines give up their waits at any time.
 func TestFairMutexTurnsKeepTheOrderOfArrival(t *testing.T) {
 	a := newArena(t, nil)
 	v, err := arena.Value[turnsBoard](a, "board")

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// TestRollbackLeavesABlockThatAnEarlierOneGave: a process that rolled back died after it had marked a block as
-// given. The block became free and was allocated again, and another goroutine of this process is about to free
-// it. The next rollback leaves the block to that goroutine.
+// TestRollbackLeavesABlockThatAnEarlierOneGave: a process died in a rollback, after it had marked a block in the log
+// as given. The block became free, was allocated again, and is now being freed by another goroutine of this process.
+// The next rollback must leave the block to that goroutine.
 func TestRollbackLeavesABlockThatAnEarlierOneGave(t *testing.T) {
 	const undone, committed, given = 2, 3, 4
 	for name, phase := range map[string]uint64{"undone": undone, "committed": committed} {

@@ -86,7 +86,7 @@ func look(ctx context.Context, m txLock, f func()) error {
 	return nil
 }
 
-// txBank is a txShared with its lock, as one process has it open, and the bytes that victims read from a file.
+// txBank is what one process has open: a txShared with its lock, and the bytes that victims read from a file.
 type txBank struct {
 	a     *arena.Arena
 	m     txLock

@@ -34,7 +34,8 @@ func (p *pause) enter() {
 	}
 }
 
-// finish lets the function go on, as often as it runs, until the channel over is closed. It returns how often that was.
+// finish lets the function go on, each time it runs, until the channel over is closed. It returns how many times the
+// function has run.
 func (p *pause) finish(over chan bool) (runs int) {
 	p.goOn <- true
 	for runs = 1; ; runs++ {
@@ -47,9 +48,9 @@ func (p *pause) finish(over chan bool) (runs int) {
 	}
 }
 
-// TestWaitableFunctionThatBlocksDelaysNoOtherObject: the function of an Update or a rule blocks, and a process dies that
-// holds a Mutex and a claim. The goroutines of the same process that wait for other objects are still notified. While
-// the function of an Update blocks, the claim is undone, too.
+// TestWaitableFunctionThatBlocksDelaysNoOtherObject: the function of an Update or a rule blocks. Meanwhile another
+// process, which holds a Mutex and a claim, dies. The goroutines of the first process that wait for other objects are
+// still notified. While the function of an Update blocks, the claim is undone, too.
 func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 	const blocks = 100 // the argument of a wait whose Release blocks
 	for name, c := range map[string]struct {

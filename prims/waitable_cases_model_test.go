@@ -64,8 +64,8 @@ func TestModelWaitableLost(t *testing.T) {
 	})
 }
 
-// TestModelWaitableDeath: a process dies at each step. Its claims are undone once, by Undo if a wait had not accepted
-// the claim. The next participant in its slot does not disturb the others.
+// TestModelWaitableDeath: a process dies at each step. Its claims are undone once: by Undo if a wait had not accepted
+// the claim, and otherwise by OnDeath. The next participant in its slot does not disturb the others.
 func TestModelWaitableDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, wtModel(1, "0W1", "1W1").withKills(1).explore, []bug{wtUndoTwice, wtNoReap}},

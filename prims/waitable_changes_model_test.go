@@ -83,8 +83,8 @@ func (m *waitableModel) less(s *wtState, r *rqRecord, h uint8, undo bool) {
 	}
 }
 
-// overlooks checks that a call does not fail because of the claims of the dead. A participant whose process ended after
-// the call had locked the private lock does not count.
+// overlooks checks that a call does not fail only because of claims of the dead. Claims of a participant whose
+// process ended after the call had locked the private lock are excepted.
 func (m *waitableModel) overlooks(s *wtState, i int) {
 	t := &s.thread[i]
 	for q := range uint8(wtProcs) {
@@ -164,8 +164,8 @@ func (m *waitableModel) takesEffect(s *wtState, i int) {
 	}
 }
 
-// queues puts the wait of node k at its place in the queue of the history: behind the last wait that is not served
-// after it.
+// queues puts the wait of node k at its place in the queue of the history: behind the last wait that is for at least
+// as many permits.
 func (m *waitableModel) queues(s *wtState, k uint8) {
 	at := 0
 	for q, n := range s.queue {

@@ -100,8 +100,8 @@ func (m *waitableModel) rightQueue(s *wtState, w *[wtWords]rqWord) error {
 	return nil
 }
 
-// done reports whether each thread has ended. Threads that are dead or stopped do not count, and neither do threads that
-// wait while the rules do not allow the first wait to go on. The claims of the dead do not excuse a wait.
+// done reports whether each thread has ended. Threads that are dead or stopped do not count, and neither do threads
+// that wait while the rules do not allow the first wait to go on. A claim of a dead process is no reason to wait.
 func (m *waitableModel) done(s *wtState) bool {
 	left, w := s.size, s.after()
 	for p := range uint8(wtProcs) {

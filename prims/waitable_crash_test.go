@@ -58,16 +58,16 @@ func TestWaitableDiesAccepting(t *testing.T) {
 	}
 }
 
-// TestWaitableDiesInTheMiddleOfAChange: a claim or a release changes both the state and the hold of the
-// process, and a grant also changes the queue. A process that dies in the middle of it has changed all or nothing. So
+// TestWaitableDiesInTheMiddleOfAChange: a claim or a release changes both the state and the hold of the process, and
+// a grant also changes the queue. A process that dies in the middle of such a change has changed all or nothing. So
 // the state is correct after the hold was taken back.
 func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 	type step struct {
 		point string
 		hit   int32
 	}
-	// A try changes three words. A release changes two words, and the function of "free" one. The grant after either
-	// changes seven words more.
+	// A try changes three words. A release changes two words, and the function of "free" one. The grant that follows
+	// a release or "free" changes seven more words.
 	for op, changed := range map[string]int32{"try": 3, "release": 9, "free": 8} {
 		steps := []step{{"waitable.update.copied", 1}, {"record.commit.written", 1}, {"record.commit.named", 1}, {"record.commit.completed", 1}}
 		for i := range changed {
@@ -138,7 +138,7 @@ func TestWaitableRecoveredBeforeItsWaitsEnd(t *testing.T) {
 }
 
 // TestWaitableRecoveredWhileAGoroutineEnds: a rule ends a goroutine. Before the goroutine has ended, another process
-// recovers the Waitable. It stays usable.
+// recovers the Waitable. The Waitable stays usable.
 func TestWaitableRecoveredWhileAGoroutineEnds(t *testing.T) {
 	a := newArena(t, nil)
 	other := newStockist(t, a)

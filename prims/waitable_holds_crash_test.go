@@ -127,8 +127,9 @@ func TestWaitableStoppedAddingHolds(t *testing.T) {
 	}
 }
 
-// TestWaitableGrantThatAddsHolds: a process grants a wait of another process, and adds the block that the claim needs.
-// It dies or is stopped at each step. The waiter gets its claim, with the block or with one of its own.
+// TestWaitableGrantThatAddsHolds: a process grants a wait of another process, and adds the block that the claim
+// needs. The granting process dies or is stopped at each step. The waiter gets its claim, in that block or in a block
+// that its own process adds.
 func TestWaitableGrantThatAddsHolds(t *testing.T) {
 	for _, at := range blockSteps(8) {
 		for _, kill := range []bool{false, true} {

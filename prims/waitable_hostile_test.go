@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guardedClaim runs f. It accepts the panic of a Release that does not find the claim, and the errors with which a call
-// panics that cannot return them.
+// guardedClaim runs f. It accepts the panic of a Release that does not find the claim, and the panic of a call that
+// cannot return its error.
 func guardedClaim(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		switch r := r.(type) {

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// This is the model of a Waitable: its images, its holds, and its queue. The rules are those of a semaphore. A wait for
-// 1 takes one permit, a wait for 2 takes two permits, and a wait for 2 is served before a wait for 1. An image is
-// written and copied in two halves, so a copy can be torn. The text of a panic is one word. The model of the recorded
-// queue, recordQueueModel, has the steps in which a record is written, and those in which a waiter sleeps. They are
-// single steps here. Each slot has a hold, and each block has one more. A call that needs a block pushes it in one step.
+// This is the model of a Waitable: its images, its holds, and its queue. The rules are those of a semaphore. A wait
+// for 1 takes one permit, a wait for 2 takes two permits, and a wait for 2 is served before a wait for 1. An image is
+// written and copied in two halves, so a copy can be torn. The text of a panic is one word. Writing a record is one
+// step here, and so is the sleep of a waiter; recordQueueModel has the single steps of both. Each slot has a hold,
+// and each block has one more. A call that needs a block pushes it in one step.
 
 const (
 	wtThreads = 3
@@ -144,7 +144,7 @@ const (
 // The purposes of a change.
 const (
 	wtNothing uint8 = iota
-	wtAgain         // it only moves on: a removal, a refusal, or a label
+	wtAgain         // a preparing change (a removal, a refusal, or a label), after which the call goes on
 	wtTook
 	wtGranted
 	wtJoined
@@ -203,7 +203,7 @@ type waitableModel struct {
 	fine     bool // each entry of a record is carried out in a step of its own
 	wide     bool // a grant with a new label does not fit into one record
 	full     bool // the arena has no room for blocks
-	lingers  bool // a dead process ends later
+	lingers  bool // a dead process ends in a later step
 	inherits bool // process 2 is the next participant in the slot of process 0
 	bug      bug
 	numbers  rqNumbers

@@ -18,8 +18,8 @@ func wtReturn(v, e uint8) (to uint8, ok bool) { return v + e - 1<<(2*e+1), wtTak
 // wtLabelOf returns the label of a hold of a process.
 func wtLabelOf(p, e uint8) uint8 { return (p+1)*4 + e }
 
-// detach adds to r that the wait of node k leaves the queue. It reports whether the queue is one of whole words; if not,
-// the commit word has changed.
+// detach adds to r that the wait of node k leaves the queue. It reports false if the words that it has read are not
+// of one state, because the commit word has changed since.
 func (s *wtState) detach(r *rqRecord, k, outcome uint8) bool {
 	next, prev := r.get(s.word[:], wtNext+k), r.get(s.word[:], wtPrev+k)
 	if !rqIsQueued(next) || next >= rqNode+wtThreads || prev > wtThreads {
@@ -184,8 +184,8 @@ func (m *waitableModel) over(s *wtState, i int, out uint8) {
 	}
 }
 
-// copyState makes the thread copy the valid image. It then completes the record of the commit word, and reads the words
-// once more.
+// copyState makes the thread copy the valid image. The thread then completes the record of the commit word, and reads
+// the words once more.
 func (t *wtThread) copyState(s *wtState) {
 	t.from, t.fresh = s.word[wtCurrent], false
 	t.img, t.pc = t.from.v, wtCopy

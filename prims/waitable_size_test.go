@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestObjectsAreSmall: an object of these kinds takes at most 512 bytes, and at most 256 bytes more for a participant
-// that has opened it, however many participants the arena can have. The open bits of an object are one bit for each slot,
-// and not counted here beyond 512 slots.
+// TestObjectsAreSmall: an object of these kinds takes at most 512 bytes, and each participant that has opened it adds
+// at most 256 bytes. The number of participants that the arena can have matters only for the open bits, one for each
+// slot. The open bits beyond 512 slots are not counted here.
 func TestObjectsAreSmall(t *testing.T) {
 	closer := func(x io.Closer, err error) (io.Closer, error) { return x, err }
 	for kind, open := range map[string]func(a *arena.Arena) (io.Closer, error){
@@ -148,8 +148,8 @@ func TestWaitableHoldsGrow(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitableDiesWithManyClaims: a process dies that has claims in its slot record and in blocks. All of them are undone,
-// and the next participant in its slot, and others, use the holds again.
+// TestWaitableDiesWithManyClaims: a process that has claims in its slot record and in blocks dies. All its claims are
+// undone, and the next participant in its slot, and others, use the holds again.
 func TestWaitableDiesWithManyClaims(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -280,7 +280,7 @@ func TestWaitableTextWithoutRoom(t *testing.T) {
 	k, err := openStocked(a)
 	require.NoError(t, err)
 	fill(t, a)
-	for err == nil { // of the size of a block with a text, like the slot record
+	for err == nil { // use up the free blocks that a text or a slot record could get
 		_, err = a.Alloc(384, 0)
 	}
 	require.PanicsWithValue(t, "this claim fails", func() { k.x.TryWait(panicsInClaim) })

@@ -143,8 +143,8 @@ func TestWaitableStateIsWhole(t *testing.T) {
 	}
 }
 
-// TestWaitableSlowUpdateIsNotStarved: a goroutine updates the state without a pause, and another one, in the same process
-// or in another one, needs much longer for each of its updates. The slow updates succeed, too.
+// TestWaitableSlowUpdateIsNotStarved: a goroutine updates the state without a pause. Another goroutine, in the same
+// process or in another one, needs much longer for each of its updates. The slow updates succeed, too.
 func TestWaitableSlowUpdateIsNotStarved(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one process %v", together), func(t *testing.T) {

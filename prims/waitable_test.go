@@ -436,8 +436,8 @@ func init() {
 	})
 }
 
-// TestWaitableUndoesWhatTheDeadNeverHad: a process dies. If a wait of it had returned, OnDeath undoes the
-// wait's claim. If a wait was granted a claim and never returned, Undo undoes the claim.
+// TestWaitableUndoesWhatTheDeadNeverHad: a process dies. If its wait had returned, OnDeath undoes the claim of the
+// wait. If its wait was granted a claim and never returned, Undo undoes the claim.
 func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openOutcomes(a)

@@ -39,9 +39,9 @@ func askForRoom(word *atomic.Uint64) (stop func() bool) {
 	}
 }
 
-// TestWaitableGivesUpBesideACallThatAsksForRoom: another process asks the others not to begin a change for longer than
-// a wait lasts. A wait whose context ends still returns at once: if it is queued, if it has begun and is not queued, and
-// if its context has ended before.
+// TestWaitableGivesUpBesideACallThatAsksForRoom: another process asks the others not to begin a change for longer
+// than a wait lasts. A wait whose context ends still returns at once: if it is queued, if it has begun and is not
+// queued, and if its context had ended before the call.
 func TestWaitableGivesUpBesideACallThatAsksForRoom(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")

@@ -279,8 +279,8 @@ func (x *workerGroup) end() {
 	// A node that its waiter does not use any more may still be on the ready stack. So on a busy machine a goroutine
 	// may have several nodes. Measurements gave 0 to 27. If each turn left a node, there would be thousands.
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
-	// The next process that needs a poller node takes one that is left over, except those of the process that
-	// died last.
+	// The next process that needs a poller node takes over one that a dead process has left. Only the nodes of the
+	// process that died last may stay unused.
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.lists)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 

@@ -209,9 +209,9 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	require.Zero(t, least, "sleeps that were not quiet")
 }
 
-// TestCallThatMeetsADeathFreesTheSlot: the watchers of a dead participant are stopped. Another
-// process, which does not watch that participant, finds the death in a call. This process must also
-// free the slot, although its own death watcher is asleep.
+// TestCallThatMeetsADeathFreesTheSlot: the watchers of a dead participant are stopped. Another process, which does
+// not watch that participant, finds the death in a call. The process that has found the death must also free the
+// slot, although its own death watcher is asleep.
 func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c := newCrowd(t, 1+watchTargets)
 	for _, m := range c.members {

@@ -742,9 +742,8 @@ func TestSuccessorDies(t *testing.T) {
 	}
 }
 
-// successorsDie kills two joiners at the point, each while it takes over the same slot. Between the
-// two, a joiner is killed at another point of the takeover. Then a further joiner takes over the
-// slot.
+// successorsDie kills two joiners at the point, each while it takes over the same slot. Between these two deaths, a
+// third joiner is killed at another point of the takeover. Then a further joiner takes over the slot.
 func successorsDie(t *testing.T, point string, opts ...proctest.Option) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped", opts...), ta.join(t, "worker", opts...)}

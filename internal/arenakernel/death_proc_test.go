@@ -404,7 +404,7 @@ func TestPIDNamespaces(t *testing.T) {
 		require.Equal(t, []string{"outside", "two"}, labels(s.alone(t, 2)))
 		require.Zero(t, s.must(t, order{Do: "dead", Name: two.self}).N)
 	}
-	// Another process with pid 1 takes the slot. It must not be mistaken for the dead one.
+	// Another process with pid 1 takes the slot. It must not be mistaken for the dead process, which also had pid 1.
 	three := ta.join(t, "three", apart())
 	require.Equal(t, 1, three.pid)
 	require.Equal(t, makeParticipantID(one.self.Slot(), 2), three.self)

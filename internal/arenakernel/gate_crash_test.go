@@ -87,9 +87,9 @@ func claimantDies(t *testing.T, point string) {
 	require.Empty(t, left, "the next creator removes what a dead remover left")
 }
 
-// TestStopAtTheGate: a stopped joiner delays no other process if a participant is in the arena. If
-// none is, and the stopped joiner is beginning an epoch, other processes have to wait. The error of
-// an Open with a context then names the process for which it waited.
+// TestStopAtTheGate: a stopped joiner delays no other process if a participant is in the arena. If no participant is
+// in, and the stopped joiner is beginning an epoch, other processes have to wait. The error of an Open with a context
+// then names the process for which it waited.
 func TestStopAtTheGate(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.preparing", "arena.gate.opened"} {
 		t.Run(point, func(t *testing.T) {

@@ -382,7 +382,7 @@ func (m gateModel) explore() model.Result {
 func TestModelGate(t *testing.T) {
 	for _, m := range []gateModel{{lives: 1, kills: 2}, {lives: 1, kills: 2, remover: true}, {lives: 2, remover: true}, {lives: 2}} {
 		if m.lives == 2 && !m.remover && !proctest.Long() {
-			continue // seven million states
+			continue // this model has seven million states
 		}
 		r := m.explore()
 		t.Logf("remover %v: %d states, %d steps", m.remover, r.States, r.Steps)

@@ -195,8 +195,8 @@ func init() {
 	RegisterKind(KindOps{Kind: fragileKind, Version: 1, Check: func(*Arena, Object) error { return checkFragile() }})
 }
 
-// TestRecreateCorruptNeedsLastingDamage: a participant that reaps changes the arena while Open checks it. A
-// single check may take that for damage, which does not make Open replace the arena.
+// TestRecreateCorruptNeedsLastingDamage: a participant that reaps changes the arena while Open checks it. A single
+// check may take these changes for damage. Open must not replace the arena because of one such check.
 func TestRecreateCorruptNeedsLastingDamage(t *testing.T) {
 	ta := newTestArena(t, 4)
 	open := func(recreate Recreate) (created bool) {

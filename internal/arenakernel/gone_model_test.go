@@ -183,8 +183,8 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 		unless(q.ident != 0, gnLook, gnRead)
 		return "reads the identity", true
 	case gnLook:
-		// If the slot identifies a process of an earlier generation, that process ended before this
-		// one could join.
+		// If the slot identifies a process of an earlier generation, that process ended before the process of the
+		// present generation could join.
 		unless(p.named < q.gen || q.kernel >= gkDetached, gnCheck, gnRead)
 		return "looks at the threads", true
 	case gnCheck:

@@ -238,8 +238,8 @@ func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 	}
 }
 
-// seizeUntilExit makes the calling thread the tracer of thread tid. Thread tid then stops during
-// its exit. It skips the test if this process may not trace another one.
+// seizeUntilExit makes the calling thread the tracer of thread tid. Thread tid then stops during its exit. If this
+// process may not trace another one, seizeUntilExit skips the test.
 func seizeUntilExit(t *testing.T, tid int) {
 	t.Helper()
 	err := unix.PtraceSeize(tid)
@@ -261,9 +261,9 @@ func threadsOf(t *testing.T, pid int) int {
 	return len(entries)
 }
 
-// TestWrongIdentityIsNotGone: the identity in a slot may name a process that is not the one that
-// died. It may name another process, alive or dead, or contain an impossible pid, another pid
-// namespace, or another boot. Such an identity does not prove that the participant is gone.
+// TestWrongIdentityIsNotGone: the identity in a slot may be wrong. It may name a process that did not have the slot,
+// alive or dead, or contain an impossible pid, another pid namespace, or another boot. Such an identity does not
+// prove that the participant is gone.
 func TestWrongIdentityIsNotGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)

@@ -65,13 +65,14 @@ func TestWaitNodesLieWithinReach(t *testing.T) {
 	}
 	claim(roomOfAll)
 
-	// A participant of an older version has used a chunk out of reach for wait nodes, and one of them is free.
+	// A participant of an older version has used a chunk out of reach for wait nodes, and one node of this chunk is
+	// free.
 	require.True(t, a.swapChunk(beyond, chunkFree, makeChunk(chunkSlab, classNode, 0)))
 	a.heap.next[classNode].Store(beyond * blockWords)
 	a.heap.look[classNode].Store(beyond)
 	claim(roomOfAll)
 
-	// There are free chunks out of reach only, and one of them can be swept.
+	// The only free chunks are out of reach. A sweep could free another chunk, which is out of reach, too.
 	for i := range p.geo.headroom.first {
 		a.swapChunk(i, chunkFree, makeChunk(chunkHead, 1, 0))
 	}

@@ -30,7 +30,7 @@ func TestHeadroomAndLargeSlotRecords(t *testing.T) {
 				require.ErrorIs(t, err, shmsync.ErrNoSpace)
 			}
 			after := a.Stats()
-			if before.Headroom > 2 { // with two chunks or one, there is none for large records
+			if before.Headroom > 2 { // with one or two chunks, the headroom has no chunk for large records
 				require.Less(t, after.FreeHeadroom, before.FreeHeadroom, "%d bytes, %d", size, large)
 			}
 			for slot := 2; slot <= 16; slot++ {

@@ -155,9 +155,9 @@ func TestHeadroomIsForUsersOfObjects(t *testing.T) {
 	}
 }
 
-// TestHeadroomBesideOlderPeers: a participant of a version without headroom takes what it finds. Then the
-// headroom is of no use, and nothing else happens. A block of the headroom that is freed serves slot
-// records, or goes back to the older participant.
+// TestHeadroomBesideOlderPeers: a participant of a version without headroom allocates in the headroom, too. Then the
+// headroom is of no use, but nothing else goes wrong. When the blocks are freed, slot records can use the headroom
+// again.
 func TestHeadroomBesideOlderPeers(t *testing.T) {
 	for _, size := range []uint64{64, 256, chunkSize} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestHeadroomBesideOlderPeers(t *testing.T) {
 			_, err = x.SlotRecord(o, 128)
 			require.NoError(t, err)
 			fillCommon(t, a)
-			_, err = p.join(4).SlotRecord(o, 128) // a slab of the older participant that has no block in use
+			_, err = p.join(4).SlotRecord(o, 128) // takes an empty slab of the older participant
 			require.NoError(t, err)
 			requireSound(t, a)
 		})

@@ -144,8 +144,8 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 }
 
 // TestStoppedJoinerWithoutAByteKeepsItsSlot: a joiner without a byte lock is stopped for long while it fills its slot
-// in. The kernel would mark its death, so the joiner is alive, and no other process gets the slot. If the joiner is
-// killed, the next joiner gets the slot at once.
+// in. The kernel marks the joiner if it dies. There is no such mark, so the joiner is alive, and no other process
+// gets the slot. If the joiner is killed, the next joiner gets the slot at once.
 func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
 	for _, point := range []string{"arena.enter.joining", "arena.enter.registered"} {
 		for _, with := range []string{"", "ofd"} {

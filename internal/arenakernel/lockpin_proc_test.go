@@ -29,10 +29,9 @@ func descriptorsOf(id segmentID) (fds []int, err error) {
 }
 
 func init() {
-	// "lose the lock" closes the descriptor whose byte lock shows that this process is alive, like
-	// other code of the program by mistake. If Text is set, the number of the descriptor then
-	// refers to a file with that name. If N is set, the other descriptors of the arena are closed,
-	// too.
+	// "lose the lock" closes the descriptor whose byte lock shows that this process is alive, as other code of the
+	// program may do by mistake. If Text is set, the number of the descriptor then refers to a file with that name.
+	// If N is set, the other descriptors of the arena are closed, too.
 	agentOrders["lose the lock"] = func(s *agent, o order, a *answer) error {
 		lost := []int{int(s.arena.lock.Fd())}
 		if o.N != 0 {

@@ -80,7 +80,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []string{long[:labelBytes], filepath.Base(os.Args[0])}, labels(empty.participants(t)))
 }
 
-// TestDeathsAreToldOnce: every participant is told of each death once. It is not told of a leave.
+// TestDeathsAreToldOnce: every participant is told of each death once. No participant is told of a leave.
 func TestDeathsAreToldOnce(t *testing.T) {
 	ta := newTestArena(t, 8)
 	survivors := []*remote{ta.join(t, "s1"), ta.join(t, "s2"), ta.join(t, "s3")}
@@ -475,7 +475,7 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 // which is not live yet, has taken it. If that participant dies, the slot must become free again.
 func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
-	f, err := a.seg.Reopen() // the joiner's
+	f, err := a.seg.Reopen() // the descriptor of the joiner
 	require.NoError(t, err)
 	locked, err := shmsync.LockByte(f, a.lockByte(3))
 	require.NoError(t, err)
@@ -485,7 +485,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.True(t, a.take(3, dead, 6, 0))
 	caps := a.slotCaps(3)
 	require.NotZero(t, caps)
-	a.freeSlot(3, dead, false) // as by a participant that has read this state earlier
+	a.freeSlot(3, dead, false) // as a reaper does that has read this state earlier
 	joining := a.slotState(3)
 	require.True(t, joining.is(phaseJoining, 6), "the joiner must keep the slot")
 	require.Equal(t, caps, a.slotCaps(3))

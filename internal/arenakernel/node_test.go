@@ -192,9 +192,9 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	}
 }
 
-// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only when two
-// conditions hold. No releaser can push the node on a stack any more, and the node is not on the stack
-// of the participant that took over the owner's slot.
+// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only if two conditions hold: no
+// releaser can push the node on a stack any more, and the node is not on the stack of the participant that took over
+// the owner's slot.
 func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -229,8 +229,8 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestHostileReadyStackEnds: a peer has put a node of this participant on its ready stack, as a node whose wait is
-// over, and has made the stack endless. The walk of the stack ends, and reports that nodes may be missing.
+// TestHostileReadyStackEnds: a peer has linked nodes of this participant to an endless ready stack. The wait of each
+// of these nodes is over. The walk of the stack ends, and reports that nodes may be missing.
 func TestHostileReadyStackEnds(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)
@@ -366,10 +366,10 @@ func TestNodeThatIsUsedAgainIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free a
-// node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. It guards
-// the object. It is the owner of the node, or has already cleared the word with the owner. The deleter does not free
-// the node.
+// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free
+// a node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. The
+// other participant guards the object, and has the node as its own or has already cleared the owner of the node. The
+// deleter must not free the node.
 func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	for name, begin := range map[string]func(b *Arena, n *Node, deleted Offset){
 		"guards":           func(b *Arena, n *Node, deleted Offset) { b.guard(deleted) },
@@ -389,9 +389,9 @@ func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	}
 }
 
-// TestDeleterTakesNoNodeFromAReaper: a participant that deletes an object finds that the owner of a node is
-// dead. Before it makes itself the owner, the reaper of the dead participant does so. Only the reaper frees
-// the node.
+// TestDeleterTakesNoNodeFromAReaper: a participant that deletes an object finds that the owner of a node is dead.
+// Before the deleter makes itself the owner, the reaper of the dead participant does so. Only the reaper frees the
+// node.
 func TestDeleterTakesNoNodeFromAReaper(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, reaper := p.join(1), p.join(2), p.join(3)

@@ -48,8 +48,8 @@ func TestNamesOfTheStopped(t *testing.T) {
 	}
 }
 
-// TestDeathWhileWithdrawing: two participants create an object of the same name. The one that comes too
-// late dies before it has deleted its own object, while the other participant reads that object.
+// TestDeathWhileWithdrawing: two participants create an object of the same name. The participant that comes second
+// dies before it has deleted its own object, while the other participant reads that object.
 func TestDeathWhileWithdrawing(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -144,8 +144,8 @@ func TestDeleterIsStopped(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed) // the block had to wait because the stopped participant guarded it
 }
 
-// TestBitsOfTheDeadAreCleared: the open bit of a dead participant is cleared. It does not make the next
-// participant in the slot appear to have the object open.
+// TestBitsOfTheDeadAreCleared: the open bit of a dead participant is cleared, so that the next participant in the
+// slot does not appear to have the object open.
 func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)

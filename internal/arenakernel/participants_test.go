@@ -136,9 +136,9 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// TestDeathRecordBeingWritten: the writer of a death record has counted the record, and was stopped or
-// died before it wrote the record. Reports of other deaths are not delayed. This death is reported when
-// the record is written.
+// TestDeathRecordBeingWritten: the writer of a death record has counted the record, and was stopped or died before it
+// wrote the record. Reports of other deaths are not delayed. The death of the unwritten record is reported when the
+// record is written.
 func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -167,7 +167,8 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 }
 
 // TestOnDeathEndsWithItsOpening: the functions that were registered through an opening are not called for deaths that
-// are found after its Close. Those of the other openings are, also if they are registered when no function is left.
+// are found after its Close. The functions of other openings are called, even if they are registered when no other
+// function is left.
 func TestOnDeathEndsWithItsOpening(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	reopened := func() *Arena {
@@ -491,8 +492,9 @@ func TestDeathWithoutATimeIsRecorded(t *testing.T) {
 	require.False(t, id.Died.Before(before), "%v", id.Died)
 }
 
-// TestLateMarkerDatesNoLaterParticipant: a process marks a participant dead, and is stopped before it stores the time of the
-// death. When it goes on, another participant has the slot. The time is not that of the later participant's death.
+// TestLateMarkerDatesNoLaterParticipant: a process marks a participant dead, and is stopped before it stores the time
+// of the death. When it goes on, another participant has the slot. The stored time must not count as the time of the
+// later participant's death.
 func TestLateMarkerDatesNoLaterParticipant(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -47,9 +47,9 @@ func onRemovalPause(t *testing.T, f func()) *atomic.Int64 {
 	return &n
 }
 
-// TestLastCloseAwaitsTheGate: two processes leave an ephemeral arena at the same time. The first one has
-// taken the gate, has found that the second one is still in, and still has the gate when the second one
-// wants to remove the file. The second one waits for the gate, so that the file does not stay.
+// TestLastCloseAwaitsTheGate: two processes leave an ephemeral arena at the same time. One process has taken the
+// gate, has found that the other process is still in, and still has the gate when the other process wants to remove
+// the file. The other process waits for the gate, so that the file does not stay.
 func TestLastCloseAwaitsTheGate(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a := lastOf(t, ta)

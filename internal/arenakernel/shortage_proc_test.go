@@ -65,7 +65,7 @@ func refuseByteLocks(answer unix.Errno) error {
 	})
 }
 
-// found is what a process has found that lacks something.
+// found is the result in a process that lacks some resource.
 type found struct {
 	Err               string // "" for no error
 	Is                bool   // Err matches the errno that was expected
@@ -188,8 +188,8 @@ func init() {
 	})
 }
 
-// TestJoinWithTooFewFilesIsRefused: a process that cannot open the file of the arena a second time, because it has too
-// many files open, does not join without a byte lock. So the next joiner begins an epoch.
+// TestJoinWithTooFewFilesIsRefused: a process has too many files open, so it cannot open the file of the arena a
+// second time. It must not join without a byte lock: its Open fails, and the next joiner begins an epoch.
 func TestJoinWithTooFewFilesIsRefused(t *testing.T) {
 	ta := newTestArena(t, 3)
 	ta.join(t, "maker").close(t)

@@ -236,7 +236,7 @@ func TestAddBlockDies(t *testing.T) {
 				if p.kill(v.self); early { // the object is deleted before the reap
 					a.CloseObject(o)
 					require.NoError(t, p.join(3).Delete("x"))
-					other, _ := withSlotRecords(t, "y", a) // it may get the blocks that were freed
+					other, _ := withSlotRecords(t, "y", a) // the new object may get the blocks that were freed
 					addBlock(t, a, other, 5)
 					p.reap(a, v.self)
 					require.Equal(t, []uint64{5}, addedBlocks(t, a, other, 0))

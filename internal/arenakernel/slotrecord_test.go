@@ -36,10 +36,9 @@ func slotsOfRecords(t *testing.T, a *Arena, o Object) (slots []int) {
 	return slots
 }
 
-// TestReaperFreesNoBlockThatStaleBytesName: a participant died after it had claimed a block, and before it
-// had cleared the bytes, which are those of an object that was there before. The bytes name a former slot
-// record, whose block another participant has just claimed, and has not cleared either. The reaper frees only
-// the first block.
+// TestReaperFreesNoBlockThatStaleBytesName: a participant has claimed a block and died before it cleared the block.
+// The bytes of an earlier object are still there, and name a former slot record. Another participant has just claimed
+// the block of that record, and has not cleared it either. The reaper must free only the first block.
 func TestReaperFreesNoBlockThatStaleBytesName(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -502,8 +501,9 @@ func TestAddedBlocksOverwritten(t *testing.T) {
 	})
 }
 
-// TestReaperTakesNoGenerationZero: a peer has overwritten the word that says which participants of a slot have been cleaned
-// up after. The words of slot records look like blocks of a participant of generation 0, which no participant is.
+// TestReaperTakesNoGenerationZero: a peer has overwritten the word that says up to which generation the participants
+// of a slot are cleaned up. The words of slot records look like blocks of a participant of generation 0, which no
+// participant is.
 func TestReaperTakesNoGenerationZero(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model. It is about a poller node whose owner dies while a releaser makes the node
-// ready. The teller is the releaser that pushes the node.
+// The words of the model. The model is about a poller node whose owner dies while a releaser makes the node ready.
+// The teller is the releaser that pushes the node.
 const (
 	tNode   = iota // the state of the node
 	tStack         // whether it is on the stack of its owner's slot
@@ -51,7 +51,7 @@ const (
 	rStack
 )
 
-// tellingModel is the model of the protocol. Each field, if set, makes a mistake in it.
+// tellingModel is the model of the protocol. Each field that is set stands for a mistake in the protocol.
 type tellingModel struct {
 	countsLate, countsDownEarly, asksNobody, looksAtNoStack, asksOnce bool
 }
@@ -278,9 +278,8 @@ func (m tellingModel) join(x *model.Exec) {
 	}
 }
 
-// TestModelTelling: a node of a dead participant gets another owner only when two conditions hold. The
-// node is on no stack, and no participant can push it on a stack any more. This is so whichever
-// participants die.
+// TestModelTelling: whichever participants die, a node of a dead participant gets another owner only if two
+// conditions hold: the node is on no stack, and no participant can push it on a stack any more.
 func TestModelTelling(t *testing.T) {
 	r := tellingModel{}.explore()
 	if r.Violation != nil {

@@ -41,8 +41,7 @@ const (
 	rTook  = 0    // 1 if the member has the lock
 )
 
-// actModel is the model of [takeFrom] and [Arena.renewSlots]. Each field, if set, makes a mistake in
-// it.
+// actModel is the model of [takeFrom] and [Arena.renewSlots]. Each field that is set stands for a mistake in them.
 type actModel struct {
 	unpublished, readsOnce, asksOnce         bool // mistakes of a member
 	looksFirst, searchesNothing, ignoresActs bool // mistakes of the renewer
@@ -220,9 +219,8 @@ func (m actModel) join(x *model.Exec) {
 	}
 }
 
-// TestModelActs: a used-up slot gets a window that contains the ID of a dead participant only under two
-// conditions. No word contains the ID, and no thread acts on it. This is so wherever members of the
-// arena are stopped or killed.
+// TestModelActs: wherever members of the arena are stopped or killed, a used-up slot gets a window that contains the
+// ID of a dead participant only if two conditions hold: no word contains the ID, and no thread acts on it.
 func TestModelActs(t *testing.T) {
 	r := actModel{}.explore()
 	if r.Violation != nil {

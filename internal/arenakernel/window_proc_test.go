@@ -560,8 +560,8 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.Zero(t, first)
 }
 
-// TestTurnAfterADeathIsOfItsWindow: a watcher has seen a death in an earlier window of a slot. For a
-// death in a later window, its delay begins again.
+// TestTurnAfterADeathIsOfItsWindow: a watcher has seen a death in an earlier window of a slot. For a death in a later
+// window, the delay of the watcher begins again.
 func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	seen, w := notices{}, makeSlotWord(phaseDead, 7)
 	require.Positive(t, seen.left(3, w, 1, 1e12))
@@ -690,8 +690,8 @@ func TestGenerationsComeAgain(t *testing.T) {
 			}
 		}
 		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
-		// Wait until all slots are free. Otherwise the dead participant of a slot could be reaped after
-		// one has joined, and the slot could be used up when two joins.
+		// Wait until all slots are free. Otherwise the dead participant of a slot could be reaped after participant
+		// one has joined, and the slot could be used up when participant two joins.
 		pollFor(t, a, func() bool {
 			c.must(t, order{Do: "cycle", N: 1, Arena: ta.name})
 			return a.slotState(1).phase() == phaseFree && a.slotState(2).phase() == phaseFree && a.slotState(3).phase() == phaseFree

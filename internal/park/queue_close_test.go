@@ -18,8 +18,8 @@ func endWaits(queues ...*Queue) {
 	}
 }
 
-// TestShutWaitsBesideCallsThatLast: lasting calls begin and end all the time. Left must still find
-// the other call.
+// TestShutWaitsBesideCallsThatLast: a call is in the queue while lasting calls begin and end all the time. Left must
+// not report that the queue is empty before the first call has left.
 func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())

@@ -270,8 +270,8 @@ func TestLooseNodeIsKept(t *testing.T) {
 }
 
 // TestCheckMayReleaseAsOne: a periodic check holds the lock life of its queue. A ReleaseAsOne in the check must not
-// lock it once more, even if the waiter that it has chosen leaves meanwhile: it takes the waiter off the queue in the
-// same step in which it finds it.
+// lock it again, even if the chosen waiter leaves meanwhile. So ReleaseAsOne takes the waiter off the queue in the
+// same step in which it finds the waiter.
 func TestCheckMayReleaseAsOne(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())

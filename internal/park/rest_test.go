@@ -142,8 +142,8 @@ func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	}
 }
 
-// TestQueueThatMayNotRest: a queue does not rest if Rest knows no value, or if no goroutine waits
-// that a releaser would find through the poller node.
+// TestQueueThatMayNotRest: a queue does not rest if Rest knows no value, or if a releaser would find none of the
+// waiting goroutines through the poller node.
 func TestQueueThatMayNotRest(t *testing.T) {
 	c := newCalm(t)
 	c.knows = false

@@ -122,9 +122,9 @@ func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	require.Equal(t, Again, <-byThread)
 }
 
-// TestCheckOfTheQueueMeetsTheNextWait: while a periodic check examines the queue of a wait, that wait ends, and the wait
-// node has the next wait, for an object that has no Config.Torn. What the check has found does not concern this wait,
-// which goes on.
+// TestCheckOfTheQueueMeetsTheNextWait: while a periodic check examines the queue of a wait, the wait ends. Its wait
+// node is used for another wait, for an object that has no Config.Torn. The check must not apply its result to the
+// second wait, which goes on.
 func TestCheckOfTheQueueMeetsTheNextWait(t *testing.T) {
 	for name, threads := range map[string]int32{"thread": DirectMax, "parked": 0} {
 		t.Run(name, func(t *testing.T) {
