@@ -647,15 +647,9 @@ func (t rwThread) meetDeath() {
 		t.Goto(uLetIn)
 	case uFence:
 		t.Say("fences the dying")
-		for i, p := range t.m.threads {
-			if p == dead && t.Thread[i].R[qFlags]&gWrites != 0 && t.m.policy == PolicyReport {
-				t.Ghost[hDirty] = 2 // cleared after the fence, unless it still holds
-			}
-		}
 		if t.m.bug != rwNoFence {
 			t.Membarrier()
 		}
-		t.Ghost[hDirty] &^= 2
 		t.Goto(uMark)
 	case uMark:
 		t.Say("marks the slot dead")
