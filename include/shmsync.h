@@ -19353,7 +19353,8 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot that a put has claimed, and a position that was not filled then. */
+/* A slot s, with the number i, that a put has claimed, and the position p at which the item is to come. At the time of
+ * the claim the cell of p was not filled; it contained was. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
@@ -30126,7 +30127,7 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* only a dead participant that is gone has lost the key for good */
+    do { /* again after the dead holder is gone: until then a system call of it may write to the data of the key */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);

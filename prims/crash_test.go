@@ -215,7 +215,8 @@ func (s *site) goesOn() error {
 	return err
 }
 
-// stop ends the work. Another process posts the last step.
+// stop ends the work and waits for the goroutines. Meanwhile it posts steps, because a walker of this process may still
+// wait for one.
 func (s *site) stop() error {
 	s.stopped.Store(true)
 	done := make(chan struct{})
@@ -227,7 +228,7 @@ func (s *site) stop() error {
 		case <-done:
 			return nil
 		case <-tick.C:
-			s.steps.Post() // a walker may still wait for one more step
+			s.steps.Post()
 		case <-limit:
 			return errors.New("goroutines do not stop")
 		}

@@ -122,8 +122,8 @@ func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 // participant, or marks the gate. It returns false if the gate has to stay as it is for now, because a system call
 // of that participant may still write to the data.
 //
-// Preconditions: this goroutine has the writers' mutex, and Close of the arena waits for the call. The end of the arena
-// rolls back, too, and two rollbacks must not copy old bytes at the same time.
+// Preconditions: this goroutine has the writers' mutex, and Close of the arena waits for the call. Close
+// of the arena rolls back, too, and two rollbacks must not copy old bytes at the same time.
 func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	if m.logged(g) {
 		return rollBackRWMutex(m.a, m.object, m.words, m.log, g)

@@ -275,7 +275,8 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot that a put has claimed, and a position that was not filled then. */
+/* A slot s, with the number i, that a put has claimed, and the position p at which the item is to come. At the time of
+ * the claim the cell of p was not filled; it contained was. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;

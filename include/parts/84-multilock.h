@@ -1242,7 +1242,7 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* only a dead participant that is gone has lost the key for good */
+    do { /* again after the dead holder is gone: until then a system call of it may write to the data of the key */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
