@@ -249,7 +249,7 @@ uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
- * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
+ * nothing that waits. An arena has one such function, or none if f is NULL. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
  * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
  * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
@@ -3803,6 +3803,15 @@ SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
         SHMSYNC_CRASHPOINT("arena.enter.caps_checked");
     } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
     return 1;
+}
+/* Takes a capability away from this participant. If other processes have declared this participant dead, the word may
+ * belong to a later participant of the slot, and stays as it is. */
+SHMI_FN void shmi_drop_cap(const shmsync_arena *a, uint32_t cap)
+{
+    uint32_t *word = shmi_slot32(a, a->my_slot, SHMI_slotCaps), was;
+    do
+        was = shmi_ld32(word);
+    while (was >> SHMI_capsBits == shmi_id_gen(a->self) && (was & cap) != 0 && !shmi_cas32(word, was, was & ~cap));
 }
 SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
 {
@@ -9190,17 +9199,22 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return SHMI_TELL(err);
     }
     pthread_mutex_lock(&a->death_lock);
-    if (a->told == NULL)
+    if (f != NULL && a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
-    if (a->told != NULL) {
+    if (f == NULL) {
+        a->on_death = NULL;
+        shmi_drop_cap(a, SHMI_capTold); /* a death need not wake this participant any more */
+    } else if (a->told != NULL) {
         /* The capability comes first: the writer of a record that is not counted yet then rings this participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
-        if (a->on_death == NULL)
+        if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
+            a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
+            a->lost = 0;
+        }
         a->on_death = f;
         a->on_death_arg = arg;
-    }
-    if (a->told == NULL)
+    } else
         err = shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
     pthread_mutex_unlock(&a->death_lock);
     shmi_exit(a);

@@ -130,7 +130,7 @@ uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f, on the helper thread, for each participant that dies from now on. f must return quickly, and must call
- * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
+ * nothing that waits. An arena has one such function, or none if f is NULL. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. EDEADLK: the caller is a function that the
  * helper thread runs. The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that
  * opened the arena. posix_spawn and system give a new process the mask of the helper thread: use
