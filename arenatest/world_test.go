@@ -67,7 +67,7 @@ func TestKill(t *testing.T) {
 }
 
 // TestKillOfTheOnlyParticipant: Kill ends the death watcher of the victim, which sleeps, although there is no other
-// participant that would wake it.
+// participant that would wake it. Close of the victim ends its poller, which slept at the time of the Kill, too.
 func TestKillOfTheOnlyParticipant(t *testing.T) {
 	for range 5 {
 		w := arenatest.New(t, nil)
@@ -75,6 +75,9 @@ func TestKillOfTheOnlyParticipant(t *testing.T) {
 		m, err := prims.OpenMutex(victim, "m", nil)
 		require.NoError(t, err)
 		m.Lock()
+		rules := prims.Rules[int64, int64]{Claim: func(*int64, int64) bool { return false }}
+		_, err = prims.OpenWaitable(victim, "w", 0, rules, nil) // starts the poller
+		require.NoError(t, err)
 		// The last work for which the death watcher wakes by itself is to make this process a target of fences. Some systems
 		// have no fences.
 		fences := shmsync.FeatureMembarrier.Check() == nil
@@ -86,6 +89,7 @@ func TestKillOfTheOnlyParticipant(t *testing.T) {
 		m, err = prims.OpenMutex(w.Join("heir"), "m", nil)
 		require.NoError(t, err)
 		require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
+		require.NoError(t, victim.Close())
 	}
 }
 

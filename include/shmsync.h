@@ -254,9 +254,10 @@ uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f for each participant that dies from now on, on the helper thread of the library. f must return quickly, and
- * must call nothing that waits. A process has one such function for each arena; a later call replaces it. The arena
- * keeps the last 192 deaths. If this process is stopped while more participants die, the field missed of the next
- * report says how many reports were lost. EDEADLK: the caller is a function that the helper thread runs.
+ * must call nothing that waits. A process has one such function for each arena; a later call replaces it, and if f is
+ * NULL, there is none any more. The arena keeps the last 192 deaths. If this process is stopped while more participants
+ * die, the field missed of the next report says how many reports were lost. EDEADLK: the caller is a function that the
+ * helper thread runs.
  *
  * The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that opened the arena.
  * posix_spawn and system give a new process the mask of the helper thread: use POSIX_SPAWN_SETSIGMASK, or let another
@@ -3821,6 +3822,15 @@ SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
     } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
     return 1;
 }
+/* Takes a capability away from this participant. If other processes have declared this participant dead, the word may
+ * belong to a later participant of the slot, and stays as it is. */
+SHMI_FN void shmi_drop_cap(const shmsync_arena *a, uint32_t cap)
+{
+    uint32_t *word = shmi_slot32(a, a->my_slot, SHMI_slotCaps), was;
+    do
+        was = shmi_ld32(word);
+    while (was >> SHMI_capsBits == shmi_id_gen(a->self) && (was & cap) != 0 && !shmi_cas32(word, was, was & ~cap));
+}
 SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
 {
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
@@ -4225,7 +4235,7 @@ enum {
 /* A part of the heap. SHMI_roomOfLinked is a part of SHMI_roomOfAll; any two other parts have no chunk in common. */
 typedef enum shmi_room {
     SHMI_roomOfAll,     /* for every allocation */
-    SHMI_roomOfLinked,  /* for wait nodes: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
+    SHMI_roomOfLinked,  /* for wait nodes and listed blocks: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
     SHMI_roomOfRecords, /* headroom for slot records of up to 256 bytes */
     SHMI_roomOfLarge,   /* headroom for slot records of any size */
     SHMI_roomOfNodes    /* headroom for wait nodes */
@@ -4598,8 +4608,7 @@ SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
     char more[80] = "";
-    const char *reach = (in == SHMI_roomOfLinked || in == SHMI_roomOfNodes) && a->geo.linked < a->geo.chunk_count
-                            ? "; a wait node must lie in the first 256 GiB" : "";
+    const char *reach = in != SHMI_roomOfAll && a->geo.linked < a->geo.chunk_count ? "; the block must lie in the first 256 GiB" : "";
     for (i = 0; i < a->geo.chunk_count; i++) {
         if (shmi_chunk_kind(shmi_load_chunk(a, i)) != SHMI_chunkFree)
             continue;
@@ -4793,19 +4802,20 @@ SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off
     return 0;
 }
 
-/* Makes a span of the first n free chunks in a row that it finds downwards from top. If there is no such row, *off is
- * 0, and *busy says whether other participants are working on some of the chunks. */
-SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off *off, int *busy)
+/* Makes a span of the first n free chunks of a room in a row that it finds downwards from top. If there is no such row,
+ * *off is 0, and *busy says whether other participants are working on some of the chunks. */
+SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
     *off = 0;
     for (i = top; i > 0; i--) {
-        uint64_t w = shmi_load_chunk(a, i - 1);
+        uint64_t w;
         int err;
-        if (shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
+        if (!shmi_serves(a, in, i - 1)) {
             run = 0;
             continue;
         }
+        w = shmi_load_chunk(a, i - 1);
         if (shmi_chunk_kind(w) != SHMI_chunkFree) {
             *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
             run = 0;
@@ -4821,16 +4831,16 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     return 0;
 }
 
-/* Finds the rows of n free chunks in which some chunk has memory, and sets *head to the begin of the row with the most
- * memory. Returns 0 if there is no such row. Other participants may change chunks meanwhile, so the result may be
- * wrong. */
-SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
+/* Finds the rows of n free chunks of a room in which some chunk has memory, and sets *head to the begin of the row with
+ * the most memory. Returns 0 if there is no such row. Other participants may change chunks meanwhile, so the result may
+ * be wrong. */
+SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, shmi_room in, uint64_t *head)
 {
     uint64_t run = 0, i;
     int64_t backed = 0, most = 0;
     for (i = a->geo.chunk_count; i > 0; i--) {
         uint64_t w = shmi_load_chunk(a, i - 1);
-        if (shmi_chunk_kind(w) != SHMI_chunkFree || shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
+        if (shmi_chunk_kind(w) != SHMI_chunkFree || !shmi_serves(a, in, i - 1)) {
             run = 0;
             backed = 0;
             continue;
@@ -4846,39 +4856,40 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
     return most > 0;
 }
 
-SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked. */
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
     *off = 0;
     if (n > a->geo.chunk_count || n == 0)
-        return shmi_no_space(a, size, SHMI_roomOfAll);
+        return shmi_no_space(a, size, in);
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         uint64_t top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
         int busy = 0, err;
         if (top > a->geo.chunk_count)
             top = a->geo.chunk_count;
-        err = shmi_span_below(a, top, n, off, &busy);
+        err = shmi_span_below(a, top, n, in, off, &busy);
         if (*off == 0 && err == 0)
-            err = shmi_span_below(a, a->geo.chunk_count, n, off, &busy);
+            err = shmi_span_below(a, a->geo.chunk_count, n, in, off, &busy);
         if (err == ENOSPC) {
             /* There was no memory for a row of chunks. Try the row that needs the least memory. If there is no memory
              * for that row either, there is none for any other row. */
             failed = err;
-            if (shmi_fullest_row(a, n, &head))
+            if (shmi_fullest_row(a, n, in, &head))
                 err = shmi_take_span(a, head, n, off, &busy);
         }
         if (*off != 0)
             return 0;
         if (err != 0 && err != ENOSPC)
             return err;
-        if (shmi_sweep(a, a->geo.chunk_count, SHMI_roomOfAll) > 0)
+        if (shmi_sweep(a, a->geo.chunk_count, in) > 0)
             continue;
         if (!busy)
             break;
         sched_yield();
     }
-    return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
+    return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
 
 /* Frees the chunks of a span, the head last. Until then the block word of the span, claimed or freeing, keeps other
@@ -4928,7 +4939,7 @@ SHMI_FN int shmi_class_for(uint64_t size, uint64_t align)
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls = shmi_class_for(size, align);
-    return cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfAll, off) : shmi_claim_span(a, size, off);
+    return cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfAll, off) : shmi_claim_span(a, size, SHMI_roomOfAll, off);
 }
 SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 
@@ -6579,11 +6590,8 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
  * headroom. Otherwise a participant could use the headroom up by creating objects. */
 SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
-    int err = shmi_claim(a, size, off), cls = shmi_class_for(size, 1);
-    if (err == 0 && *off / SHMI_blockMin > UINT32_MAX) {
-        shmi_unclaim(a, *off);
-        err = shmi_no_space(a, size, SHMI_roomOfAll); /* there is room, but beyond the first 256 GiB */
-    }
+    int cls = shmi_class_for(size, 1);
+    int err = cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfLinked, off) : shmi_claim_span(a, size, SHMI_roomOfLinked, off);
     if (err == ENOSPC && exists && a->geo.headroom_records > 0) {
         int small = cls <= SHMI_classHeadroom;
         if (small)
@@ -9225,18 +9233,23 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return SHMI_TELL(err);
     }
     pthread_mutex_lock(&a->death_lock);
-    if (a->told == NULL)
+    if (f != NULL && a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
-    if (a->told != NULL) {
+    if (f == NULL) {
+        a->on_death = NULL;
+        shmi_drop_cap(a, SHMI_capTold); /* a death need not wake this participant any more */
+    } else if (a->told != NULL) {
         /* The capability comes first. So whoever writes a record that death_record_next does not count yet rings this
          * participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
-        if (a->on_death == NULL)
+        if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
+            a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
+            a->lost = 0;
+        }
         a->on_death = f;
         a->on_death_arg = arg;
-    }
-    if (a->told == NULL)
+    } else
         err = shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
     pthread_mutex_unlock(&a->death_lock);
     shmi_exit(a);

@@ -5,6 +5,7 @@ package prims_test
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -32,7 +34,8 @@ func (c countedContext) AfterFunc(func()) (stop func() bool) {
 func (c countedContext) Value(any) any { return nil }
 
 // TestRepairThatDoesNotReturnLeavesNothing: a call that waits finds that the holder has died, and its Repair panics or
-// ends the goroutine. Nothing of the call stays with its context or in the lock, and the lock is not recoverable.
+// ends the goroutine. Nothing of the call stays with its context or in the lock, and the lock is not recoverable. A waiter
+// for a spin lock, which may have used up a wake, leaves as after an error: it makes sure that the others are woken.
 func TestRepairThatDoesNotReturnLeavesNothing(t *testing.T) {
 	for title, fails := range map[string]func(){"panic": func() { panic("the repair panics") }, "goexit": runtime.Goexit} {
 		repair := func() error { fails(); return nil }
@@ -84,9 +87,16 @@ func TestRepairThatDoesNotReturnLeavesNothing(t *testing.T) {
 					}
 					return waitsAt(a, x.Offset()) > 0 && (ctx.funcs.Load() > 0 || !shmsync.FeatureWaitV.Have())
 				})
+				var left atomic.Int32
+				leaves := crashpoint.Enabled && strings.Contains(name, "spin")
+				if leaves {
+					t.Cleanup(crashpoint.Disarm)
+					crashpoint.ArmFunc("spinlock.lock.leaving", 1, func() { left.Add(1) })
+				}
 				p.Signal(t, unix.SIGKILL)
 				p.WaitSignal(t, unix.SIGKILL)
 				<-over
+				require.Equal(t, leaves, left.Load() == 1, "the waiter must leave")
 				require.Zero(t, ctx.funcs.Load(), "functions left with the context")
 				require.ErrorIs(t, lock(t.Context()), shmsync.ErrNotRecoverable)
 				if m, ok := x.(*prims.Mutex); ok {

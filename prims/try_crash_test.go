@@ -34,10 +34,83 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 		require.NoError(t, err)
 		return e
 	}
-	for name, c := range map[string]struct {
+	waitable := func(t *testing.T, a *arena.Arena) *prims.Waitable[int64, int64] {
+		x, err := prims.OpenWaitable(a, "x", 1, prims.Rules[int64, int64]{
+			Claim: func(s *int64, n int64) bool {
+				if *s < n {
+					return false
+				}
+				*s -= n
+				return true
+			},
+			Release: func(s *int64, n int64) { *s += n },
+		}, nil)
+		require.NoError(t, err)
+		return x
+	}
+	type tried struct {
 		hold func(t *testing.T, a *arena.Arena)
 		try  func(t *testing.T, a *arena.Arena) func() bool
-	}{
+	}
+	// locks returns the case of a lock that one participant holds and another one tries to get.
+	locks := func(open func(a *arena.Arena) (hold func(), try func() bool, release func(), err error)) tried {
+		return tried{
+			func(t *testing.T, a *arena.Arena) {
+				hold, _, _, err := open(a)
+				require.NoError(t, err)
+				hold()
+			},
+			func(t *testing.T, a *arena.Arena) func() bool {
+				_, try, release, err := open(a)
+				require.NoError(t, err)
+				return func() bool {
+					got := try()
+					if got {
+						release()
+					}
+					return got
+				}
+			},
+		}
+	}
+	for name, c := range map[string]tried{
+		"mutex": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenMutex(a, "x", &prims.MutexOptions{Policy: prims.PolicyRelease})
+			return m.Lock, m.TryLock, m.Unlock, err
+		}),
+		"cohort mutex": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenCohortMutex(a, "x", &prims.CohortMutexOptions{Policy: prims.PolicyRelease})
+			return m.Lock, m.TryLock, m.Unlock, err
+		}),
+		"fair mutex": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenFairMutex(a, "x", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
+			return m.Lock, m.TryLock, m.Unlock, err
+		}),
+		"multi lock": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Policy: prims.PolicyRelease})
+			var got prims.Hold
+			return func() { m.Lock(7) }, func() (ok bool) { got, ok = m.TryLock(7); return ok }, func() { got.Unlock() }, err
+		}),
+		"spin lock": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenSpinLock(a, "x", &prims.SpinLockOptions{Policy: prims.PolicyRelease})
+			return m.Lock, m.TryLock, m.Unlock, err
+		}),
+		"writer of a spin lock": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenRWSpinLock(a, "x", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
+			return m.Lock, m.TryRLock, m.RUnlock, err
+		}),
+		"reader of a spin lock": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenRWSpinLock(a, "x", &prims.RWSpinLockOptions{Policy: prims.PolicyRelease})
+			return m.RLock, m.TryLock, m.Unlock, err
+		}),
+		"writer": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenRWMutex(a, "x", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
+			return m.Lock, m.TryRLock, m.RUnlock, err
+		}),
+		"reader": locks(func(a *arena.Arena) (func(), func() bool, func(), error) {
+			m, err := prims.OpenRWMutex(a, "x", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
+			return m.RLock, m.TryLock, m.Unlock, err
+		}),
 		"semaphore": {
 			func(t *testing.T, a *arena.Arena) { require.True(t, semaphore(t, a).TryAcquire(1)) },
 			func(t *testing.T, a *arena.Arena) func() bool {
@@ -78,6 +151,19 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 						l.Ack()
 					}
 					return ok
+				}
+			},
+		},
+		"waitable": {
+			func(t *testing.T, a *arena.Arena) { require.True(t, waitable(t, a).TryWait(1)) },
+			func(t *testing.T, a *arena.Arena) func() bool {
+				x := waitable(t, a)
+				return func() bool {
+					got := x.TryWait(1)
+					if got {
+						x.Release(1)
+					}
+					return got
 				}
 			},
 		},

@@ -198,10 +198,15 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 }
 
 // TryWait makes the claim that Wait would make, if that is possible without waiting, and reports whether it did.
-// The method Err shows whether a wait can succeed later.
+// If it did not, the method Err shows whether a wait can succeed later. Like a wait, TryWait looks for processes that
+// died and undoes their claims, but not in each call: if it is called again and again, it does so ten times a second.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	defer x.opening.serve(x.queue).end()
 	made, err := x.take(context.Background(), e)
+	if !made && err == nil && x.tried.due() {
+		x.check()
+		made, err = x.take(context.Background(), e)
+	}
 	return made && err == nil
 }
 

@@ -30,6 +30,7 @@ type waitableCore struct {
 	lastHold int
 	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
 	room    uint32
+	tried   tryCheck
 	opening *opening
 	// updating marks a goroutine that runs the function of an Update. If several goroutines do so, the variable running
 	// has the other goroutines.

@@ -135,9 +135,10 @@ uint64_t shmsync_arena_size(const shmsync_arena *a);
 /* The address at which this process has mapped the arena. NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
 /* Calls f for each participant that dies from now on, on the helper thread of the library. f must return quickly, and
- * must call nothing that waits. A process has one such function for each arena; a later call replaces it. The arena
- * keeps the last 192 deaths. If this process is stopped while more participants die, the field missed of the next
- * report says how many reports were lost. EDEADLK: the caller is a function that the helper thread runs.
+ * must call nothing that waits. A process has one such function for each arena; a later call replaces it, and if f is
+ * NULL, there is none any more. The arena keeps the last 192 deaths. If this process is stopped while more participants
+ * die, the field missed of the next report says how many reports were lost. EDEADLK: the caller is a function that the
+ * helper thread runs.
  *
  * The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that opened the arena.
  * posix_spawn and system give a new process the mask of the helper thread: use POSIX_SPAWN_SETSIGMASK, or let another

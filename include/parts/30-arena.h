@@ -501,6 +501,15 @@ SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
     } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
     return 1;
 }
+/* Takes a capability away from this participant. If other processes have declared this participant dead, the word may
+ * belong to a later participant of the slot, and stays as it is. */
+SHMI_FN void shmi_drop_cap(const shmsync_arena *a, uint32_t cap)
+{
+    uint32_t *word = shmi_slot32(a, a->my_slot, SHMI_slotCaps), was;
+    do
+        was = shmi_ld32(word);
+    while (was >> SHMI_capsBits == shmi_id_gen(a->self) && (was & cap) != 0 && !shmi_cas32(word, was, was & ~cap));
+}
 SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
 {
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);

@@ -18,7 +18,7 @@ enum {
 /* A part of the heap. SHMI_roomOfLinked is a part of SHMI_roomOfAll; any two other parts have no chunk in common. */
 typedef enum shmi_room {
     SHMI_roomOfAll,     /* for every allocation */
-    SHMI_roomOfLinked,  /* for wait nodes: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
+    SHMI_roomOfLinked,  /* for wait nodes and listed blocks: the chunks of SHMI_roomOfAll within reach of a link of 32 bits */
     SHMI_roomOfRecords, /* headroom for slot records of up to 256 bytes */
     SHMI_roomOfLarge,   /* headroom for slot records of any size */
     SHMI_roomOfNodes    /* headroom for wait nodes */
@@ -391,8 +391,7 @@ SHMI_COLD int shmi_no_space(shmsync_arena *a, uint64_t size, shmi_room in)
 {
     uint64_t i, free_ = 0, kept = 0;
     char more[80] = "";
-    const char *reach = (in == SHMI_roomOfLinked || in == SHMI_roomOfNodes) && a->geo.linked < a->geo.chunk_count
-                            ? "; a wait node must lie in the first 256 GiB" : "";
+    const char *reach = in != SHMI_roomOfAll && a->geo.linked < a->geo.chunk_count ? "; the block must lie in the first 256 GiB" : "";
     for (i = 0; i < a->geo.chunk_count; i++) {
         if (shmi_chunk_kind(shmi_load_chunk(a, i)) != SHMI_chunkFree)
             continue;
@@ -586,19 +585,20 @@ SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off
     return 0;
 }
 
-/* Makes a span of the first n free chunks in a row that it finds downwards from top. If there is no such row, *off is
- * 0, and *busy says whether other participants are working on some of the chunks. */
-SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off *off, int *busy)
+/* Makes a span of the first n free chunks of a room in a row that it finds downwards from top. If there is no such row,
+ * *off is 0, and *busy says whether other participants are working on some of the chunks. */
+SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
     *off = 0;
     for (i = top; i > 0; i--) {
-        uint64_t w = shmi_load_chunk(a, i - 1);
+        uint64_t w;
         int err;
-        if (shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
+        if (!shmi_serves(a, in, i - 1)) {
             run = 0;
             continue;
         }
+        w = shmi_load_chunk(a, i - 1);
         if (shmi_chunk_kind(w) != SHMI_chunkFree) {
             *busy = *busy || shmi_chunk_kind(w) == SHMI_chunkClaimed || shmi_chunk_kind(w) == SHMI_chunkSweeping;
             run = 0;
@@ -614,16 +614,16 @@ SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_off
     return 0;
 }
 
-/* Finds the rows of n free chunks in which some chunk has memory, and sets *head to the begin of the row with the most
- * memory. Returns 0 if there is no such row. Other participants may change chunks meanwhile, so the result may be
- * wrong. */
-SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
+/* Finds the rows of n free chunks of a room in which some chunk has memory, and sets *head to the begin of the row with
+ * the most memory. Returns 0 if there is no such row. Other participants may change chunks meanwhile, so the result may
+ * be wrong. */
+SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, shmi_room in, uint64_t *head)
 {
     uint64_t run = 0, i;
     int64_t backed = 0, most = 0;
     for (i = a->geo.chunk_count; i > 0; i--) {
         uint64_t w = shmi_load_chunk(a, i - 1);
-        if (shmi_chunk_kind(w) != SHMI_chunkFree || shmi_room_of(a, i - 1) != SHMI_roomOfAll) {
+        if (shmi_chunk_kind(w) != SHMI_chunkFree || !shmi_serves(a, in, i - 1)) {
             run = 0;
             backed = 0;
             continue;
@@ -639,39 +639,40 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
     return most > 0;
 }
 
-SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked. */
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
     *off = 0;
     if (n > a->geo.chunk_count || n == 0)
-        return shmi_no_space(a, size, SHMI_roomOfAll);
+        return shmi_no_space(a, size, in);
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         uint64_t top = __atomic_load_n(&a->heap_top, __ATOMIC_RELAXED);
         int busy = 0, err;
         if (top > a->geo.chunk_count)
             top = a->geo.chunk_count;
-        err = shmi_span_below(a, top, n, off, &busy);
+        err = shmi_span_below(a, top, n, in, off, &busy);
         if (*off == 0 && err == 0)
-            err = shmi_span_below(a, a->geo.chunk_count, n, off, &busy);
+            err = shmi_span_below(a, a->geo.chunk_count, n, in, off, &busy);
         if (err == ENOSPC) {
             /* There was no memory for a row of chunks. Try the row that needs the least memory. If there is no memory
              * for that row either, there is none for any other row. */
             failed = err;
-            if (shmi_fullest_row(a, n, &head))
+            if (shmi_fullest_row(a, n, in, &head))
                 err = shmi_take_span(a, head, n, off, &busy);
         }
         if (*off != 0)
             return 0;
         if (err != 0 && err != ENOSPC)
             return err;
-        if (shmi_sweep(a, a->geo.chunk_count, SHMI_roomOfAll) > 0)
+        if (shmi_sweep(a, a->geo.chunk_count, in) > 0)
             continue;
         if (!busy)
             break;
         sched_yield();
     }
-    return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
+    return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
 
 /* Frees the chunks of a span, the head last. Until then the block word of the span, claimed or freeing, keeps other
@@ -721,7 +722,7 @@ SHMI_FN int shmi_class_for(uint64_t size, uint64_t align)
 SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, shmi_off *off)
 {
     int cls = shmi_class_for(size, align);
-    return cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfAll, off) : shmi_claim_span(a, size, off);
+    return cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfAll, off) : shmi_claim_span(a, size, SHMI_roomOfAll, off);
 }
 SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 

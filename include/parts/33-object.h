@@ -238,11 +238,8 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
  * headroom. Otherwise a participant could use the headroom up by creating objects. */
 SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
-    int err = shmi_claim(a, size, off), cls = shmi_class_for(size, 1);
-    if (err == 0 && *off / SHMI_blockMin > UINT32_MAX) {
-        shmi_unclaim(a, *off);
-        err = shmi_no_space(a, size, SHMI_roomOfAll); /* there is room, but beyond the first 256 GiB */
-    }
+    int cls = shmi_class_for(size, 1);
+    int err = cls < SHMI_classNode ? shmi_claim_zeroed(a, cls, SHMI_roomOfLinked, off) : shmi_claim_span(a, size, SHMI_roomOfLinked, off);
     if (err == ENOSPC && exists && a->geo.headroom_records > 0) {
         int small = cls <= SHMI_classHeadroom;
         if (small)

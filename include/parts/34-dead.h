@@ -760,18 +760,23 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         return SHMI_TELL(err);
     }
     pthread_mutex_lock(&a->death_lock);
-    if (a->told == NULL)
+    if (f != NULL && a->told == NULL)
         a->told = (shmi_participant_id *)calloc(SHMI_deathRecordDeaths, sizeof *a->told);
-    if (a->told != NULL) {
+    if (f == NULL) {
+        a->on_death = NULL;
+        shmi_drop_cap(a, SHMI_capTold); /* a death need not wake this participant any more */
+    } else if (a->told != NULL) {
         /* The capability comes first. So whoever writes a record that death_record_next does not count yet rings this
          * participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
-        if (a->on_death == NULL)
+        if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
+            a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
+            a->lost = 0;
+        }
         a->on_death = f;
         a->on_death_arg = arg;
-    }
-    if (a->told == NULL)
+    } else
         err = shmi_fail(ENOMEM, "arena.on_death", a->label, "%s", "");
     pthread_mutex_unlock(&a->death_lock);
     shmi_exit(a);

@@ -58,11 +58,13 @@ func (a *Arena) Kill(shared []byte) {
 	for k := range aliveWords {
 		shmsync.Wake(wordPtr(file.u32(a.aliveWord(a.mySlot, k))), 1)
 	}
-	doorbell := a.slot(a.mySlot) + slotWatchDoorbell
-	a.ring(doorbell)
-	// If the death watcher fell asleep before the mapping became private, it sleeps on the words of
-	// the file, and only a wake on these words reaches it.
-	shmsync.Wake(wordPtr(file.u32(doorbell)), allSleepers)
+	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
+	// If the death watcher or the poller fell asleep before the mapping became private, it sleeps on the
+	// words of the file, and only a wake on these words reaches it. The poller then sleeps again, on the
+	// word of the private mapping, on which Close wakes it.
+	for _, doorbell := range []Offset{slotWatchDoorbell, slotDoorbell} {
+		shmsync.Wake(wordPtr(file.u32(a.slot(a.mySlot)+doorbell)), allSleepers)
+	}
 	a.repaired.arrive()
 	a.watcherEnded.await(false)
 	a.background.Wait()

@@ -268,7 +268,7 @@ func (a *Arena) OnDeath(f func(Participant)) {
 	defer a.EndCall()
 	d := &deathFunc{f: f}
 	a.onDeath(d)
-	a.OnEnd(d, func() { a.deaths.remove(d) })
+	a.OnEnd(d, func() { a.offDeath(d) })
 }
 
 // deathFunc is a function that is called for each death.
@@ -294,13 +294,15 @@ func (a *Arena) onDeath(f *deathFunc) {
 	l.funcs = append(l.funcs, f)
 }
 
-// remove ends the calls of f.
-func (l *deathLog) remove(f *deathFunc) {
+// offDeath ends the calls of f. If no function is left, a death need not wake this participant any more.
+func (a *Arena) offDeath(f *deathFunc) {
+	l := &a.deaths
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.funcs = slices.DeleteFunc(l.funcs, func(g *deathFunc) bool { return g == f })
 	if len(l.funcs) == 0 {
 		l.holes, l.lost = nil, 0 // a function that is registered later gets no death from before
+		a.dropCap(capTold)
 	}
 }
 

@@ -46,7 +46,10 @@ type events struct {
 	hooked atomic.Bool // true if hooks is not empty
 	mu     sync.Mutex
 	hooks  []*eventHook // guarded by: mu
-	deaths sync.Once    // registers the function that turns deaths into events
+
+	deathMu sync.Mutex          // locked before mu, and before the lock of the deathLog
+	deathOf map[*eventHook]bool // guarded by: deathMu; the hooks that get deaths
+	death   *deathFunc          // guarded by: deathMu; turns deaths into events; registered while deathOf is not empty
 }
 
 // An eventHook is the OnEvent function of one opening.
@@ -175,13 +178,33 @@ func (h *eventHook) run() {
 
 // keepTelling delivers the events of this arena to h until this opening is closed.
 func (a *Arena) keepTelling(h *eventHook) {
-	a.OnEnd(h, func() { a.events.unhook(h) })
-	a.events.deaths.Do(func() {
-		a.onDeath(&deathFunc{atOnce: true, f: func(p Participant) { // called at once, so events have the order of the deaths
-			a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed})
-		}})
+	a.OnEnd(h, func() {
+		a.events.unhook(h)
+		a.tellDeaths(h, false)
 	})
+	a.tellDeaths(h, true)
 	h.start()
+}
+
+// tellDeaths begins or ends the events that tell h of deaths. One function tells all hooks.
+func (a *Arena) tellDeaths(h *eventHook, begin bool) {
+	e := &a.events
+	e.deathMu.Lock()
+	defer e.deathMu.Unlock()
+	switch had := len(e.deathOf); {
+	case begin && had == 0:
+		e.deathOf = map[*eventHook]bool{h: true}
+		e.death = &deathFunc{atOnce: true, f: func(p Participant) { // called at once, so events have the order of the deaths
+			e.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed})
+		}}
+		a.onDeath(e.death)
+	case begin:
+		e.deathOf[h] = true
+	default:
+		if delete(e.deathOf, h); had > 0 && len(e.deathOf) == 0 {
+			a.offDeath(e.death)
+		}
+	}
 }
 
 // Happened reports an event of object o to the functions of Options.OnEvent. The argument named

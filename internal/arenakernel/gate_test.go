@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -395,6 +396,30 @@ func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, a.Check())
 	require.NoError(t, a.Close())
+}
+
+// TestRefusedGateEndsTheJoin: a joiner that has its slot, and to which the kernel refuses the byte lock of the gate although
+// no process has it, returns the error of the kernel. It does not wait for the gate.
+func TestRefusedGateEndsTheJoin(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	admission := a.u32(a.slot(a.mySlot) + slotAdmission)
+	readOnly, err := os.Open(ta.path()) // the kernel takes no exclusive lock through it
+	require.NoError(t, err)
+	defer readOnly.Close()
+	lock := a.lock
+	a.lock = readOnly
+	admission.Store(admissionPending)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // ends a wait
+	err = a.admit(ctx, &Options{}, false)
+	a.lock = lock
+	require.EqualValues(t, admissionPending, admission.Load())
+	admission.Store(admissionIn)
+	require.ErrorIs(t, err, syscall.EBADF)
+	require.ErrorContains(t, err, "could not take the gate")
 }
 
 // TestAnotherGoroutineWaitsForOnFirst: another goroutine that opens the arena during OnFirst waits,

@@ -79,11 +79,16 @@ func (c *core) placeOfBlockWord(chunk, index uint64) Offset {
 // participant, and zeroes it. No other process knows of the block until a call of publish. If this
 // process dies before that, the block is freed. The block does not lie in the headroom.
 func (c *core) claim(size, align uint64) (Offset, error) {
+	return c.claimOutside(size, align, roomOfAll)
+}
+
+// claimOutside does what claim does, in roomOfAll or roomOfLinked, that is, outside the headroom.
+func (c *core) claimOutside(size, align uint64, in room) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {
-		return c.claimSpan(size)
+		return c.claimSpan(size, in)
 	}
-	return c.claimZeroed(class, roomOfAll)
+	return c.claimZeroed(class, in)
 }
 
 // claimZeroed claims a block of the given size class in the given room of the heap, and zeroes the
@@ -325,8 +330,8 @@ func (c *core) noSpace(size uint64, in room) error {
 	case kept > 0:
 		detail += ", and " + strconv.FormatUint(kept, 10) + " bytes of headroom for users of objects that exist"
 	}
-	if (in == roomOfLinked || in == roomOfNodes) && c.geo.linked < c.geo.chunkCount {
-		detail += "; a wait node must lie in the first 256 GiB"
+	if in != roomOfAll && c.geo.linked < c.geo.chunkCount {
+		detail += "; the block must lie in the first 256 GiB"
 	}
 	return c.fail("arena.alloc", shmsync.ErrNoSpace, detail)
 }

@@ -133,7 +133,7 @@ func TestFullestRow(t *testing.T) {
 		{map[uint64]chunkWord{0: chunkReserved, 4: chunkReserved}, a.geo.common() + 1, 0, false},
 	} {
 		set(c.words)
-		head, found := a.fullestRow(c.n)
+		head, found := a.fullestRow(c.n, roomOfAll)
 		require.Equal(t, c.found, found, "%v", c)
 		if found {
 			require.Equal(t, c.head, head, "%v", c)

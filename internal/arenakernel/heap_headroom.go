@@ -1,9 +1,6 @@
 package arenakernel
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // The headroom is a part of the heap that blocks of Alloc and new objects cannot use. When users have
 // filled the rest, participants can still use objects that exist: the headroom has room for their slot
@@ -80,7 +77,7 @@ type room int
 
 const (
 	roomOfAll     room = iota // for every allocation
-	roomOfLinked              // for wait nodes: the chunks of roomOfAll within reach of a link of 32 bits
+	roomOfLinked              // for wait nodes and listed blocks: the chunks of roomOfAll within reach of a link of 32 bits
 	roomOfRecords             // headroom for slot records of up to 256 bytes
 	roomOfLarge               // headroom for slot records of any size
 	roomOfNodes               // headroom for wait nodes
@@ -114,16 +111,13 @@ func (g *geometry) roomOf(chunk uint64) room {
 }
 
 // claimListed claims a block of at least size bytes that the caller will push on the list of an
-// object. If the parameter named exists is true, the block may lie in the headroom.
+// object, so the block lies within reach of a link. If the parameter named exists is true, the block
+// may lie in the headroom.
 //
 // The first slot record of an object may not lie there, because the creator of the object makes this
 // record. Otherwise a participant could use up the headroom by creating objects.
 func (c *core) claimListed(size uint64, exists bool) (Offset, error) {
-	off, err := c.claim(size, 1)
-	if err == nil && uint64(off/linkUnit) > math.MaxUint32 {
-		c.unclaim(off)
-		err = c.noSpace(size, roomOfAll) // there is room, but beyond the first 256 GiB
-	}
+	off, err := c.claimOutside(size, 1, roomOfLinked)
 	if err == nil || !exists || !isNoSpace(err) || c.geo.headroom.records == 0 {
 		return off, err
 	}

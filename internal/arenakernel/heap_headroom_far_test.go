@@ -25,38 +25,82 @@ func newFar(t *testing.T) *neighbours {
 	return p
 }
 
-// TestHeadroomServesFarRecords: in an arena of more than 256 GiB, the next free block may be out of reach of the word
-// objRecords. Then a slot record takes the headroom, which is within reach.
-func TestHeadroomServesFarRecords(t *testing.T) {
-	p := newFar(t)
-	a, b := p.join(1), p.join(2)
-	o, _, err := a.OpenObject(spec("x"))
-	require.NoError(t, err)
-	_, err = a.SlotRecord(o, 1000) // the slab of these blocks is of no use for the next record
-	require.NoError(t, err)
-	a.u64(hdrChunkHint).Store(p.geo.headroom.first + p.geo.headroom.chunks())
-	far, err := b.Alloc(256, 0)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, uint64(far), uint64(linkUnit<<32))
-	off, err := b.SlotRecord(o, 256)
-	require.NoError(t, err)
-	require.Equal(t, roomOfRecords, p.geo.roomOf(uint64(off-Offset(p.geo.heapOff))/chunkSize))
-	_, err = b.AddBlock(o, 256, a.SlotRecords(o).Load(), func(Offset) {})
-	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, and 64 chunks out of reach. The
+// function returned makes the next search for a free chunk begin out of reach.
+func nearFar(t *testing.T) (p *neighbours, beyond uint64, lookBeyond func(a *Arena)) {
+	t.Helper()
+	p = newFar(t)
+	p.geo.heapOff, p.geo.chunkCount = linkUnit<<32-64*chunkSize, 128
+	p.geo.linked, p.geo.headroom = linkedChunks(p.geo.heapOff, 128), planHeadroom(p.geo.heapOff, 128)
+	return p, 64, func(a *Arena) { a.u64(hdrChunkHint).Store(64) }
+}
+
+// TestSlotRecordsLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the word
+// objRecords. Then a slot record, and an additional block, takes a block within reach. The headroom serves slot records
+// only after the last of these blocks.
+func TestSlotRecordsLieWithinReach(t *testing.T) {
+	for _, size := range []uint64{256, 3000, chunkSize + 1} {
+		p, beyond, lookBeyond := nearFar(t)
+		a := p.join(1)
+		o, _, err := a.OpenObject(spec("x"))
+		require.NoError(t, err)
+		roomOf := func(off Offset) room {
+			require.Less(t, uint64(off), uint64(linkUnit<<32))
+			return p.geo.roomOf(uint64(off-Offset(p.geo.heapOff)) / chunkSize)
+		}
+		lookBeyond(a)
+		far, err := a.Alloc(size, 0)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, uint64(far), uint64(linkUnit<<32))
+		lookBeyond(a)
+		off, err := a.SlotRecord(o, size)
+		require.NoError(t, err)
+		require.Equal(t, roomOfAll, roomOf(off))
+		lookBeyond(a)
+		off, err = a.AddBlock(o, size, a.SlotRecords(o).Load(), func(Offset) {})
+		require.NoError(t, err)
+		require.Equal(t, roomOfAll, roomOf(off))
+		requireSound(t, a)
+
+		// Every chunk within reach is in use, outside the headroom. There are free chunks out of reach only.
+		b := p.join(2)
+		for i := range p.geo.headroom.first {
+			switch w := a.loadChunk(i); {
+			case w.kind() == chunkFree:
+				a.swapChunk(i, w, makeChunk(chunkHead, 1, 0))
+			case w.kind() == chunkSlab:
+				for k := range blocksOf(int(w.number())) {
+					a.blockWordOf(i, k).CompareAndSwap(blockFree, uint32(makeBlock(blockObject, 0)))
+				}
+			}
+		}
+		require.Equal(t, chunkFree, a.loadChunk(beyond+32).kind())
+		off, err = b.SlotRecord(o, size)
+		switch {
+		case size <= uint64(classSizes[classHeadroom]):
+			require.NoError(t, err)
+			require.Equal(t, roomOfRecords, roomOf(off))
+		case size <= chunkSize/2:
+			require.NoError(t, err)
+			require.Equal(t, roomOfLarge, roomOf(off))
+		default:
+			require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		}
+		_, err = b.AddBlock(o, size, a.SlotRecords(o).Load(), func(Offset) {})
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		require.ErrorContains(t, err, "must lie in the first 256 GiB")
+	}
 }
 
 // TestWaitNodesLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the 32-bit
 // links of queues. Then a wait node takes a block that is within reach, and after the last one there is no space.
 func TestWaitNodesLieWithinReach(t *testing.T) {
-	p := newFar(t)
-	p.geo.heapOff, p.geo.chunkCount = linkUnit<<32-64*chunkSize, 128 // 64 chunks are within reach
-	p.geo.linked, p.geo.headroom = linkedChunks(p.geo.heapOff, 128), planHeadroom(p.geo.heapOff, 128)
+	p, beyond, lookBeyond := nearFar(t)
 	a := p.join(1)
-	const beyond = 64
 	claim := func(in room) {
 		t.Helper()
 		for range blocksOf(classNode) {
-			a.u64(hdrChunkHint).Store(beyond)
+			lookBeyond(a)
 			off, err := a.ClaimNode()
 			require.NoError(t, err)
 			require.Less(t, uint64(off), uint64(linkUnit<<32))
@@ -81,6 +125,6 @@ func TestWaitNodesLieWithinReach(t *testing.T) {
 	claim(roomOfNodes)
 	_, err := a.ClaimNode()
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
-	require.ErrorContains(t, err, "a wait node must lie in the first 256 GiB")
+	require.ErrorContains(t, err, "must lie in the first 256 GiB")
 	require.Equal(t, empty, a.loadChunk(beyond+1), "a sweep out of reach is of no use")
 }

@@ -196,8 +196,16 @@ func TestOnDeathEndsWithItsOpening(t *testing.T) {
 	require.Equal(t, n, next(t, second).Name())
 	require.Empty(t, first)
 
+	caps := a.slotCaps(a.mySlot)
+	require.NotZero(t, caps&capTold)
 	require.NoError(t, c.Close())
 	require.Empty(t, a.deaths.funcs)
+	require.Equal(t, caps&^capTold, a.slotCaps(a.mySlot), "nobody has to ring this participant")
+	word := a.u32(a.slot(a.mySlot) + slotCaps)
+	own, other := word.Load(), makeCaps(capTold, a.self.Generation()+1)
+	word.Store(other)
+	a.dropCap(capTold)
+	require.Equal(t, other, word.Swap(own), "the capabilities of another participant")
 	die(3)
 	third := deathsOf(a)
 	a.u64(a.deathRecord(deathRecordsOfDead, hole) + deathRecordSeq).Store(hole + 1)
@@ -206,6 +214,46 @@ func TestOnDeathEndsWithItsOpening(t *testing.T) {
 	require.Empty(t, third)
 	require.Empty(t, second)
 	require.Empty(t, first)
+}
+
+// TestOnEventEndsWithItsOpening: when the last opening with a function for events is closed, a death needs to wake this
+// process no longer. A function that is registered later gets the deaths from then on.
+func TestOnEventEndsWithItsOpening(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	die := func(generation uint32) {
+		a.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, generation), 0, 0, 0, "")
+		a.ringTold()
+	}
+	open := func() (*Arena, chan Event) {
+		events := make(chan Event, 8)
+		opts := ta.opts
+		opts.OnEvent = func(e Event) { events <- e }
+		b, err := Open(ta.name, &opts)
+		require.NoError(t, err)
+		return b, events
+	}
+	b, first := open()
+	c, second := open()
+	die(1)
+	require.EqualValues(t, 1, (<-first).Who.Generation)
+	require.EqualValues(t, 1, (<-second).Who.Generation)
+	require.NoError(t, b.Close())
+	require.NotZero(t, a.slotCaps(a.mySlot)&capTold)
+	die(2)
+	require.EqualValues(t, 2, (<-second).Who.Generation)
+	require.NoError(t, c.Close())
+	require.Empty(t, a.deaths.funcs)
+	require.Zero(t, a.slotCaps(a.mySlot)&capTold)
+	die(3)
+	d, third := open()
+	die(4)
+	require.EqualValues(t, 4, (<-third).Who.Generation)
+	require.NoError(t, d.Close())
+	require.Empty(t, first)
+	require.Empty(t, second)
 }
 
 // TestDeathRecordsOverflow: more deaths are recorded than the ring has room for. The latest deaths are

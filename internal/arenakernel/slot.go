@@ -165,6 +165,19 @@ func (a *membership) hasCaps(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotCaps).Load()>>capsBits == w.generation()
 }
 
+// dropCap takes a capability away from this participant. If other processes have declared this
+// participant dead, the word may belong to a later participant of the slot, and dropCap leaves it as it is.
+func (a *membership) dropCap(c uint32) {
+	word := a.u32(a.slot(a.mySlot) + slotCaps)
+	for {
+		// The CAS fails only if another call has changed the word. So the loop is lock-free.
+		was := word.Load()
+		if was>>capsBits != a.self.Generation() || was&c == 0 || word.CompareAndSwap(was, was&^c) {
+			return
+		}
+	}
+}
+
 // publishCaps writes the capabilities of this participant into its slot, which is in state w. It
 // returns false if another process has changed the state of the slot, because it took this participant
 // for dead.

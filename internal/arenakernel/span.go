@@ -17,24 +17,24 @@ var (
 
 // claimSpan claims as many whole chunks as size bytes need, and zeroes them. It searches from the
 // top of the heap downwards, because slabs, which are chunks for small blocks, are made from the
-// bottom. The span does not lie in the headroom.
-func (c *core) claimSpan(size uint64) (Offset, error) {
+// bottom. The span lies in the given room, which is roomOfAll or roomOfLinked.
+func (c *core) claimSpan(size uint64, in room) (Offset, error) {
 	n := size/chunkSize + min(size%chunkSize, 1)
 	if n > c.geo.common() {
-		return 0, c.noSpace(size, roomOfAll)
+		return 0, c.noSpace(size, in)
 	}
 	var failed error
 	for range claimTries {
 		top := min(c.heap.top.Load(), c.geo.chunkCount)
-		off, busy, err := c.spanBelow(top, n)
+		off, busy, err := c.spanBelow(top, n, in)
 		if off == 0 && err == nil {
-			off, busy, err = c.spanBelow(c.geo.chunkCount, n)
+			off, busy, err = c.spanBelow(c.geo.chunkCount, n, in)
 		}
 		// If there was no memory for a row of chunks, try the row that needs the least memory. If
 		// there is no memory for that row either, there is none for any other row.
 		if err != nil && isNoSpace(err) {
 			failed = err
-			if head, ok := c.fullestRow(n); ok {
+			if head, ok := c.fullestRow(n, in); ok {
 				off, err = c.spanAt(head, n)
 				busy = busy || off == 0 && err == nil
 			}
@@ -42,7 +42,7 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		if off != 0 || err != nil && !isNoSpace(err) {
 			return off, err
 		}
-		if c.sweep(c.geo.chunkCount, roomOfAll) > 0 {
+		if c.sweep(c.geo.chunkCount, in) > 0 {
 			continue
 		}
 		if !busy {
@@ -53,22 +53,22 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 	if failed != nil {
 		return 0, failed
 	}
-	return 0, c.noSpace(size, roomOfAll)
+	return 0, c.noSpace(size, in)
 }
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow makes a span of n free chunks in a row. It searches downwards from top. If there is no
+// spanBelow makes a span of n free chunks in a row, in the given room. It searches downwards from top. If there is no
 // such row, the offset is 0, and the result named busy says whether other participants are changing
 // chunks meanwhile.
-func (c *core) spanBelow(top, n uint64) (off Offset, busy bool, err error) {
+func (c *core) spanBelow(top, n uint64, in room) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
-		w := c.loadChunk(i - 1)
-		if c.geo.roomOf(i-1) != roomOfAll {
+		if !c.geo.serves(in, i-1) {
 			run = 0
 			continue
 		}
+		w := c.loadChunk(i - 1)
 		if w.kind() != chunkFree {
 			busy = busy || w.kind() == chunkClaimed || w.kind() == chunkSweeping
 			run = 0
@@ -99,14 +99,14 @@ func (c *core) spanAt(head, n uint64) (Offset, error) {
 	return c.chunkOff(head), nil
 }
 
-// fullestRow returns the first chunk of the row of n free chunks in which most chunks are backed by
+// fullestRow returns the first chunk of the row of n free chunks of the room in which most chunks are backed by
 // memory. It returns false if there is no row with at least one such chunk. It reads each chunk word
 // at most twice. Other participants may change chunks meanwhile, so the result may be wrong.
-func (c *core) fullestRow(n uint64) (head uint64, found bool) {
+func (c *core) fullestRow(n uint64, in room) (head uint64, found bool) {
 	run, backed, most := uint64(0), 0, 0
 	for i := c.geo.chunkCount; i > 0; i-- {
 		w := c.loadChunk(i - 1)
-		if w.kind() != chunkFree || c.geo.roomOf(i-1) != roomOfAll {
+		if w.kind() != chunkFree || !c.geo.serves(in, i-1) {
 			run, backed = 0, 0
 			continue
 		}

@@ -21,7 +21,8 @@ func TestReservationsInCThatSignalsInterrupt(t *testing.T) {
 }
 
 // TestWaitNodesInCLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the 32-bit
-// links of queues. Then a wait node takes a block that is within reach.
+// links of queues, and of the word objRecords. Then a wait node, a slot record or an additional block takes a block that is
+// within reach.
 func TestWaitNodesInCLieWithinReach(t *testing.T) {
 	cmd := exec.Command(program(t, "far.c"), unusedName(t))
 	out, err := cmd.CombinedOutput()

@@ -14,7 +14,7 @@ func init() {
 		{
 			name: "spans lie in the headroom",
 			file: kernel + "span.go",
-			old:  "\t\tif c.geo.roomOf(i-1) != roomOfAll {\n\t\t\trun = 0\n\t\t\tcontinue\n\t\t}\n",
+			old:  "\t\tif !c.geo.serves(in, i-1) {\n\t\t\trun = 0\n\t\t\tcontinue\n\t\t}\n",
 			new:  "",
 			pkg:  pkg, run: "TestHeadroomIsForUsersOfObjects",
 		},
@@ -31,6 +31,13 @@ func init() {
 			old:  "c.claimBlock(classNode, roomOfLinked)",
 			new:  "c.claimBlock(classNode, roomOfAll)",
 			pkg:  pkg, run: "TestWaitNodesLieWithinReach",
+		},
+		{
+			name: "slot records lie beyond the reach of links",
+			file: kernel + "heap_headroom.go",
+			old:  "c.claimOutside(size, 1, roomOfLinked)",
+			new:  "c.claimOutside(size, 1, roomOfAll)",
+			pkg:  pkg, run: "TestSlotRecordsLieWithinReach",
 		},
 		{
 			name: "large slot records take all of the headroom",

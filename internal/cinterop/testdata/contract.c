@@ -1377,6 +1377,7 @@ static void close_in_watcher(const shmsync_participant *p, void *arg)
 static int close_in_on_death(void)
 {
     struct shortlived v = shortlived();
+    uint32_t caps;
     alarm(60);
     sem_init(&told_all, 0, 0);
     inside = open_arena();
@@ -1385,6 +1386,19 @@ static int close_in_on_death(void)
     while (sem_wait(&told_all) != 0) {
     }
     CHECK(shmsync_arena_on_death(inside, told, NULL), 0);
+    caps = shmi_slot_caps(inside, inside->my_slot);
+    CHECK(caps & SHMI_capTold, SHMI_capTold);
+    CHECK(shmsync_arena_on_death(inside, NULL, NULL), 0); /* a death need not wake this process any more */
+    CHECK(shmi_slot_caps(inside, inside->my_slot), caps & ~(uint32_t)SHMI_capTold);
+    pthread_mutex_lock(&inside->death_lock); /* as if deaths had been missed before that */
+    inside->n_holes = 1;
+    inside->lost = 1;
+    pthread_mutex_unlock(&inside->death_lock);
+    CHECK(shmsync_arena_on_death(inside, told, NULL), 0);
+    pthread_mutex_lock(&inside->death_lock);
+    CHECK(inside->n_holes + inside->lost, 0);
+    pthread_mutex_unlock(&inside->death_lock);
+    CHECK(shmi_slot_caps(inside, inside->my_slot), caps);
     CHECK(shmsync_arena_close(inside), 0);
     CHECK(shmsync_arena_close(inside), EBADF);
     return 0;
