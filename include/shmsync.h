@@ -257,7 +257,8 @@ void *shmsync_arena_base(const shmsync_arena *a);
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant, until f returns a value other than 0. EBADF: the arena was closed meanwhile. */
+/* Calls f for each participant, until f returns a value other than 0. If a participant has only just taken its slot, only
+ * its slot and generation are known. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
 /* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A
@@ -9074,14 +9075,18 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
+/* Describes the participant with that generation in slot i. 0: the slot has another participant by now. While a joiner
+ * takes the slot, and until it has described itself, the words of the slot describe its predecessor. Then only slot and
+ * generation are known. */
+SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
-    memset(p, 0, sizeof *p);
-    p->slot = i;
-    p->generation = shmi_slot_gen(w);
-    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = shmi_slot_died(a, i);
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+    uint32_t flags;
+    if (shmi_describe(a, i, p, &flags) != generation) {
+        memset(p, 0, sizeof *p);
+        p->slot = i;
+        p->generation = generation;
+    }
+    return shmi_slot_gen(shmi_slot_state(a, i)) == generation;
 }
 
 enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */
@@ -10804,13 +10809,12 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
     shmi_participant_id n = shmi_epoch_claimant(w);
-    uint32_t i = shmi_id_slot(n);
-    if ((shmi_epoch_phase(w) == SHMI_epochClaiming || shmi_epoch_phase(w) == SHMI_epochClaimed) && i >= 1 && i <= a->geo.slots) {
-        char label[SHMI_labelBytes + 1];
-        shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-        return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_id_gen(n), shmi_epoch_number(w));
-    }
-    return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    shmsync_participant p;
+    if (shmi_epoch_phase(w) != SHMI_epochClaiming && shmi_epoch_phase(w) != SHMI_epochClaimed)
+        return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    if (shmi_who(a, n, &p) != 0)
+        return shmi_fail(err, op, a->label, "a process that is no participant has the gate of the arena, for epoch %u", shmi_epoch_number(w));
+    return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", p.label[0] != 0 ? p.label : "process", p.pid, p.slot, p.generation, shmi_epoch_number(w));
 }
 /* Whether this process begins the epoch: its on_first runs. */
 SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
@@ -10821,12 +10825,11 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
 /* Names the participant in slot i, which is the n'th of a list. The list names two. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
-    char label[SHMI_labelBytes + 1];
+    shmsync_participant p;
     if (n > 2)
         return;
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
-             shmi_slot_gen(shmi_slot_state(a, i)));
+    shmi_read_slot(a, i, shmi_slot_gen(shmi_slot_state(a, i)), &p);
+    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", p.label[0] != 0 ? p.label : "process", p.pid, i, p.generation);
 }
 /* Says which other participants are in, and counts them. It names two at most. */
 SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
@@ -13406,7 +13409,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
     SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
-    shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
+    shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
     return 0;
 }
 
@@ -13421,11 +13424,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
         if (err != 0)
             return SHMI_TELL(err);
         w = shmi_slot_state(a, i);
-        there = shmi_slot_present(w);
-        if (there) {
-            shmi_read_slot(a, i, w, &p);
-            there = shmi_slot_gen(shmi_slot_state(a, i)) == p.generation;
-        }
+        there = shmi_slot_present(w) && shmi_read_slot(a, i, shmi_slot_gen(w), &p);
         shmi_exit(a);
         if (there && f(&p, arg) != 0)
             break;

@@ -531,13 +531,12 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
     shmi_participant_id n = shmi_epoch_claimant(w);
-    uint32_t i = shmi_id_slot(n);
-    if ((shmi_epoch_phase(w) == SHMI_epochClaiming || shmi_epoch_phase(w) == SHMI_epochClaimed) && i >= 1 && i <= a->geo.slots) {
-        char label[SHMI_labelBytes + 1];
-        shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-        return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_id_gen(n), shmi_epoch_number(w));
-    }
-    return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    shmsync_participant p;
+    if (shmi_epoch_phase(w) != SHMI_epochClaiming && shmi_epoch_phase(w) != SHMI_epochClaimed)
+        return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    if (shmi_who(a, n, &p) != 0)
+        return shmi_fail(err, op, a->label, "a process that is no participant has the gate of the arena, for epoch %u", shmi_epoch_number(w));
+    return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", p.label[0] != 0 ? p.label : "process", p.pid, p.slot, p.generation, shmi_epoch_number(w));
 }
 /* Whether this process begins the epoch: its on_first runs. */
 SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
@@ -548,12 +547,11 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
 /* Names the participant in slot i, which is the n'th of a list. The list names two. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
-    char label[SHMI_labelBytes + 1];
+    shmsync_participant p;
     if (n > 2)
         return;
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
-             shmi_slot_gen(shmi_slot_state(a, i)));
+    shmi_read_slot(a, i, shmi_slot_gen(shmi_slot_state(a, i)), &p);
+    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", p.label[0] != 0 ? p.label : "process", p.pid, i, p.generation);
 }
 /* Says which other participants are in, and counts them. It names two at most. */
 SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)

@@ -1854,7 +1854,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
     SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
-    shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
+    shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
     return 0;
 }
 
@@ -1869,11 +1869,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
         if (err != 0)
             return SHMI_TELL(err);
         w = shmi_slot_state(a, i);
-        there = shmi_slot_present(w);
-        if (there) {
-            shmi_read_slot(a, i, w, &p);
-            there = shmi_slot_gen(shmi_slot_state(a, i)) == p.generation;
-        }
+        there = shmi_slot_present(w) && shmi_read_slot(a, i, shmi_slot_gen(w), &p);
         shmi_exit(a);
         if (there && f(&p, arg) != 0)
             break;

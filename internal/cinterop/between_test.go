@@ -10,6 +10,7 @@ import "testing"
 func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 	for _, verb := range []string{
 		"who",          // a participant dies, or a joiner takes its slot over
+		"rows",         // a joiner takes the slot of a participant that the call describes
 		"recorded",     // a joiner takes the slot of a dead participant, and gives it back
 		"undated",      // the process that has marked a death is killed
 		"nobody began", // a death is recorded

@@ -98,6 +98,74 @@ static void who(void)
     RUNS(state, marked, describes(SHMI_phaseLive), err = shmi_who(arena, n, &p), { CHECK(err, 0); CHECK(strcmp(p.label, "victim"), 0); });
 }
 
+/* ---- The rows of the list of participants ---- */
+
+enum { victim_pid = 1111, heir_pid = 2222 };
+static shmsync_participant row; /* what the list says of the slot other */
+static int rows;
+static int keep_row(const shmsync_participant *p, void *arg)
+{
+    (void)arg;
+    if (p->slot == other) {
+        row = *p;
+        rows++;
+    }
+    return 0;
+}
+static void victim_in(uint32_t phase)
+{
+    describes(phase);
+    shmi_st32(shmi_slot32(arena, other, SHMI_slotPID), victim_pid);
+}
+/* The victim has left, and the next participant of the slot joins. */
+static void replaced(void)
+{
+    shmi_describe_nobody(arena, other);
+    is_in(other, SHMI_phaseJoining, was + 1);
+    shmi_st32(shmi_slot32(arena, other, SHMI_slotPID), heir_pid);
+    shmi_put_label(arena, shmi_slot(arena, other) + SHMI_slotLabel, "heir");
+    shmi_st32(shmi_slot32(arena, other, SHMI_slotDescribed), was + 1);
+}
+static void list_rows(void)
+{
+    rows = 0;
+    CHECK(shmsync_arena_participants(arena, keep_row, NULL), 0);
+}
+/* The row of one participant has the process ID and the label of no other one. */
+static void check_row(void)
+{
+    uint32_t pid;
+    CHECK(rows <= 1, 1);
+    if (rows == 0)
+        return;
+    pid = row.generation == was ? victim_pid : heir_pid;
+    CHECK(row.generation == was || row.generation == was + 1, 1);
+    CHECK(row.pid == pid || row.pid == 0, 1);
+    CHECK(strcmp(row.label, row.pid == 0 ? "" : row.generation == was ? "victim" : "heir"), 0);
+}
+/* A joiner has taken a slot and has not described itself yet. In another run, it does so while a call lists the
+ * participants. */
+static void listed_rows(void)
+{
+    uint32_t *at[3];
+    int i;
+    at[0] = shmi_slot32(arena, other, SHMI_slotState);
+    at[1] = shmi_slot32(arena, other, SHMI_slotDescribed);
+    at[2] = shmi_slot32(arena, other, SHMI_slotPID);
+    victim_in(SHMI_phaseDead);
+    taken_over();
+    list_rows();
+    CHECK(rows, 1);
+    CHECK(row.generation, was + 1);
+    CHECK(row.pid, 0);
+    CHECK(row.died_ns, 0);
+    CHECK(row.label[0], 0);
+    for (i = 0; i < 3; i++)
+        RUNS(at[i], replaced, victim_in(SHMI_phaseLive), list_rows(), check_row());
+    CHECK(rows, 1); /* of the last run, which made no change */
+    CHECK(row.pid, victim_pid);
+}
+
 /* ---- The records of a death ---- */
 
 static uint32_t generation;
@@ -710,6 +778,7 @@ int main(int argc, char **argv)
         int least; /* of most */
     } verbs[] = {
         {"who", who, 2},
+        {"rows", listed_rows, 2},
         {"recorded", recorded, 2},
         {"undated", undated, 0},
         {"nobody began", nobody_began, 1},
