@@ -3852,8 +3852,8 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead);
-SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
-SHMI_FN void shmi_release_deferred(shmsync_arena *a);
+SHMI_FN int shmi_flush_deferred(shmsync_arena *a);
+SHMI_FN int shmi_release_deferred(shmsync_arena *a);
 
 /* shmi_fail for the death of a participant. */
 SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_participant_id who)
@@ -4688,8 +4688,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in a room. The bytes of the block stay as they are. */
-SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
@@ -4717,6 +4716,13 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         }
     }
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
+}
+/* Claims a block of the class in a room. The bytes of the block stay as they are. If there is no room, it may be in
+ * blocks that a peer guarded when they were deleted. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+{
+    int err = shmi_try_claim_block(a, cls, in, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_block(a, cls, in, off) : err;
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -4828,7 +4834,7 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
     return most > 0;
 }
 
-SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
 {
     uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
@@ -4862,6 +4868,12 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     }
     return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
 }
+/* Claims a span for size bytes, zeroed, as shmi_claim_block claims a block. */
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+{
+    int err = shmi_try_claim_span(a, size, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_span(a, size, off) : err;
+}
 
 /* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
  * the span for this process. */
@@ -4888,10 +4900,8 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err = shmi_claim_block(a, cls, in, off);
-    if (err != 0) {
-        shmi_flush_deferred(a); /* for the next call */
+    if (err != 0)
         return err;
-    }
     SHMSYNC_CRASHPOINT("arena.alloc.claimed");
     memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
     return 0;
@@ -6780,8 +6790,8 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases the blocks whose release had to wait. The caller holds handles. */
-SHMI_FN void shmi_release_deferred(shmsync_arena *a)
+/* Releases the blocks whose release had to wait. Returns whether it released one. The caller holds handles. */
+SHMI_FN int shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
     shmi_off *waiting = a->deferred;
@@ -6793,12 +6803,15 @@ SHMI_FN void shmi_release_deferred(shmsync_arena *a)
             shmi_release_unseen(a, &b, shmi_make_block(SHMI_blockFreeing, a->self));
     }
     free(waiting);
+    return a->n_deferred < n;
 }
-SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
+SHMI_FN int shmi_flush_deferred(shmsync_arena *a)
 {
+    int released;
     pthread_mutex_lock(&a->handles);
-    shmi_release_deferred(a);
+    released = shmi_release_deferred(a);
     pthread_mutex_unlock(&a->handles);
+    return released;
 }
 
 /* ---- Directory ---- */

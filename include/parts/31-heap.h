@@ -498,8 +498,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in a room. The bytes of the block stay as they are. */
-SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
@@ -527,6 +526,13 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         }
     }
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
+}
+/* Claims a block of the class in a room. The bytes of the block stay as they are. If there is no room, it may be in
+ * blocks that a peer guarded when they were deleted. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+{
+    int err = shmi_try_claim_block(a, cls, in, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_block(a, cls, in, off) : err;
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -638,7 +644,7 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, uint64_t *head)
     return most > 0;
 }
 
-SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
 {
     uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
@@ -672,6 +678,12 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
     }
     return failed != 0 ? failed : shmi_no_space(a, size, SHMI_roomOfAll);
 }
+/* Claims a span for size bytes, zeroed, as shmi_claim_block claims a block. */
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_off *off)
+{
+    int err = shmi_try_claim_span(a, size, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_span(a, size, off) : err;
+}
 
 /* Makes the chunks of a span free, the head last. Until then the block word of the span, claimed or freeing, keeps
  * the span for this process. */
@@ -698,10 +710,8 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err = shmi_claim_block(a, cls, in, off);
-    if (err != 0) {
-        shmi_flush_deferred(a); /* for the next call */
+    if (err != 0)
         return err;
-    }
     SHMSYNC_CRASHPOINT("arena.alloc.claimed");
     memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
     return 0;

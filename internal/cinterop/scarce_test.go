@@ -9,7 +9,7 @@ import "testing"
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
-		"stuck-file", "no-flock", "sweep", "locked-memory",
+		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block",
 	} {
 		t.Run(verb, func(t *testing.T) { runC(t, "scarce.c", verb, unusedName(t)) })
 	}

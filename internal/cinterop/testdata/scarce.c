@@ -388,6 +388,53 @@ static void locked_memory(void)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+enum { a_block, a_span, a_node, sorts };
+static int claim_one(shmsync_arena *a, int sort)
+{
+    shmsync_offset off;
+    shmi_node *node;
+    return sort == a_node ? shmi_claim_node(a, &off, &node) : shmsync_alloc(a, sort == a_block ? 64 : 2 * SHMI_chunkSize, &off);
+}
+/* The arena is full, but for a block that a peer guarded when its object was deleted. When the guard has ended, the first
+ * claim uses the block. */
+static void guarded_block(void)
+{
+    enum { peer = 9 };
+    static const uint64_t sizes[] = {2 * SHMI_chunkSize, SHMI_chunkSize, 4096, 64};
+    int sort;
+    for (sort = 0; sort < sorts; sort++) {
+        shmsync_arena_options o;
+        shmsync_arena *a;
+        shmsync_offset off;
+        shmi_block b;
+        size_t i;
+        int err = 0;
+        memset(&o, 0, sizeof o);
+        o.size = 3 << 20;
+        CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+        pthread_mutex_lock(&a->reaping); /* the death watcher does not reap the peer, which the test makes up */
+        shmi_st32(shmi_slot32(a, peer, SHMI_slotState), shmi_slot_word(SHMI_phaseLive, 1));
+        CHECK(shmsync_alloc(a, 2 * SHMI_chunkSize, &off), 0);
+        shmi_st64(shmi_slot64(a, peer, SHMI_slotOpening), off);
+        CHECK(shmi_locate(a, off, &b), 1);
+        pthread_mutex_lock(&a->handles);
+        shmi_release_unseen(a, &b, SHMI_blockRaw); /* as for the block of an object */
+        pthread_mutex_unlock(&a->handles);
+        for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            while ((err = shmsync_alloc(a, sizes[i], &off)) == 0) {
+            }
+        while ((err = claim_one(a, sort)) == 0) {
+        }
+        CHECK(err, ENOSPC);
+        shmi_st64(shmi_slot64(a, peer, SHMI_slotOpening), 0);
+        CHECK(claim_one(a, sort), 0);
+        shmi_st32(shmi_slot32(a, peer, SHMI_slotState), shmi_slot_word(SHMI_phaseFree, 1));
+        pthread_mutex_unlock(&a->reaping);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(shmsync_arena_remove(arena_name), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -396,7 +443,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}};
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}};
     size_t i;
     if (argc != 3)
         return 2;
