@@ -21669,10 +21669,12 @@ int shmsync_once_done(const shmsync_once *o)
 }
 
 /* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
- * leaving, counts as dead; 0: none. */
+ * leaving, counts as dead; 0: none. If a peer that breaks the rules changes the word all the time, the call gives up; a
+ * call that needs the turn takes it itself. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
-    for (;;) {
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t w = shmi_once_load(o);
         shmi_participant_id n = shmi_once_runner(w);
         if (shmi_once_is_done(w) || n == 0 || (n != without && shmi_current(o->a, n)) || !shmi_gone(o->a, n))
@@ -22070,8 +22072,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
  * is closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call. */
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t w = shmi_ld64(l->state);
         uint32_t s = (uint32_t)(w >> 32), to;
         shmi_participant_id n = shmi_owner_name(s);
@@ -22083,6 +22085,7 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
             return 0; /* if the dead participant is not gone, the reap visits the lock again afterwards */
     }
+    return 0;
 }
 
 /* ---- Barrier: prims/barrier*.go in C ---- */

@@ -24,6 +24,7 @@ func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 		"freed",        // another participant frees a wait node
 		"unshared",     // another thread ends an opening
 		"arrived",      // another process ends or breaks the phase of a Barrier
+		"given up",     // a peer changes a word before each attempt of a reaper
 		"listed",       // another process recovers a key of a MultiLock
 	} {
 		t.Run(verb, func(t *testing.T) { runC(t, "between.c", newArena(t), verb) })

@@ -770,6 +770,66 @@ static void arrived(void)
         });
 }
 
+/* ---- A peer that breaks the rules ---- */
+
+static const void *rewritten; /* the word before whose load the peer acts */
+static void (*rewrite)(void);
+static int rewrites;
+static void rewrite_again(void)
+{
+    rewrite();
+    if (++rewrites < 1000)
+        before_load(rewritten, 1, rewrite_again);
+}
+/* Begins a call beside a peer that acts before each load of the word. */
+static void beside_rewriter(const void *word, void (*f)(void))
+{
+    rewritten = word;
+    rewrite = f;
+    rewrites = 0;
+    f();
+    before_load(word, 1, rewrite_again);
+}
+static shmsync_once rewritten_once;
+static shmsync_fairmutex rewritten_fair;
+static void next_turn(void)
+{
+    uint64_t *w = &rewritten_once.impl->w->state;
+    *w = shmi_once_taken_by(*w, shmi_make_participant_id(other, was));
+}
+static void next_hold(void)
+{
+    uint64_t *w = &rewritten_fair.impl->w->owner;
+    *w = (uint64_t)shmi_make_owner(SHMI_kindBiased, shmi_make_participant_id(other, was)) << 32 | (uint32_t)(*w + 1);
+}
+static void count_run(void *arg) { ++*(int *)arg; }
+/* A peer changes a word whenever a reaper is about to take it from a dead participant. The reaper gives up after some
+ * tries. When the peer has stopped, a call takes the word. */
+static void given_up(void)
+{
+    shmsync_fairmutex_options o;
+    struct shmi_record_lock l;
+    int ran = 0;
+    is_in(other, SHMI_phaseFree, was);
+    CHECK(shmsync_once_open(arena, "once", NULL, &rewritten_once), 0);
+    beside_rewriter(shmi_slot32(arena, other, SHMI_slotState), next_turn);
+    shmi_once_reap(rewritten_once.impl, 0);
+    watched = NULL;
+    CHECK(rewrites > 1 && rewrites < 1000, 1);
+    CHECK(shmsync_once_do(&rewritten_once, count_run, &ran), 0);
+    CHECK(ran, 1);
+    memset(&o, 0, sizeof o);
+    o.policy = SHMSYNC_POLICY_RELEASE;
+    CHECK(shmsync_fairmutex_open(arena, "fair", &o, &rewritten_fair), 0);
+    l = shmi_fair_lock_of(rewritten_fair.impl);
+    beside_rewriter(shmi_slot32(arena, other, SHMI_slotState), next_hold);
+    CHECK(shmi_lock_take_open(&l), 0);
+    watched = NULL;
+    CHECK(rewrites > 1 && rewrites < 1000, 1);
+    CHECK(shmsync_fairmutex_lock(&rewritten_fair), 0);
+    CHECK(shmsync_fairmutex_unlock(&rewritten_fair), 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -788,6 +848,7 @@ int main(int argc, char **argv)
         {"stale", stale, 0},
         {"unshared", unshared, 1},
         {"arrived", arrived, 3},
+        {"given up", given_up, 0},
     };
     static const struct {
         const char *name;
