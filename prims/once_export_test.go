@@ -8,7 +8,9 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 func (o *Once) ReapRunner() { o.leave(o.load()) }
 
 // SetRunner makes n the runner, with the next turn.
-func (o *Once) SetRunner(n arenakernel.ParticipantID) { o.words.state.Store(uint64(o.load().takenBy(n))) }
+func (o *Once) SetRunner(n arenakernel.ParticipantID) {
+	o.words.state.Store(uint64(o.load().takenBy(n)))
+}
 
 // ReapBeside reaps the runner. It calls rewrite right before each change.
 func (o *Once) ReapBeside(rewrite func()) {

@@ -329,7 +329,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     if (dirfd_ < 0)
         return shmi_fail(errno, "arena.create", path, "open directory");
     err = ENOTSUP;
-    s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
         snprintf(self, sizeof self, "/proc/thread-self/fd/%d", s->fd);
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
@@ -414,13 +414,11 @@ enum {
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
-    pthread_mutex_lock(&shmi_have_lock);
     pthread_mutex_lock(&shmi_spares_lock);
 }
 SHMI_FN void shmi_after_fork(void)
 {
     pthread_mutex_unlock(&shmi_spares_lock);
-    pthread_mutex_unlock(&shmi_have_lock);
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_in_child(void)
@@ -849,9 +847,9 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock); /* a forked child must not get the description */
     do
-        a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
-    if (a->lock_fd < 0 && shmi_have.ofd)
+        a->lock_fd = shmi_has(&shmi_have.ofd) ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    while (shmi_has(&shmi_have.ofd) && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd < 0 && shmi_has(&shmi_have.ofd))
         err = errno;
     if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* the number of a->fd means another file here */
         close(a->lock_fd);
@@ -878,7 +876,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
         }
         return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
     }
-    if (shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+    if (shmi_support_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
         shmi_drop_lock(a);
         return 0;
     }
@@ -1145,7 +1143,7 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have.membarrier || shmi_registering)
+    if (!shmi_have_fences() || shmi_registering)
         return;
     if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
         pthread_detach(t);
@@ -1403,7 +1401,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
-        err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
+        err = shmi_has(&shmi_have.ofd) ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
     locked = err == 0;
     if (err != 0 && err != EAGAIN) {
         if (shmi_last.err == 0)

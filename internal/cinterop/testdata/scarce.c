@@ -10,9 +10,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
 static int flock_errno, mmap_errno, thread_errno;
+static long lacking = -1; /* the number of a system call for which there is no memory, or -1 */
 static int flocks, only_gate;
 static const char *other_file; /* what /proc/thread-self/fd shows instead of each file, or NULL */
 static int refuses(int op, ...)
@@ -29,11 +31,18 @@ static int refuses(int op, ...)
         errno = err;
     return err != 0;
 }
+static int lacks(long number, ...)
+{
+    if (number == lacking)
+        errno = ENOMEM;
+    return number == lacking;
+}
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
 #define pthread_create(...) (thread_errno != 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
+#define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
 #define SHMI_GENERATIONS_MOST 8u
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
@@ -388,6 +397,29 @@ static void locked_memory(void)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* For a time, the kernel has no memory for a wait for several words. The next open finds that the kernel can do it. */
+static void probes(void)
+{
+    shmsync_arena *a;
+    lacking = SYS_futex_waitv;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(a->caps & SHMI_capWaitV, 0);
+    CHECK(shmsync_arena_close(a), 0);
+    lacking = -1;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK((a->caps & SHMI_capWaitV) != 0, 1);
+    CHECK(shmsync_arena_close(a), 0);
+}
+/* For a time, the kernel has no memory for a fence. The next fence finds that the kernel can do it. */
+static void probe_of_fences(void)
+{
+    lacking = SYS_membarrier;
+    shmi_probe();
+    CHECK(shmi_fence(), ENOTSUP);
+    lacking = -1;
+    CHECK(shmi_fence(), 0);
+}
+
 enum { a_block, a_span, a_node, sorts };
 static int claim_one(shmsync_arena *a, int sort)
 {
@@ -443,7 +475,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}};
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences}};
     size_t i;
     if (argc != 3)
         return 2;
