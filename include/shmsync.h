@@ -10769,6 +10769,12 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
+/* Whether the entry at path is the file own. */
+SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
+{
+    struct stat there;
+    return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which is
  * still there. The kernel has no call that removes a name only if it leads to a certain file. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
@@ -10784,8 +10790,12 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+    if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
+        *moved = err != ENOENT;
+        return 0;
+    }
     if (err != 0)
-        return err == ENOENT ? 0 : shmi_fail(err, "arena.remove", path, "%s", "");
+        return shmi_fail(err, "arena.remove", path, "%s", "");
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
@@ -12990,8 +13000,12 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     short found = F_UNLCK;
     int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
-    if (fd < 0)
-        return shmi_fail(errno, op, path, "%s", "");
+    if (fd < 0) {
+        err = errno;
+        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* another program's, such as a directory */
+            return 0;
+        return shmi_fail(err, op, path, "%s", "");
+    }
     if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced the file */
         close(fd);
         return 0;

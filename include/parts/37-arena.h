@@ -1388,8 +1388,12 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     short found = F_UNLCK;
     int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
-    if (fd < 0)
-        return shmi_fail(errno, op, path, "%s", "");
+    if (fd < 0) {
+        err = errno;
+        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* another program's, such as a directory */
+            return 0;
+        return shmi_fail(err, op, path, "%s", "");
+    }
     if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced the file */
         close(fd);
         return 0;

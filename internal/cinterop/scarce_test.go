@@ -16,7 +16,7 @@ var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "p
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
-		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "probe-of-fences",
+		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "probe-of-fences", "other-entry",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			if f := scarceNeeds[verb]; f != nil && !f.Have() {

@@ -48,6 +48,8 @@ static int lacks(long number, ...)
 #include "shmsync.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -420,6 +422,52 @@ static void probe_of_fences(void)
     CHECK(shmi_fence(), 0);
 }
 
+/* Another program has put something else at the path of an ephemeral arena. The last close leaves it there. */
+static void other_entry(void)
+{
+    enum { a_directory, a_link, a_socket, a_fifo, a_file, entries };
+    int kind, s;
+    for (kind = 0; kind < entries; kind++) {
+        shmsync_arena_options o;
+        struct stat before, after;
+        struct sockaddr_un at;
+        shmsync_arena *a;
+        memset(&o, 0, sizeof o);
+        o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+        o.size = 1 << 20;
+        CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+        CHECK(unlink(arena_path), 0);
+        switch (kind) {
+        case a_directory:
+            CHECK(mkdir(arena_path, 0700), 0);
+            break;
+        case a_link:
+            CHECK(symlink(arena_path, arena_path), 0);
+            break;
+        case a_socket:
+            memset(&at, 0, sizeof at);
+            at.sun_family = AF_UNIX;
+            CHECK(strlen(arena_path) < sizeof at.sun_path, 1);
+            strcpy(at.sun_path, arena_path);
+            CHECK((s = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0, 1);
+            CHECK(bind(s, (struct sockaddr *)&at, sizeof at), 0);
+            close(s);
+            break;
+        case a_fifo:
+            CHECK(mkfifo(arena_path, 0600), 0);
+            break;
+        default:
+            CHECK((s = open(arena_path, O_RDWR | O_CREAT | O_EXCL, 0600)) >= 0, 1);
+            close(s);
+        }
+        CHECK(lstat(arena_path, &before), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(lstat(arena_path, &after), 0);
+        CHECK(after.st_ino, before.st_ino);
+        CHECK(remove(arena_path), 0);
+    }
+}
+
 enum { a_block, a_span, a_node, sorts };
 static int claim_one(shmsync_arena *a, int sort)
 {
@@ -475,7 +523,8 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences}};
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences},
+                 {"other-entry", other_entry}};
     size_t i;
     if (argc != 3)
         return 2;
