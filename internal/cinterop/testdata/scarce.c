@@ -303,6 +303,25 @@ static void last_thread(void)
     CHECK(ended.si_status, 0);
 }
 
+/* How many threads the process says that it has, with and without descriptors; own: whether /proc has its process IDs. If
+ * /proc is that of another namespace, the paths that have this process's ID belong to no process, or to another one. A
+ * process that can open no file does not learn that from an open. If it went by the number of links alone, it could take
+ * its first thread for ended, and end. */
+static void counts_threads(int own)
+{
+    CHECK(shmi_proc_is_own(), own);
+    CHECK(shmi_threads_of_process(), own);
+    leave_descriptors(0);
+    CHECK(shmi_proc_is_own(), own);
+    CHECK(shmi_threads_of_process(), own);
+}
+static void own_namespace(void) { counts_threads(1); }
+static void other_namespace(void)
+{
+    CHECK(getpid(), 1);
+    counts_threads(0);
+}
+
 /* The last close of an ephemeral arena removes the file, even if the process can open one file only. */
 static void last_close(void)
 {
@@ -524,7 +543,7 @@ int main(int argc, char **argv)
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
                  {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences},
-                 {"other-entry", other_entry}};
+                 {"other-entry", other_entry}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
         return 2;
