@@ -265,7 +265,8 @@ void *shmsync_arena_base(const shmsync_arena *a);
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant, until f returns a value other than 0. EBADF: the arena was closed meanwhile. */
+/* Calls f for each participant, until f returns a value other than 0. If a participant has only just taken its slot, only
+ * its slot and generation are known. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
 /* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A
@@ -2321,15 +2322,19 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. shmi_probe tries each feature once, by its system call. */
+/* The features of the kernel. Each is probed by the system call that it consists of, until a probe has shown whether the
+ * kernel has it. A probe may also fail because something is used up, such as memory. Then the feature counts as missing
+ * until the next open or fence. All fields are atomic. */
 typedef struct shmi_features {
-    int probed;
+    int known; /* a bit for each feature whose probe has shown something */
     int robust, waitv, membarrier, ofd, otmpfile;
     int registered; /* this process has registered for membarrier: see shmi_register_fence; a child of fork has not */
 } shmi_features;
+enum { SHMI_knowRobust = 1, SHMI_knowWaitV = 2, SHMI_knowMembarrier = 4, SHMI_knowOFD = 8, SHMI_knowTmpFile = 16 };
 
-static shmi_features shmi_have;
-static pthread_mutex_t shmi_have_lock = PTHREAD_MUTEX_INITIALIZER;
+static shmi_features shmi_have = {0, 0, 0, 0, 1, 1, 0}; /* byte locks and O_TMPFILE count as there: each use tries them */
+
+SHMI_FN int shmi_has(const int *feature) { return __atomic_load_n(feature, __ATOMIC_ACQUIRE); }
 
 SHMI_FN int shmi_disabled(const char *feature)
 {
@@ -2367,14 +2372,14 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Returns the errno for a failed system call on a byte lock: ENOTSUP if byte locks are missing or forbidden, on this
- * system or on this file system. Any other error may be temporary. */
-SHMI_FN int shmi_lock_errno(int err)
+/* Returns the errno for a failed call that a system may lack: ENOTSUP if the call is missing or forbidden, on this system
+ * or on this file system. Any other error may be temporary. */
+SHMI_FN int shmi_support_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or the errno that
- * shmi_lock_errno gives. */
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
+ * shmi_support_errno does. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -2382,14 +2387,14 @@ SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
     /* EACCES may mean that the lock is taken, or that a security module forbids it. */
     if (err == EACCES && shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) == 0 && found != F_UNLCK)
         return EAGAIN;
-    return shmi_lock_errno(err);
+    return shmi_support_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
 /* Whether an open file description other than that of fd has locked the byte; -1 if the kernel does not say. */
 SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
 {
     short found = F_UNLCK;
-    if (!shmi_have.ofd || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
+    if (!shmi_has(&shmi_have.ofd) || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
         return -1;
     return found != F_UNLCK;
 }
@@ -2435,42 +2440,72 @@ SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
     return 0;
 }
 
-SHMI_FN void shmi_probe(void)
+/* Probes a feature, unless a probe has shown already whether it is there. Several threads may do so at once. */
+SHMI_FN void shmi_probe_one(int *feature, int bit, const char *name, int (*probe)(void))
+{
+    int err;
+    if ((shmi_has(&shmi_have.known) & bit) != 0)
+        return;
+    err = shmi_disabled(name) ? ENOTSUP : probe();
+    if (err != 0 && shmi_support_errno(err) != ENOTSUP)
+        return; /* it stays unknown */
+    __atomic_store_n(feature, err == 0, __ATOMIC_RELEASE);
+    __atomic_fetch_or(&shmi_have.known, bit, __ATOMIC_RELEASE);
+}
+SHMI_FN int shmi_probe_robust(void)
+{
+    void *head = NULL;
+    size_t size = 0;
+    return syscall(SYS_get_robust_list, 0, &head, &size) == 0 && syscall(SYS_set_robust_list, head, (size_t)24) == 0 ? 0 : errno;
+}
+SHMI_FN int shmi_probe_waitv(void)
 {
     uint32_t word = 0;
     shmi_waitv v = shmi_waitv_of(&word, 1);
-    void *head = NULL;
-    size_t size = 0;
-    long mask;
-    int before = errno, fd, err;
-    pthread_mutex_lock(&shmi_have_lock);
-    if (shmi_have.probed) {
-        pthread_mutex_unlock(&shmi_have_lock);
-        return;
-    }
-    shmi_have.robust = !shmi_disabled("robust") && syscall(SYS_get_robust_list, 0, &head, &size) == 0 &&
-                       syscall(SYS_set_robust_list, head, (size_t)24) == 0;
-    err = shmi_futex_sleepv(&v, 1, 0);
-    shmi_have.waitv = !shmi_disabled("waitv") && (err == 0 || err == EAGAIN);
-    mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0);
-    shmi_have.membarrier = !shmi_disabled("membarrier") && mask > 0 &&
-                           (mask & (SHMI_membarrierGlobal | SHMI_membarrierRegister)) == (SHMI_membarrierGlobal | SHMI_membarrierRegister) &&
-                           syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) == 0;
-    fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
+    int err = shmi_futex_sleepv(&v, 1, 0);
+    return err == EAGAIN ? 0 : err;
+}
+/* A sandbox may allow a program to query the commands of membarrier, and yet forbid this command. So the probe executes
+ * it. */
+SHMI_FN int shmi_probe_membarrier(void)
+{
+    long mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0), need = SHMI_membarrierGlobal | SHMI_membarrierRegister;
+    if (mask < 0)
+        return errno;
+    if ((mask & need) != need)
+        return ENOTSUP;
+    return syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) == 0 ? 0 : errno;
+}
+SHMI_FN int shmi_probe_ofd(void)
+{
+    int err, fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    /* If there is no file for the probe, or the probe fails for another reason, the probe has not shown whether byte
-     * locks work. Then each join tries them. */
-    shmi_have.ofd = !shmi_disabled("ofd");
-    if (fd >= 0) {
-        if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
-            shmi_have.ofd = 0;
-        close(fd);
-    }
-    shmi_have.otmpfile = !shmi_disabled("otmpfile");
-    shmi_have.probed = 1;
-    pthread_mutex_unlock(&shmi_have_lock);
+    if (fd < 0)
+        return EMFILE; /* there is no file for the probe, which shows nothing */
+    err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL);
+    close(fd);
+    return err;
+}
+SHMI_FN int shmi_probe_tmpfile(void) { return 0; } /* each creation of an arena tries it */
+SHMI_FN void shmi_probe_fences(void) { shmi_probe_one(&shmi_have.membarrier, SHMI_knowMembarrier, "membarrier", shmi_probe_membarrier); }
+SHMI_FN void shmi_probe(void)
+{
+    int before = errno;
+    shmi_probe_one(&shmi_have.robust, SHMI_knowRobust, "robust", shmi_probe_robust);
+    shmi_probe_one(&shmi_have.waitv, SHMI_knowWaitV, "waitv", shmi_probe_waitv);
+    shmi_probe_fences();
+    shmi_probe_one(&shmi_have.ofd, SHMI_knowOFD, "ofd", shmi_probe_ofd);
+    shmi_probe_one(&shmi_have.otmpfile, SHMI_knowTmpFile, "otmpfile", shmi_probe_tmpfile);
     errno = before;
+}
+/* Whether fences work here. */
+SHMI_FN int shmi_have_fences(void)
+{
+    int before = errno;
+    shmi_probe_fences();
+    errno = before;
+    return shmi_has(&shmi_have.membarrier);
 }
 
 /* Whether this process has registered for membarrier: see shmi_register_fence. */
@@ -2490,7 +2525,7 @@ SHMI_FN int shmi_alone(void)
 SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
-    if (shmi_have.membarrier && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
+    if (shmi_have_fences() && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
         syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
         __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
     errno = before;
@@ -2501,7 +2536,7 @@ SHMI_FN void shmi_register_fence(void)
 SHMI_FN int shmi_fence(void)
 {
     int before = errno, err = 0;
-    if (!shmi_have.membarrier)
+    if (!shmi_have_fences())
         return ENOTSUP;
     if (syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) != 0)
         err = errno;
@@ -3878,8 +3913,8 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead);
-SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
-SHMI_FN void shmi_release_deferred(shmsync_arena *a);
+SHMI_FN int shmi_flush_deferred(shmsync_arena *a);
+SHMI_FN int shmi_release_deferred(shmsync_arena *a);
 
 /* shmi_fail for the death of a participant. */
 SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_participant_id who)
@@ -4714,8 +4749,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in a room. The bytes of the block stay as they are. */
-SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
@@ -4743,6 +4777,13 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         }
     }
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
+}
+/* Claims a block of the class in a room. The bytes of the block stay as they are. If there is no room, it may be in
+ * blocks that a peer guarded when they were deleted. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+{
+    int err = shmi_try_claim_block(a, cls, in, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_block(a, cls, in, off) : err;
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -4856,8 +4897,7 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, shmi_room in, uint64_
     return most > 0;
 }
 
-/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked. */
-SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
+SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
@@ -4891,6 +4931,13 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_
     }
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
+/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
+ * If there is no room, it may be in blocks that a peer guarded when they were deleted. */
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
+{
+    int err = shmi_try_claim_span(a, size, in, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_span(a, size, in, off) : err;
+}
 
 /* Frees the chunks of a span, the head last. Until then the block word of the span, claimed or freeing, keeps other
  * participants away from the span. */
@@ -4917,10 +4964,8 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err = shmi_claim_block(a, cls, in, off);
-    if (err != 0) {
-        shmi_flush_deferred(a); /* so that the next call finds them free */
+    if (err != 0)
         return err;
-    }
     SHMSYNC_CRASHPOINT("arena.alloc.claimed");
     memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
     return 0;
@@ -6813,8 +6858,9 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases the blocks in a->deferred that no process guards any more. The caller holds handles. */
-SHMI_FN void shmi_release_deferred(shmsync_arena *a)
+/* Releases the blocks in a->deferred that no process guards any more, and returns whether it released one. The caller
+ * holds handles. */
+SHMI_FN int shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
     shmi_off *waiting = a->deferred;
@@ -6826,12 +6872,15 @@ SHMI_FN void shmi_release_deferred(shmsync_arena *a)
             shmi_release_unseen(a, &b, shmi_make_block(SHMI_blockFreeing, a->self));
     }
     free(waiting);
+    return a->n_deferred < n;
 }
-SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
+SHMI_FN int shmi_flush_deferred(shmsync_arena *a)
 {
+    int released;
     pthread_mutex_lock(&a->handles);
-    shmi_release_deferred(a);
+    released = shmi_release_deferred(a);
     pthread_mutex_unlock(&a->handles);
+    return released;
 }
 
 /* ---- Directory ---- */
@@ -8421,7 +8470,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     shmi_tasks d;
     uint64_t start, size;
     int ok = 0, stat_fd;
-    if (!shmi_have.waitv || shmi_disabled("threads"))
+    if (!shmi_has(&shmi_have.waitv) || shmi_disabled("threads"))
         return 0;
     if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
         return shmi_is_shortage(errno) ? -1 : 0;
@@ -9114,14 +9163,18 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
+/* Describes the participant with that generation in slot i. 0: the slot has another participant by now. While a joiner
+ * takes the slot, and until it has described itself, the words of the slot describe its predecessor. Then only slot and
+ * generation are known. */
+SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
-    memset(p, 0, sizeof *p);
-    p->slot = i;
-    p->generation = shmi_slot_gen(w);
-    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = shmi_slot_died(a, i);
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+    uint32_t flags;
+    if (shmi_describe(a, i, p, &flags) != generation) {
+        memset(p, 0, sizeof *p);
+        p->slot = i;
+        p->generation = generation;
+    }
+    return shmi_slot_gen(shmi_slot_state(a, i)) == generation;
 }
 
 enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */
@@ -10773,6 +10826,12 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
+/* Whether the entry at path is the file own. */
+SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
+{
+    struct stat there;
+    return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
  * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
  * first, and then checks which file it has. */
@@ -10789,8 +10848,12 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+    if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
+        *moved = err != ENOENT;
+        return 0;
+    }
     if (err != 0)
-        return err == ENOENT ? 0 : shmi_fail(err, "arena.remove", path, "%s", "");
+        return shmi_fail(err, "arena.remove", path, "%s", "");
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
@@ -10861,13 +10924,12 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
     shmi_participant_id n = shmi_epoch_claimant(w);
-    uint32_t i = shmi_id_slot(n);
-    if ((shmi_epoch_phase(w) == SHMI_epochClaiming || shmi_epoch_phase(w) == SHMI_epochClaimed) && i >= 1 && i <= a->geo.slots) {
-        char label[SHMI_labelBytes + 1];
-        shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-        return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_id_gen(n), shmi_epoch_number(w));
-    }
-    return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    shmsync_participant p;
+    if (shmi_epoch_phase(w) != SHMI_epochClaiming && shmi_epoch_phase(w) != SHMI_epochClaimed)
+        return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    if (shmi_who(a, n, &p) != 0)
+        return shmi_fail(err, op, a->label, "a process that is no participant has the gate of the arena, for epoch %u", shmi_epoch_number(w));
+    return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", p.label[0] != 0 ? p.label : "process", p.pid, p.slot, p.generation, shmi_epoch_number(w));
 }
 /* Whether this process is beginning the epoch: it runs on_first. */
 SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
@@ -10878,12 +10940,11 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
 /* Appends the participant in slot i to words, as number n of a list. Only the first two are named. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
-    char label[SHMI_labelBytes + 1];
+    shmsync_participant p;
     if (n > 2)
         return;
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
-             shmi_slot_gen(shmi_slot_state(a, i)));
+    shmi_read_slot(a, i, shmi_slot_gen(shmi_slot_state(a, i)), &p);
+    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", p.label[0] != 0 ? p.label : "process", p.pid, i, p.generation);
 }
 /* Says in words which other participants are in, two at most, and returns how many there are. */
 SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
@@ -11307,7 +11368,7 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         a->caps |= SHMI_capRobust;
     }
     SHMSYNC_CRASHPOINT("arena.enter.registered");
-    if (shmi_have.waitv)
+    if (shmi_has(&shmi_have.waitv))
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
         return shmi_slot_lost(a);
@@ -11529,7 +11590,7 @@ SHMI_FN void *shmi_watcher(void *arg)
     int err, hired;
     char why[sizeof shmi_last.text];
     shmi_prompt_thread();
-    if (shmi_have.robust)
+    if (shmi_has(&shmi_have.robust))
         shmi_robust_register(a);
     /* Without FUTEX_WAITERS the kernel marks the word but wakes no sleeper, so the bit is always set. */
     a->alive = ((uint32_t)syscall(SYS_gettid) & SHMI_TID_MASK) | SHMI_WAITERS;
@@ -11946,7 +12007,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     if (dirfd_ < 0)
         return shmi_fail(errno, "arena.create", path, "open directory");
     err = ENOTSUP;
-    s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
         snprintf(self, sizeof self, "/proc/thread-self/fd/%d", s->fd);
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
@@ -12031,13 +12092,11 @@ enum {
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
-    pthread_mutex_lock(&shmi_have_lock);
     pthread_mutex_lock(&shmi_spares_lock);
 }
 SHMI_FN void shmi_after_fork(void)
 {
     pthread_mutex_unlock(&shmi_spares_lock);
-    pthread_mutex_unlock(&shmi_have_lock);
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_in_child(void)
@@ -12467,9 +12526,9 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock); /* no thread may fork before the descriptor is in a->lock_fd, where the fork handler closes it */
     do
-        a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
-    if (a->lock_fd < 0 && shmi_have.ofd)
+        a->lock_fd = shmi_has(&shmi_have.ofd) ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    while (shmi_has(&shmi_have.ofd) && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd < 0 && shmi_has(&shmi_have.ofd))
         err = errno;
     if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* in this /proc, the number a->fd belongs to another file */
         close(a->lock_fd);
@@ -12496,7 +12555,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
         }
         return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
     }
-    if (shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+    if (shmi_support_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
         shmi_drop_lock(a);
         return 0;
     }
@@ -12766,7 +12825,7 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have.membarrier || shmi_registering)
+    if (!shmi_have_fences() || shmi_registering)
         return;
     if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
         pthread_detach(t);
@@ -13011,8 +13070,12 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     short found = F_UNLCK;
     int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
-    if (fd < 0)
-        return shmi_fail(errno, op, path, "%s", "");
+    if (fd < 0) {
+        err = errno;
+        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* another program's, such as a directory */
+            return 0;
+        return shmi_fail(err, op, path, "%s", "");
+    }
     if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced the file */
         close(fd);
         return 0;
@@ -13024,7 +13087,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
-        err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
+        err = shmi_has(&shmi_have.ofd) ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
     locked = err == 0;
     if (err != 0 && err != EAGAIN) {
         if (shmi_last.err == 0)
@@ -13476,7 +13539,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
     SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
-    shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
+    shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
     return 0;
 }
 
@@ -13492,11 +13555,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
         if (err != 0)
             return SHMI_TELL(err);
         w = shmi_slot_state(a, i);
-        there = shmi_slot_present(w);
-        if (there) {
-            shmi_read_slot(a, i, w, &p);
-            there = shmi_slot_gen(shmi_slot_state(a, i)) == p.generation;
-        }
+        there = shmi_slot_present(w) && shmi_read_slot(a, i, shmi_slot_gen(w), &p);
         shmi_exit(a);
         if (there && f(&p, arg) != 0)
             break;
@@ -14781,7 +14840,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->release = (w->policy & 0xff) == SHMI_POLICY_RELEASE;
     m->internal = internal;
     m->need = SHMI_biasAfter;
-    if (shmi_have.membarrier)
+    if (shmi_has(&shmi_have.membarrier))
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
         m->bias = m->bias_most; /* otherwise shmi_mutex_unlock_slow sets the bias, after this process has registered for membarrier */
@@ -21766,11 +21825,13 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Ends the turn of a runner that is dead and gone, and wakes the waiters. The participant without, which is leaving,
- * counts as dead; 0: none. */
+/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
+ * leaving, counts as dead; 0: none. If a peer that breaks the rules changes the word all the time, the call gives up; a
+ * call that needs the turn takes it itself. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
-    for (;;) {
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t w = shmi_once_load(o);
         shmi_participant_id n = shmi_once_runner(w);
         if (shmi_once_is_done(w) || n == 0 || (n != without && shmi_current(o->a, n)) || !shmi_gone(o->a, n))
@@ -22168,8 +22229,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
  * closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t w = shmi_ld64(l->state);
         uint32_t s = (uint32_t)(w >> 32), to;
         shmi_participant_id n = shmi_owner_name(s);
@@ -22181,6 +22242,7 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
             return 0; /* if the dead participant is not gone yet, the reap visits the lock again when it is */
     }
+    return 0;
 }
 
 /* ---- Barrier: prims/barrier*.go in C ---- */
@@ -28528,29 +28590,35 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* One wait. Which of e, wait.cell and token.e is not NULL says its kind. If all are NULL, the wait has not begun, or
- * has ended. */
-typedef struct shmi_awaited {
+/* The calls have an array of waits on the stack, so a wait has no field that it does not need. */
+enum { SHMI_awaits_nothing, SHMI_awaits_count, SHMI_awaits_sequencer, SHMI_awaits_token };
+typedef struct shmi_count_wait {
     struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait;  /* a wait for a token of a sequencer; wait.cell is not NULL */
-    shmi_event_wait token; /* a wait for the token of an auto-reset event; token.e is not NULL */
+} shmi_count_wait;
+/* One wait. what says what it waits for, and which field of the union it has. */
+typedef struct shmi_awaited {
+    int what; /* SHMI_awaits_nothing: the wait has not begun, or has ended */
+    union {
+        shmi_count_wait count;     /* of an event that is not auto-reset, or of a future */
+        shmi_token_wait sequencer; /* for a token of a sequencer */
+        shmi_event_wait token;     /* for the token of an auto-reset event */
+    } in;
 } shmi_awaited;
 
-SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
-/* Whether the wait is over. A wait for an auto-reset event that is over has taken the token. */
+/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
-    if (w->wait.cell != NULL)
-        return shmi_token_over(&w->wait);
-    if (w->token.e != NULL)
-        return shmi_event_take(&w->token);
-    shmi_eventcount_do_look(w->e);
-    return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
+    if (w->what == SHMI_awaits_sequencer)
+        return shmi_token_over(&w->in.sequencer);
+    if (w->what == SHMI_awaits_token)
+        return shmi_event_take(&w->in.token);
+    shmi_eventcount_do_look(w->in.count.e);
+    return (uint32_t)shmi_eventcount_load(w->in.count.e) != w->in.count.seq;
 }
 
-/* Whether x is reached, without a wait. *err is then its result, and the token of an auto-reset event is taken. This
- * call is not counted, so it must not end the round of a Future. */
+/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
+ * close does not wait for this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -28564,18 +28632,19 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is the data behind the handle in x, which was read when the call began, because another
- * thread may close the handle. If w has not begun afterwards, x is reached, and *err is its result. A result other
- * than 0 is an error of the whole call. */
+/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
+ * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
+ * an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
     memset(w, 0, sizeof *w);
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
-        w->wait = shmi_token_begin((struct shmi_sequencer *)thing, x->token);
-        if (shmi_token_over(&w->wait)) {
-            *err = shmi_token_judge(&w->wait);
-            w->wait.cell = NULL;
+        w->what = SHMI_awaits_sequencer;
+        w->in.sequencer = shmi_token_begin((struct shmi_sequencer *)thing, x->token);
+        if (shmi_token_over(&w->in.sequencer)) {
+            *err = shmi_token_judge(&w->in.sequencer);
+            w->what = SHMI_awaits_nothing;
         }
         return 0;
     }
@@ -28584,14 +28653,17 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         uint64_t s;
         if ((ev->mode & SHMI_eventAuto) != 0) {
             int failed = shmi_event_check_shares(ev);
-            if (failed == 0)
-                shmi_event_begin(ev, &w->token);
+            if (failed == 0) {
+                shmi_event_begin(ev, &w->in.token);
+                w->what = SHMI_awaits_token;
+            }
             return failed;
         }
         s = shmi_eventcount_load(&ev->count);
         if ((s & 1) != (x->kind == SHMSYNC_AWAIT_EVENT)) {
-            w->e = &ev->count;
-            w->seq = (uint32_t)s;
+            w->what = SHMI_awaits_count;
+            w->in.count.e = &ev->count;
+            w->in.count.seq = (uint32_t)s;
         }
         return 0;
     } else {
@@ -28600,34 +28672,35 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         if (shmi_future_over(s)) {
             *err = shmi_future_judge(f, shmi_future_round(s), NULL);
         } else {
-            w->e = &f->e;
-            w->seq = (uint32_t)s;
+            w->what = SHMI_awaits_count;
+            w->in.count.e = &f->e;
+            w->in.count.seq = (uint32_t)s;
         }
         return 0;
     }
 }
-/* The result of a wait that is over. thing is as in shmi_await_begin. */
+/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
-    if (w->wait.cell != NULL)
-        return shmi_token_judge(&w->wait);
+    if (w->what == SHMI_awaits_sequencer)
+        return shmi_token_judge(&w->in.sequencer);
     if (x->kind == SHMSYNC_AWAIT_FUTURE)
-        return shmi_future_judge((struct shmi_future *)thing, w->seq >> 1, NULL);
+        return shmi_future_judge((struct shmi_future *)thing, w->in.count.seq >> 1, NULL);
     return 0;
 }
 /* Ends a wait that is not over. */
 SHMI_FN void shmi_await_leave(shmi_awaited *w)
 {
-    if (w->token.e != NULL)
-        shmi_event_give_up(&w->token, 0);
+    if (w->what == SHMI_awaits_token)
+        shmi_event_give_up(&w->in.token, 0);
 }
 
-/* The arena of the object for which w waits. The waits of one call may be for objects of several arenas. */
+/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
 SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
 {
-    return w->wait.cell != NULL ? w->wait.cell->s->a : w->e != NULL ? w->e->a : w->token.e->a;
+    return w->what == SHMI_awaits_sequencer ? w->in.sequencer.cell->s->a : w->what == SHMI_awaits_count ? w->in.count.e->a : w->in.token.e->a;
 }
-/* Whether this process is closing the arena of one of the waits. The close waits until that wait has ended. */
+/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
 SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
 {
     size_t i;
@@ -28637,37 +28710,40 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, but not longer than until. since is the time at which the call began to wait.
- */
+/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
+ * call began to wait. */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* the announce record of each wait, in the slot of its arena */
+    int8_t records[SHMSYNC_AWAIT_MOST]; /* announce records, each in the slot of its arena */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
         shmsync_arena *a = shmi_awaited_in(w);
         records[i] = -1;
-        if (w->wait.cell != NULL) {
-            uint64_t word = shmi_ld64(w->wait.cell->state);
-            uint32_t *low = w->wait.cell->line.word;
-            records[i] = shmi_announce_sleep(a, w->wait.cell->s->o.off, shmi_off_of(a, low), (uint32_t)word, since);
-            if (!shmi_token_announce(&w->wait, &word))
+        if (w->what == SHMI_awaits_sequencer) {
+            shmi_token_cell *cell = w->in.sequencer.cell;
+            uint64_t word = shmi_ld64(cell->state);
+            uint32_t *low = cell->line.word;
+            records[i] = (int8_t)shmi_announce_sleep(a, cell->s->o.off, shmi_off_of(a, low), (uint32_t)word, since);
+            if (!shmi_token_announce(&w->in.sequencer, &word))
                 break;
             v[i] = shmi_waitv_of(low, (uint32_t)word);
             first = i == 0 ? low : first;
-        } else if (w->e != NULL) {
-            records[i] = shmi_announce_sleep(a, w->e->o.off, shmi_off_of(a, w->e->line.word), w->seq, since);
-            if (!shmi_eventcount_announce(w->e, w->seq))
+        } else if (w->what == SHMI_awaits_count) {
+            struct shmi_eventcount *e = w->in.count.e;
+            records[i] = (int8_t)shmi_announce_sleep(a, e->o.off, shmi_off_of(a, e->line.word), w->in.count.seq, since);
+            if (!shmi_eventcount_announce(e, w->in.count.seq))
                 break;
-            v[i] = shmi_waitv_of(w->e->line.word, w->seq);
-            first = i == 0 ? w->e->line.word : first;
+            v[i] = shmi_waitv_of(e->line.word, w->in.count.seq);
+            first = i == 0 ? e->line.word : first;
         } else {
-            struct shmi_event *ev = w->token.e;
-            uint32_t version = (uint32_t)w->token.word;
-            int64_t bound = w->token.slept ? 0 : shmi_event_bound(&w->token), now = shmi_now();
-            records[i] = shmi_announce_sleep(a, ev->o.off, shmi_off_of(a, ev->count.line.word), version, since);
+            shmi_event_wait *t = &w->in.token;
+            struct shmi_event *ev = t->e;
+            uint32_t version = (uint32_t)t->word;
+            int64_t bound = t->slept ? 0 : shmi_event_bound(t), now = shmi_now();
+            records[i] = (int8_t)shmi_announce_sleep(a, ev->o.off, shmi_off_of(a, ev->count.line.word), version, since);
             v[i] = shmi_waitv_of(ev->count.line.word, version);
             first = i == 0 ? ev->count.line.word : first;
             if (bound != 0 && now + bound < until)
@@ -28677,12 +28753,11 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     if (i == n && !shmi_await_closing(at, n)) {
         if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
-            /* ENOMEM: the kernel has no room for so many words at the moment */
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
                 int64_t soon = shmi_now() + 1000000;
                 shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
             }
-        } else { /* without futex_waitv: sleep on the first word only, and check the others every 2 ms */
+        } else { /* one word at a time: the other words are checked more often */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -28691,27 +28766,19 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
-/* The data behind a handle through which a call waits, and its arena. */
-typedef struct shmi_kept {
-    void *thing;
-    shmsync_arena *a;
-} shmi_kept;
-SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
+/* The object of the handle in x, if x is open. */
+SHMI_FN void *shmi_await_thing(const shmsync_awaitable *x)
 {
-    shmi_kept k = {NULL, NULL};
-    if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
-        k.thing = x->sequencer->impl;
-        k.a = x->sequencer->impl->a;
-    } else if (x->kind == SHMSYNC_AWAIT_FUTURE) {
-        k.thing = x->future->impl;
-        k.a = x->future->impl->e.a;
-    } else {
-        k.thing = x->event->impl;
-        k.a = x->event->impl->a;
-    }
-    return k;
+    return x->kind == SHMSYNC_AWAIT_SEQUENCER ? (void *)x->sequencer->impl : x->kind == SHMSYNC_AWAIT_FUTURE ? (void *)x->future->impl : (void *)x->event->impl;
 }
-/* Checks that the call can wait for the objects of the list. */
+/* The arena of such an object. */
+SHMI_FN shmsync_arena *shmi_await_arena(const shmsync_awaitable *x, void *thing)
+{
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+        return ((struct shmi_sequencer *)thing)->a;
+    return x->kind == SHMSYNC_AWAIT_FUTURE ? ((struct shmi_future *)thing)->e.a : ((struct shmi_event *)thing)->a;
+}
+/* Checks that the list can be waited for. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
@@ -28728,7 +28795,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED_AS(x->future, op);
         else
             SHMI_OPENED_AS(x->event, op);
-        err = shmi_use(shmi_kept_by(x).a, op);
+        err = shmi_use(shmi_await_arena(x, shmi_await_thing(x)), op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
@@ -28736,27 +28803,15 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-SHMI_FN void shmi_await_exit(size_t n, const shmi_kept *kept)
+/* Does what shmi_enter_for does, for x. *thing is its object, by which the call goes on: another thread may close the handle
+ * in x meanwhile. */
+SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *x, void **thing)
 {
-    while (n-- > 0)
-        shmi_exit_for(kept[n].thing, kept[n].a);
+    *thing = shmi_await_thing(x);
+    return shmi_enter_for(*thing, shmi_await_arena(x, *thing), op);
 }
-/* Calls shmi_enter_for for each object of the list. */
-SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size_t n, shmi_kept *kept)
-{
-    size_t i;
-    for (i = 0; i < n; i++) {
-        int err;
-        kept[i] = shmi_kept_by(&list[i]);
-        err = shmi_enter_for(kept[i].thing, kept[i].a, op);
-        if (err != 0) {
-            shmi_await_exit(i, kept);
-            return err;
-        }
-    }
-    return 0;
-}
-/* The result of a wait in an arena that this process is closing. */
+SHMI_FN void shmi_await_exit(const shmsync_awaitable *x, void *thing) { shmi_exit_for(thing, shmi_await_arena(x, thing)); }
+/* The result of a wait whose arena this process closes. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
 /* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
 SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
@@ -28767,13 +28822,13 @@ SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t a
         return ETIMEDOUT;
     shmi_await_sleep(at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        if (at[i].wait.cell != NULL)
-            shmi_token_check(at[i].wait.cell);
-        else if (at[i].e != NULL)
-            shmi_eventcount_check(at[i].e);
+        if (at[i].what == SHMI_awaits_sequencer)
+            shmi_token_check(at[i].in.sequencer.cell);
+        else if (at[i].what == SHMI_awaits_count)
+            shmi_eventcount_check(at[i].in.count.e);
         else {
-            shmi_event_check(at[i].token.e);
-            at[i].token.slept = 1;
+            shmi_event_check(at[i].in.token.e);
+            at[i].in.token.slept = 1;
         }
     return 0;
 }
@@ -28782,8 +28837,8 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    shmi_kept kept[SHMSYNC_AWAIT_MOST];
-    size_t i, begun, chosen = SIZE_MAX;
+    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list; see shmi_await_enter */
+    size_t i, begun = 0, entered, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
     *index = SIZE_MAX;
@@ -28799,15 +28854,14 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             *index = i;
             return SHMI_TELL(err);
         }
-    err = shmi_await_enter("wait_any", list, n, kept);
-    if (err != 0)
-        return SHMI_TELL(err);
+    for (entered = 0; entered < n && err == 0; entered += err == 0)
+        err = shmi_await_enter("wait_any", &list[entered], &kept[entered]);
     since = shmi_now();
-    for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
-        err = shmi_await_begin(&list[begun], kept[begun].thing, &at[begun], &result);
+    for (; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
+        err = shmi_await_begin(&list[begun], kept[begun], &at[begun], &result);
         if (err != 0)
             break;
-        if (!shmi_awaited_begun(&at[begun]))
+        if (at[begun].what == SHMI_awaits_nothing)
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
@@ -28815,7 +28869,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             if (shmi_awaited_over(&at[i]))
                 chosen = i;
         if (chosen != SIZE_MAX) {
-            result = shmi_await_judge(&list[chosen], kept[chosen].thing, &at[chosen]);
+            result = shmi_await_judge(&list[chosen], kept[chosen], &at[chosen]);
             break;
         }
         err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, abs);
@@ -28823,78 +28877,101 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     for (i = 0; i < begun; i++)
         if (i != chosen)
             shmi_await_leave(&at[i]);
-    shmi_await_exit(n, kept);
+    while (entered-- > 0)
+        shmi_await_exit(&list[entered], kept[entered]);
     *index = chosen;
     return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
 
+/* The waits of wait_all that are not over. */
+typedef struct shmi_await_rest {
+    shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles; see shmi_await_enter */
+    uint8_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list */
+    size_t n;
+    size_t failed; /* the first place in the list whose wait has ended with an error, or SIZE_MAX */
+    int result;    /* that error */
+} shmi_await_rest;
+/* Notes the result of the wait for place i of the list. */
+SHMI_FN void shmi_await_note(shmi_await_rest *r, size_t i, int err)
+{
+    if (err != 0 && i < r->failed) {
+        r->failed = i;
+        r->result = err;
+    }
+}
+/* Waits for the places in r->of. Each error is one of the waiting itself. */
+SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r, int64_t abs)
+{
+    size_t i, k, entered, todo = r->n;
+    int64_t since = shmi_now();
+    int err = 0, result;
+    for (entered = 0; entered < todo && err == 0; entered += err == 0)
+        err = shmi_await_enter("wait_all", &list[r->of[entered]], &r->kept[entered]);
+    for (i = k = 0; i < entered; i++) {
+        const shmsync_awaitable *x = &list[r->of[i]];
+        r->at[k].what = SHMI_awaits_nothing;
+        result = 0;
+        if (err == 0)
+            err = shmi_await_begin(x, r->kept[i], &r->at[k], &result);
+        shmi_await_note(r, r->of[i], result);
+        if (err == 0 && r->at[k].what != SHMI_awaits_nothing) {
+            r->of[k] = r->of[i];
+            r->kept[k++] = r->kept[i];
+        } else { /* it is over, so a close of its arena does not concern this call any more */
+            shmi_await_exit(x, r->kept[i]);
+        }
+    }
+    r->n = k;
+    while (err == 0) {
+        for (i = k = 0; i < r->n; i++) {
+            const shmsync_awaitable *x = &list[r->of[i]];
+            if (shmi_awaited_over(&r->at[i])) {
+                shmi_await_note(r, r->of[i], shmi_await_judge(x, r->kept[i], &r->at[i]));
+                shmi_await_exit(x, r->kept[i]);
+            } else if (shmi_await_closing(&r->at[i], 1)) {
+                shmi_await_note(r, r->of[i], shmi_await_closed("wait_all"));
+                shmi_await_leave(&r->at[i]);
+                shmi_await_exit(x, r->kept[i]);
+            } else {
+                r->at[k] = r->at[i];
+                r->kept[k] = r->kept[i];
+                r->of[k++] = r->of[i];
+            }
+        }
+        r->n = k;
+        if (r->n == 0)
+            break;
+        err = shmi_await_turn(r->at, r->n, since, abs);
+    }
+    for (i = 0; i < r->n; i++) {
+        shmi_await_leave(&r->at[i]);
+        shmi_await_exit(&list[r->of[i]], r->kept[i]);
+    }
+    return err;
+}
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic)
 {
     SHMI_BEGIN();
-    shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* for each wait that is not over, its place in the list; at and kept have the same order */
-    int errs[SHMSYNC_AWAIT_MOST];
-    shmi_kept kept[SHMSYNC_AWAIT_MOST];
-    shmsync_awaitable unreached[SHMSYNC_AWAIT_MOST];
-    size_t i, left = 0;
+    shmi_await_rest r;
+    size_t i;
     int64_t abs = 0;
-    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result;
     if (err == 0)
         err = shmi_await_check("wait_all", list, n);
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
+    r.n = 0;
+    r.failed = SIZE_MAX;
+    r.result = 0;
     for (i = 0; i < n; i++)
-        if (!shmi_await_reached(&list[i], &errs[i]))
-            of[left++] = i;
-    if (left != 0) {
-        size_t begun, todo = left, k;
-        int64_t since = shmi_now();
-        for (i = 0; i < todo; i++)
-            unreached[i] = list[of[i]];
-        err = shmi_await_enter("wait_all", unreached, todo, kept);
-        if (err != 0)
-            return SHMI_TELL(err);
-        for (begun = i = 0; i < todo; i++) {
-            if (err == 0)
-                err = shmi_await_begin(&list[of[i]], kept[i].thing, &at[begun], &errs[of[i]]);
-            if (err == 0 && shmi_awaited_begun(&at[begun])) {
-                of[begun] = of[i];
-                kept[begun++] = kept[i];
-            } else { /* x is reached, so a close of its arena need not wait for this call */
-                shmi_await_exit(1, &kept[i]);
-            }
-        }
-        left = begun;
-        while (err == 0) {
-            for (i = k = 0; i < left; i++) {
-                if (shmi_awaited_over(&at[i])) {
-                    errs[of[i]] = shmi_await_judge(&list[of[i]], kept[i].thing, &at[i]);
-                    shmi_await_exit(1, &kept[i]);
-                } else if (shmi_await_closing(&at[i], 1)) {
-                    errs[of[i]] = shmi_await_closed("wait_all");
-                    shmi_await_leave(&at[i]);
-                    shmi_await_exit(1, &kept[i]);
-                } else {
-                    at[k] = at[i];
-                    kept[k] = kept[i];
-                    of[k++] = of[i];
-                }
-            }
-            left = k;
-            if (left == 0)
-                break;
-            err = shmi_await_turn(at, left, since, abs);
-        }
-        for (i = 0; i < left; i++)
-            shmi_await_leave(&at[i]);
-        shmi_await_exit(left, kept);
-        if (err != 0)
-            return SHMI_TELL(err);
-    }
-    for (i = 0; i < n; i++)
-        if (errs[i] != 0)
-            return SHMI_TELL(errs[i]);
-    return 0;
+        if (shmi_await_reached(&list[i], &result))
+            shmi_await_note(&r, i, result);
+        else
+            r.of[r.n++] = (uint8_t)i;
+    if (r.n != 0)
+        err = shmi_await_rest_of(list, &r, abs);
+    return SHMI_TELL(err != 0 ? err : r.result);
 }
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----

@@ -2,7 +2,9 @@ package prims
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"sync"
@@ -323,18 +325,29 @@ func (c *CohortMutex) String() string {
 }
 
 // cohortHostNodes returns how many local locks a new object gets on this host. The number is 1 more than the
-// number of the last NUMA node that has CPUs. So each of these nodes has a local lock of its own.
-var cohortHostNodes = sync.OnceValue(func() int {
-	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")
-	if err != nil {
-		return 1 // this system has no nodes
+// number of the last NUMA node that has CPUs. So each of these nodes has a local lock of its own. If the file cannot be
+// read for another reason than that it does not exist, the next call reads it again.
+func cohortHostNodes() int {
+	cohortHost.Lock()
+	defer cohortHost.Unlock()
+	if cohortHost.nodes != 0 {
+		return cohortHost.nodes
 	}
-	nodes, err := topology.ParseList(string(text))
-	if err != nil || len(nodes) == 0 {
+	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 1
 	}
-	return min(nodes[len(nodes)-1]+1, cohortMostNodes)
-})
+	cohortHost.nodes = 1 // also if this system has no nodes
+	if nodes, err := topology.ParseList(string(text)); err == nil && len(nodes) > 0 {
+		cohortHost.nodes = min(nodes[len(nodes)-1]+1, cohortMostNodes)
+	}
+	return cohortHost.nodes
+}
+
+var cohortHost struct {
+	sync.Mutex
+	nodes int // what cohortHostNodes returns, or 0 if that is not known yet
+}
 
 // knowsNodes reports whether callers can learn on which node they run. Tests replace it.
 var knowsNodes = func() bool {

@@ -170,3 +170,11 @@ func (f *FairMutex) QueuedNodes() (nodes []*arenakernel.Node) {
 	f.eachQueued(func(w wait) { nodes = append(nodes, w.Node) })
 	return nodes
 }
+
+// SetOpenOwner makes n the holder, in an open owner word with another tag.
+func (f *FairMutex) SetOpenOwner(n arenakernel.ParticipantID) {
+	f.words.owner.Store(uint64(makeRecorded(uint32(ownerOpened(makeOwner(kindHeld, n))), uint32(f.words.owner.Load())+1)))
+}
+
+// ReapOpen takes an open lock back from a dead holder.
+func (f *FairMutex) ReapOpen() { f.takeOpenBack() }

@@ -2,5 +2,20 @@
 
 package prims
 
+import "github.com/shmsync/shmsync/internal/arenakernel"
+
 // ReapRunner ends the turn of the runner, as a reaper does after the runner's death.
 func (o *Once) ReapRunner() { o.leave(o.load()) }
+
+// SetRunner makes n the runner, with the next turn.
+func (o *Once) SetRunner(n arenakernel.ParticipantID) {
+	o.words.state.Store(uint64(o.load().takenBy(n)))
+}
+
+// ReapBeside reaps the runner. It calls rewrite right before each change.
+func (o *Once) ReapBeside(rewrite func()) {
+	o.reap(func(n arenakernel.ParticipantID) bool {
+		rewrite()
+		return true
+	})
+}

@@ -12,10 +12,10 @@ var _ = crashpoint.Register("once.reap.left")
 
 // reap makes the Once free again if the process that runs its function is dead, that is, if the function named dead
 // returns true for it. It does so only when no system call of that process can store any more. Then it wakes the
-// waiters, and the next call runs its own function.
+// waiters, and the next call runs its own function. If a peer that breaks the rules changes the word all the time, reap
+// gives up; a call that needs the turn takes it itself.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
-	for {
-		// The loop repeats only if another process has changed the word. So it is lock-free.
+	for range reapTries {
 		w := o.load()
 		n := w.runner()
 		if w.done() || n == 0 || !dead(n) || !o.a.Gone(n) {

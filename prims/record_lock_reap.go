@@ -56,8 +56,7 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 // lock back. The caller must not load the word again to decide that, because a record of another process may open the
 // word at any time, even for a dead holder. A holder that has left the arena counts as dead, too.
 func (l *recordLock) takeOpenBack() (needsRecord bool) {
-	for {
-		// The loop repeats only after another call has changed the word.
+	for range reapTries {
 		v := recordedWord(l.owner.Load())
 		n := ownerState(v).holder()
 		switch {
@@ -79,6 +78,7 @@ func (l *recordLock) takeOpenBack() (needsRecord bool) {
 			return false // the dead holder is not gone; the reap visits the lock again afterwards
 		}
 	}
+	return false
 }
 
 // recordReads is how often a call reads the words of a lock at most, if they change while it reads them. A hostile

@@ -146,7 +146,8 @@ void *shmsync_arena_base(const shmsync_arena *a);
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant, until f returns a value other than 0. EBADF: the arena was closed meanwhile. */
+/* Calls f for each participant, until f returns a value other than 0. If a participant has only just taken its slot, only
+ * its slot and generation are known. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
 /* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A

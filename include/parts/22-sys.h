@@ -312,15 +312,19 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. shmi_probe tries each feature once, by its system call. */
+/* The features of the kernel. Each is probed by the system call that it consists of, until a probe has shown whether the
+ * kernel has it. A probe may also fail because something is used up, such as memory. Then the feature counts as missing
+ * until the next open or fence. All fields are atomic. */
 typedef struct shmi_features {
-    int probed;
+    int known; /* a bit for each feature whose probe has shown something */
     int robust, waitv, membarrier, ofd, otmpfile;
     int registered; /* this process has registered for membarrier: see shmi_register_fence; a child of fork has not */
 } shmi_features;
+enum { SHMI_knowRobust = 1, SHMI_knowWaitV = 2, SHMI_knowMembarrier = 4, SHMI_knowOFD = 8, SHMI_knowTmpFile = 16 };
 
-static shmi_features shmi_have;
-static pthread_mutex_t shmi_have_lock = PTHREAD_MUTEX_INITIALIZER;
+static shmi_features shmi_have = {0, 0, 0, 0, 1, 1, 0}; /* byte locks and O_TMPFILE count as there: each use tries them */
+
+SHMI_FN int shmi_has(const int *feature) { return __atomic_load_n(feature, __ATOMIC_ACQUIRE); }
 
 SHMI_FN int shmi_disabled(const char *feature)
 {
@@ -358,14 +362,14 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Returns the errno for a failed system call on a byte lock: ENOTSUP if byte locks are missing or forbidden, on this
- * system or on this file system. Any other error may be temporary. */
-SHMI_FN int shmi_lock_errno(int err)
+/* Returns the errno for a failed call that a system may lack: ENOTSUP if the call is missing or forbidden, on this system
+ * or on this file system. Any other error may be temporary. */
+SHMI_FN int shmi_support_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or the errno that
- * shmi_lock_errno gives. */
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or an errno as
+ * shmi_support_errno does. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -373,14 +377,14 @@ SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
     /* EACCES may mean that the lock is taken, or that a security module forbids it. */
     if (err == EACCES && shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) == 0 && found != F_UNLCK)
         return EAGAIN;
-    return shmi_lock_errno(err);
+    return shmi_support_errno(err);
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
 /* Whether an open file description other than that of fd has locked the byte; -1 if the kernel does not say. */
 SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
 {
     short found = F_UNLCK;
-    if (!shmi_have.ofd || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
+    if (!shmi_has(&shmi_have.ofd) || shmi_byte_op(fd, F_OFD_GETLK, F_WRLCK, off, &found) != 0)
         return -1;
     return found != F_UNLCK;
 }
@@ -426,42 +430,72 @@ SHMI_FN int shmi_pin_lock(int fd, void **page, size_t *n)
     return 0;
 }
 
-SHMI_FN void shmi_probe(void)
+/* Probes a feature, unless a probe has shown already whether it is there. Several threads may do so at once. */
+SHMI_FN void shmi_probe_one(int *feature, int bit, const char *name, int (*probe)(void))
+{
+    int err;
+    if ((shmi_has(&shmi_have.known) & bit) != 0)
+        return;
+    err = shmi_disabled(name) ? ENOTSUP : probe();
+    if (err != 0 && shmi_support_errno(err) != ENOTSUP)
+        return; /* it stays unknown */
+    __atomic_store_n(feature, err == 0, __ATOMIC_RELEASE);
+    __atomic_fetch_or(&shmi_have.known, bit, __ATOMIC_RELEASE);
+}
+SHMI_FN int shmi_probe_robust(void)
+{
+    void *head = NULL;
+    size_t size = 0;
+    return syscall(SYS_get_robust_list, 0, &head, &size) == 0 && syscall(SYS_set_robust_list, head, (size_t)24) == 0 ? 0 : errno;
+}
+SHMI_FN int shmi_probe_waitv(void)
 {
     uint32_t word = 0;
     shmi_waitv v = shmi_waitv_of(&word, 1);
-    void *head = NULL;
-    size_t size = 0;
-    long mask;
-    int before = errno, fd, err;
-    pthread_mutex_lock(&shmi_have_lock);
-    if (shmi_have.probed) {
-        pthread_mutex_unlock(&shmi_have_lock);
-        return;
-    }
-    shmi_have.robust = !shmi_disabled("robust") && syscall(SYS_get_robust_list, 0, &head, &size) == 0 &&
-                       syscall(SYS_set_robust_list, head, (size_t)24) == 0;
-    err = shmi_futex_sleepv(&v, 1, 0);
-    shmi_have.waitv = !shmi_disabled("waitv") && (err == 0 || err == EAGAIN);
-    mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0);
-    shmi_have.membarrier = !shmi_disabled("membarrier") && mask > 0 &&
-                           (mask & (SHMI_membarrierGlobal | SHMI_membarrierRegister)) == (SHMI_membarrierGlobal | SHMI_membarrierRegister) &&
-                           syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) == 0;
-    fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
+    int err = shmi_futex_sleepv(&v, 1, 0);
+    return err == EAGAIN ? 0 : err;
+}
+/* A sandbox may allow a program to query the commands of membarrier, and yet forbid this command. So the probe executes
+ * it. */
+SHMI_FN int shmi_probe_membarrier(void)
+{
+    long mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0), need = SHMI_membarrierGlobal | SHMI_membarrierRegister;
+    if (mask < 0)
+        return errno;
+    if ((mask & need) != need)
+        return ENOTSUP;
+    return syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) == 0 ? 0 : errno;
+}
+SHMI_FN int shmi_probe_ofd(void)
+{
+    int err, fd = (int)syscall(SYS_memfd_create, "shmsync-probe", 1u);
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    /* If there is no file for the probe, or the probe fails for another reason, the probe has not shown whether byte
-     * locks work. Then each join tries them. */
-    shmi_have.ofd = !shmi_disabled("ofd");
-    if (fd >= 0) {
-        if (shmi_lock_errno(shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL)) == ENOTSUP)
-            shmi_have.ofd = 0;
-        close(fd);
-    }
-    shmi_have.otmpfile = !shmi_disabled("otmpfile");
-    shmi_have.probed = 1;
-    pthread_mutex_unlock(&shmi_have_lock);
+    if (fd < 0)
+        return EMFILE; /* there is no file for the probe, which shows nothing */
+    err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL);
+    close(fd);
+    return err;
+}
+SHMI_FN int shmi_probe_tmpfile(void) { return 0; } /* each creation of an arena tries it */
+SHMI_FN void shmi_probe_fences(void) { shmi_probe_one(&shmi_have.membarrier, SHMI_knowMembarrier, "membarrier", shmi_probe_membarrier); }
+SHMI_FN void shmi_probe(void)
+{
+    int before = errno;
+    shmi_probe_one(&shmi_have.robust, SHMI_knowRobust, "robust", shmi_probe_robust);
+    shmi_probe_one(&shmi_have.waitv, SHMI_knowWaitV, "waitv", shmi_probe_waitv);
+    shmi_probe_fences();
+    shmi_probe_one(&shmi_have.ofd, SHMI_knowOFD, "ofd", shmi_probe_ofd);
+    shmi_probe_one(&shmi_have.otmpfile, SHMI_knowTmpFile, "otmpfile", shmi_probe_tmpfile);
     errno = before;
+}
+/* Whether fences work here. */
+SHMI_FN int shmi_have_fences(void)
+{
+    int before = errno;
+    shmi_probe_fences();
+    errno = before;
+    return shmi_has(&shmi_have.membarrier);
 }
 
 /* Whether this process has registered for membarrier: see shmi_register_fence. */
@@ -481,7 +515,7 @@ SHMI_FN int shmi_alone(void)
 SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
-    if (shmi_have.membarrier && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
+    if (shmi_have_fences() && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
         syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
         __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
     errno = before;
@@ -492,7 +526,7 @@ SHMI_FN void shmi_register_fence(void)
 SHMI_FN int shmi_fence(void)
 {
     int before = errno, err = 0;
-    if (!shmi_have.membarrier)
+    if (!shmi_have_fences())
         return ENOTSUP;
     if (syscall(SYS_membarrier, SHMI_membarrierGlobal, 0) != 0)
         err = errno;

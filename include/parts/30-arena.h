@@ -557,8 +557,8 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w);
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead);
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead);
-SHMI_FN void shmi_flush_deferred(shmsync_arena *a);
-SHMI_FN void shmi_release_deferred(shmsync_arena *a);
+SHMI_FN int shmi_flush_deferred(shmsync_arena *a);
+SHMI_FN int shmi_release_deferred(shmsync_arena *a);
 
 /* shmi_fail for the death of a participant. */
 SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const char *object, shmi_participant_id who)

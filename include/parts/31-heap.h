@@ -497,8 +497,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in a room. The bytes of the block stay as they are. */
-SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
@@ -526,6 +525,13 @@ SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *
         }
     }
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
+}
+/* Claims a block of the class in a room. The bytes of the block stay as they are. If there is no room, it may be in
+ * blocks that a peer guarded when they were deleted. */
+SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+{
+    int err = shmi_try_claim_block(a, cls, in, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_block(a, cls, in, off) : err;
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -639,8 +645,7 @@ SHMI_FN int shmi_fullest_row(shmsync_arena *a, uint64_t n, shmi_room in, uint64_
     return most > 0;
 }
 
-/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked. */
-SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
+SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     uint64_t n = size / SHMI_chunkSize + (size % SHMI_chunkSize != 0), head = 0;
     int failed = 0, tries;
@@ -674,6 +679,13 @@ SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_
     }
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
+/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
+ * If there is no room, it may be in blocks that a peer guarded when they were deleted. */
+SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
+{
+    int err = shmi_try_claim_span(a, size, in, off);
+    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_span(a, size, in, off) : err;
+}
 
 /* Frees the chunks of a span, the head last. Until then the block word of the span, claimed or freeing, keeps other
  * participants away from the span. */
@@ -700,10 +712,8 @@ SHMI_FN void shmi_dismantle(shmsync_arena *a, uint64_t head)
 SHMI_FN int shmi_claim_zeroed(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err = shmi_claim_block(a, cls, in, off);
-    if (err != 0) {
-        shmi_flush_deferred(a); /* so that the next call finds them free */
+    if (err != 0)
         return err;
-    }
     SHMSYNC_CRASHPOINT("arena.alloc.claimed");
     memset(shmi_bytes(a, *off, shmi_class_size[cls]), 0, shmi_class_size[cls]);
     return 0;

@@ -461,8 +461,9 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases the blocks in a->deferred that no process guards any more. The caller holds handles. */
-SHMI_FN void shmi_release_deferred(shmsync_arena *a)
+/* Releases the blocks in a->deferred that no process guards any more, and returns whether it released one. The caller
+ * holds handles. */
+SHMI_FN int shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
     shmi_off *waiting = a->deferred;
@@ -474,12 +475,15 @@ SHMI_FN void shmi_release_deferred(shmsync_arena *a)
             shmi_release_unseen(a, &b, shmi_make_block(SHMI_blockFreeing, a->self));
     }
     free(waiting);
+    return a->n_deferred < n;
 }
-SHMI_FN void shmi_flush_deferred(shmsync_arena *a)
+SHMI_FN int shmi_flush_deferred(shmsync_arena *a)
 {
+    int released;
     pthread_mutex_lock(&a->handles);
-    shmi_release_deferred(a);
+    released = shmi_release_deferred(a);
     pthread_mutex_unlock(&a->handles);
+    return released;
 }
 
 /* ---- Directory ---- */

@@ -190,7 +190,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     shmi_tasks d;
     uint64_t start, size;
     int ok = 0, stat_fd;
-    if (!shmi_have.waitv || shmi_disabled("threads"))
+    if (!shmi_has(&shmi_have.waitv) || shmi_disabled("threads"))
         return 0;
     if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
         return shmi_is_shortage(errno) ? -1 : 0;

@@ -641,14 +641,18 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_participant *p)
+/* Describes the participant with that generation in slot i. 0: the slot has another participant by now. While a joiner
+ * takes the slot, and until it has described itself, the words of the slot describe its predecessor. Then only slot and
+ * generation are known. */
+SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
-    memset(p, 0, sizeof *p);
-    p->slot = i;
-    p->generation = shmi_slot_gen(w);
-    p->pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
-    p->died_ns = shmi_slot_died(a, i);
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, p->label);
+    uint32_t flags;
+    if (shmi_describe(a, i, p, &flags) != generation) {
+        memset(p, 0, sizeof *p);
+        p->slot = i;
+        p->generation = generation;
+    }
+    return shmi_slot_gen(shmi_slot_state(a, i)) == generation;
 }
 
 enum { SHMI_whoTries = 8 }; /* how often shmi_who reads a slot whose state changes */

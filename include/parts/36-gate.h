@@ -450,6 +450,12 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
+/* Whether the entry at path is the file own. */
+SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
+{
+    struct stat there;
+    return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
  * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
  * first, and then checks which file it has. */
@@ -466,8 +472,12 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+    if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
+        *moved = err != ENOENT;
+        return 0;
+    }
     if (err != 0)
-        return err == ENOENT ? 0 : shmi_fail(err, "arena.remove", path, "%s", "");
+        return shmi_fail(err, "arena.remove", path, "%s", "");
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
@@ -538,13 +548,12 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
     shmi_participant_id n = shmi_epoch_claimant(w);
-    uint32_t i = shmi_id_slot(n);
-    if ((shmi_epoch_phase(w) == SHMI_epochClaiming || shmi_epoch_phase(w) == SHMI_epochClaimed) && i >= 1 && i <= a->geo.slots) {
-        char label[SHMI_labelBytes + 1];
-        shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-        return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_id_gen(n), shmi_epoch_number(w));
-    }
-    return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    shmsync_participant p;
+    if (shmi_epoch_phase(w) != SHMI_epochClaiming && shmi_epoch_phase(w) != SHMI_epochClaimed)
+        return shmi_fail(err, op, a->label, "another process has the gate of the arena");
+    if (shmi_who(a, n, &p) != 0)
+        return shmi_fail(err, op, a->label, "a process that is no participant has the gate of the arena, for epoch %u", shmi_epoch_number(w));
+    return shmi_fail(err, op, a->label, "%s (pid %u, slot %u.%u) begins epoch %u", p.label[0] != 0 ? p.label : "process", p.pid, p.slot, p.generation, shmi_epoch_number(w));
 }
 /* Whether this process is beginning the epoch: it runs on_first. */
 SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
@@ -555,12 +564,11 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
 /* Appends the participant in slot i to words, as number n of a list. Only the first two are named. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
-    char label[SHMI_labelBytes + 1];
+    shmsync_participant p;
     if (n > 2)
         return;
-    shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
-             shmi_slot_gen(shmi_slot_state(a, i)));
+    shmi_read_slot(a, i, shmi_slot_gen(shmi_slot_state(a, i)), &p);
+    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", p.label[0] != 0 ? p.label : "process", p.pid, i, p.generation);
 }
 /* Says in words which other participants are in, two at most, and returns how many there are. */
 SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)

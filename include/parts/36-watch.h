@@ -138,7 +138,7 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         a->caps |= SHMI_capRobust;
     }
     SHMSYNC_CRASHPOINT("arena.enter.registered");
-    if (shmi_have.waitv)
+    if (shmi_has(&shmi_have.waitv))
         a->caps |= SHMI_capWaitV;
     if (!shmi_publish_caps(a, i, joining))
         return shmi_slot_lost(a);
@@ -360,7 +360,7 @@ SHMI_FN void *shmi_watcher(void *arg)
     int err, hired;
     char why[sizeof shmi_last.text];
     shmi_prompt_thread();
-    if (shmi_have.robust)
+    if (shmi_has(&shmi_have.robust))
         shmi_robust_register(a);
     /* Without FUTEX_WAITERS the kernel marks the word but wakes no sleeper, so the bit is always set. */
     a->alive = ((uint32_t)syscall(SYS_gettid) & SHMI_TID_MASK) | SHMI_WAITERS;

@@ -330,7 +330,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     if (dirfd_ < 0)
         return shmi_fail(errno, "arena.create", path, "open directory");
     err = ENOTSUP;
-    s->fd = shmi_have.otmpfile ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
         snprintf(self, sizeof self, "/proc/thread-self/fd/%d", s->fd);
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
@@ -415,13 +415,11 @@ enum {
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
-    pthread_mutex_lock(&shmi_have_lock);
     pthread_mutex_lock(&shmi_spares_lock);
 }
 SHMI_FN void shmi_after_fork(void)
 {
     pthread_mutex_unlock(&shmi_spares_lock);
-    pthread_mutex_unlock(&shmi_have_lock);
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_in_child(void)
@@ -851,9 +849,9 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock); /* no thread may fork before the descriptor is in a->lock_fd, where the fork handler closes it */
     do
-        a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    while (shmi_have.ofd && a->lock_fd < 0 && errno == EINTR);
-    if (a->lock_fd < 0 && shmi_have.ofd)
+        a->lock_fd = shmi_has(&shmi_have.ofd) ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    while (shmi_has(&shmi_have.ofd) && a->lock_fd < 0 && errno == EINTR);
+    if (a->lock_fd < 0 && shmi_has(&shmi_have.ofd))
         err = errno;
     if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* in this /proc, the number a->fd belongs to another file */
         close(a->lock_fd);
@@ -880,7 +878,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
         }
         return shmi_fail(err, "arena.open", a->label, "could not open the file a second time, for the byte lock");
     }
-    if (shmi_lock_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
+    if (shmi_support_errno(shmi_byte_op(a->lock_fd, F_OFD_GETLK, F_WRLCK, shmi_slot(a, 1), NULL)) == ENOTSUP) {
         shmi_drop_lock(a);
         return 0;
     }
@@ -1150,7 +1148,7 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have.membarrier || shmi_registering)
+    if (!shmi_have_fences() || shmi_registering)
         return;
     if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
         pthread_detach(t);
@@ -1395,8 +1393,12 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     short found = F_UNLCK;
     int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
-    if (fd < 0)
-        return shmi_fail(errno, op, path, "%s", "");
+    if (fd < 0) {
+        err = errno;
+        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* another program's, such as a directory */
+            return 0;
+        return shmi_fail(err, op, path, "%s", "");
+    }
     if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced the file */
         close(fd);
         return 0;
@@ -1408,7 +1410,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
-        err = shmi_have.ofd ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
+        err = shmi_has(&shmi_have.ofd) ? shmi_lock_byte(fd, SHMI_GATE_BYTE) : ENOTSUP;
     locked = err == 0;
     if (err != 0 && err != EAGAIN) {
         if (shmi_last.err == 0)
@@ -1860,7 +1862,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
     SHMI_BEGIN();
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
-    shmi_read_slot(a, a->my_slot, shmi_slot_state(a, a->my_slot), out);
+    shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
     return 0;
 }
 
@@ -1876,11 +1878,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
         if (err != 0)
             return SHMI_TELL(err);
         w = shmi_slot_state(a, i);
-        there = shmi_slot_present(w);
-        if (there) {
-            shmi_read_slot(a, i, w, &p);
-            there = shmi_slot_gen(shmi_slot_state(a, i)) == p.generation;
-        }
+        there = shmi_slot_present(w) && shmi_read_slot(a, i, shmi_slot_gen(w), &p);
         shmi_exit(a);
         if (there && f(&p, arg) != 0)
             break;

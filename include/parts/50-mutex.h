@@ -79,7 +79,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     m->release = (w->policy & 0xff) == SHMI_POLICY_RELEASE;
     m->internal = internal;
     m->need = SHMI_biasAfter;
-    if (shmi_have.membarrier)
+    if (shmi_has(&shmi_have.membarrier))
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
         m->bias = m->bias_most; /* otherwise shmi_mutex_unlock_slow sets the bias, after this process has registered for membarrier */

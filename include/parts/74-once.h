@@ -109,11 +109,13 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Ends the turn of a runner that is dead and gone, and wakes the waiters. The participant without, which is leaving,
- * counts as dead; 0: none. */
+/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
+ * leaving, counts as dead; 0: none. If a peer that breaks the rules changes the word all the time, the call gives up; a
+ * call that needs the turn takes it itself. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
-    for (;;) {
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t w = shmi_once_load(o);
         shmi_participant_id n = shmi_once_runner(w);
         if (shmi_once_is_done(w) || n == 0 || (n != without && shmi_current(o->a, n)) || !shmi_gone(o->a, n))

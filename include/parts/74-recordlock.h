@@ -218,8 +218,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
  * closed: then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    int tries;
+    for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         uint64_t w = shmi_ld64(l->state);
         uint32_t s = (uint32_t)(w >> 32), to;
         shmi_participant_id n = shmi_owner_name(s);
@@ -231,4 +231,5 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
             return 0; /* if the dead participant is not gone yet, the reap visits the lock again when it is */
     }
+    return 0;
 }

@@ -1,29 +1,35 @@
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* One wait. Which of e, wait.cell and token.e is not NULL says its kind. If all are NULL, the wait has not begun, or
- * has ended. */
-typedef struct shmi_awaited {
+/* The calls have an array of waits on the stack, so a wait has no field that it does not need. */
+enum { SHMI_awaits_nothing, SHMI_awaits_count, SHMI_awaits_sequencer, SHMI_awaits_token };
+typedef struct shmi_count_wait {
     struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait;  /* a wait for a token of a sequencer; wait.cell is not NULL */
-    shmi_event_wait token; /* a wait for the token of an auto-reset event; token.e is not NULL */
+} shmi_count_wait;
+/* One wait. what says what it waits for, and which field of the union it has. */
+typedef struct shmi_awaited {
+    int what; /* SHMI_awaits_nothing: the wait has not begun, or has ended */
+    union {
+        shmi_count_wait count;     /* of an event that is not auto-reset, or of a future */
+        shmi_token_wait sequencer; /* for a token of a sequencer */
+        shmi_event_wait token;     /* for the token of an auto-reset event */
+    } in;
 } shmi_awaited;
 
-SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
-/* Whether the wait is over. A wait for an auto-reset event that is over has taken the token. */
+/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
-    if (w->wait.cell != NULL)
-        return shmi_token_over(&w->wait);
-    if (w->token.e != NULL)
-        return shmi_event_take(&w->token);
-    shmi_eventcount_do_look(w->e);
-    return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
+    if (w->what == SHMI_awaits_sequencer)
+        return shmi_token_over(&w->in.sequencer);
+    if (w->what == SHMI_awaits_token)
+        return shmi_event_take(&w->in.token);
+    shmi_eventcount_do_look(w->in.count.e);
+    return (uint32_t)shmi_eventcount_load(w->in.count.e) != w->in.count.seq;
 }
 
-/* Whether x is reached, without a wait. *err is then its result, and the token of an auto-reset event is taken. This
- * call is not counted, so it must not end the round of a Future. */
+/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
+ * close does not wait for this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -37,18 +43,19 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is the data behind the handle in x, which was read when the call began, because another
- * thread may close the handle. If w has not begun afterwards, x is reached, and *err is its result. A result other
- * than 0 is an error of the whole call. */
+/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
+ * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
+ * an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
     memset(w, 0, sizeof *w);
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
-        w->wait = shmi_token_begin((struct shmi_sequencer *)thing, x->token);
-        if (shmi_token_over(&w->wait)) {
-            *err = shmi_token_judge(&w->wait);
-            w->wait.cell = NULL;
+        w->what = SHMI_awaits_sequencer;
+        w->in.sequencer = shmi_token_begin((struct shmi_sequencer *)thing, x->token);
+        if (shmi_token_over(&w->in.sequencer)) {
+            *err = shmi_token_judge(&w->in.sequencer);
+            w->what = SHMI_awaits_nothing;
         }
         return 0;
     }
@@ -57,14 +64,17 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         uint64_t s;
         if ((ev->mode & SHMI_eventAuto) != 0) {
             int failed = shmi_event_check_shares(ev);
-            if (failed == 0)
-                shmi_event_begin(ev, &w->token);
+            if (failed == 0) {
+                shmi_event_begin(ev, &w->in.token);
+                w->what = SHMI_awaits_token;
+            }
             return failed;
         }
         s = shmi_eventcount_load(&ev->count);
         if ((s & 1) != (x->kind == SHMSYNC_AWAIT_EVENT)) {
-            w->e = &ev->count;
-            w->seq = (uint32_t)s;
+            w->what = SHMI_awaits_count;
+            w->in.count.e = &ev->count;
+            w->in.count.seq = (uint32_t)s;
         }
         return 0;
     } else {
@@ -73,34 +83,35 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         if (shmi_future_over(s)) {
             *err = shmi_future_judge(f, shmi_future_round(s), NULL);
         } else {
-            w->e = &f->e;
-            w->seq = (uint32_t)s;
+            w->what = SHMI_awaits_count;
+            w->in.count.e = &f->e;
+            w->in.count.seq = (uint32_t)s;
         }
         return 0;
     }
 }
-/* The result of a wait that is over. thing is as in shmi_await_begin. */
+/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
-    if (w->wait.cell != NULL)
-        return shmi_token_judge(&w->wait);
+    if (w->what == SHMI_awaits_sequencer)
+        return shmi_token_judge(&w->in.sequencer);
     if (x->kind == SHMSYNC_AWAIT_FUTURE)
-        return shmi_future_judge((struct shmi_future *)thing, w->seq >> 1, NULL);
+        return shmi_future_judge((struct shmi_future *)thing, w->in.count.seq >> 1, NULL);
     return 0;
 }
 /* Ends a wait that is not over. */
 SHMI_FN void shmi_await_leave(shmi_awaited *w)
 {
-    if (w->token.e != NULL)
-        shmi_event_give_up(&w->token, 0);
+    if (w->what == SHMI_awaits_token)
+        shmi_event_give_up(&w->in.token, 0);
 }
 
-/* The arena of the object for which w waits. The waits of one call may be for objects of several arenas. */
+/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
 SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
 {
-    return w->wait.cell != NULL ? w->wait.cell->s->a : w->e != NULL ? w->e->a : w->token.e->a;
+    return w->what == SHMI_awaits_sequencer ? w->in.sequencer.cell->s->a : w->what == SHMI_awaits_count ? w->in.count.e->a : w->in.token.e->a;
 }
-/* Whether this process is closing the arena of one of the waits. The close waits until that wait has ended. */
+/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
 SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
 {
     size_t i;
@@ -110,37 +121,40 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, but not longer than until. since is the time at which the call began to wait.
- */
+/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
+ * call began to wait. */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* the announce record of each wait, in the slot of its arena */
+    int8_t records[SHMSYNC_AWAIT_MOST]; /* announce records, each in the slot of its arena */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
         shmsync_arena *a = shmi_awaited_in(w);
         records[i] = -1;
-        if (w->wait.cell != NULL) {
-            uint64_t word = shmi_ld64(w->wait.cell->state);
-            uint32_t *low = w->wait.cell->line.word;
-            records[i] = shmi_announce_sleep(a, w->wait.cell->s->o.off, shmi_off_of(a, low), (uint32_t)word, since);
-            if (!shmi_token_announce(&w->wait, &word))
+        if (w->what == SHMI_awaits_sequencer) {
+            shmi_token_cell *cell = w->in.sequencer.cell;
+            uint64_t word = shmi_ld64(cell->state);
+            uint32_t *low = cell->line.word;
+            records[i] = (int8_t)shmi_announce_sleep(a, cell->s->o.off, shmi_off_of(a, low), (uint32_t)word, since);
+            if (!shmi_token_announce(&w->in.sequencer, &word))
                 break;
             v[i] = shmi_waitv_of(low, (uint32_t)word);
             first = i == 0 ? low : first;
-        } else if (w->e != NULL) {
-            records[i] = shmi_announce_sleep(a, w->e->o.off, shmi_off_of(a, w->e->line.word), w->seq, since);
-            if (!shmi_eventcount_announce(w->e, w->seq))
+        } else if (w->what == SHMI_awaits_count) {
+            struct shmi_eventcount *e = w->in.count.e;
+            records[i] = (int8_t)shmi_announce_sleep(a, e->o.off, shmi_off_of(a, e->line.word), w->in.count.seq, since);
+            if (!shmi_eventcount_announce(e, w->in.count.seq))
                 break;
-            v[i] = shmi_waitv_of(w->e->line.word, w->seq);
-            first = i == 0 ? w->e->line.word : first;
+            v[i] = shmi_waitv_of(e->line.word, w->in.count.seq);
+            first = i == 0 ? e->line.word : first;
         } else {
-            struct shmi_event *ev = w->token.e;
-            uint32_t version = (uint32_t)w->token.word;
-            int64_t bound = w->token.slept ? 0 : shmi_event_bound(&w->token), now = shmi_now();
-            records[i] = shmi_announce_sleep(a, ev->o.off, shmi_off_of(a, ev->count.line.word), version, since);
+            shmi_event_wait *t = &w->in.token;
+            struct shmi_event *ev = t->e;
+            uint32_t version = (uint32_t)t->word;
+            int64_t bound = t->slept ? 0 : shmi_event_bound(t), now = shmi_now();
+            records[i] = (int8_t)shmi_announce_sleep(a, ev->o.off, shmi_off_of(a, ev->count.line.word), version, since);
             v[i] = shmi_waitv_of(ev->count.line.word, version);
             first = i == 0 ? ev->count.line.word : first;
             if (bound != 0 && now + bound < until)
@@ -150,12 +164,11 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     if (i == n && !shmi_await_closing(at, n)) {
         if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
-            /* ENOMEM: the kernel has no room for so many words at the moment */
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
                 int64_t soon = shmi_now() + 1000000;
                 shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
             }
-        } else { /* without futex_waitv: sleep on the first word only, and check the others every 2 ms */
+        } else { /* one word at a time: the other words are checked more often */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -164,27 +177,19 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
-/* The data behind a handle through which a call waits, and its arena. */
-typedef struct shmi_kept {
-    void *thing;
-    shmsync_arena *a;
-} shmi_kept;
-SHMI_FN shmi_kept shmi_kept_by(const shmsync_awaitable *x)
+/* The object of the handle in x, if x is open. */
+SHMI_FN void *shmi_await_thing(const shmsync_awaitable *x)
 {
-    shmi_kept k = {NULL, NULL};
-    if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
-        k.thing = x->sequencer->impl;
-        k.a = x->sequencer->impl->a;
-    } else if (x->kind == SHMSYNC_AWAIT_FUTURE) {
-        k.thing = x->future->impl;
-        k.a = x->future->impl->e.a;
-    } else {
-        k.thing = x->event->impl;
-        k.a = x->event->impl->a;
-    }
-    return k;
+    return x->kind == SHMSYNC_AWAIT_SEQUENCER ? (void *)x->sequencer->impl : x->kind == SHMSYNC_AWAIT_FUTURE ? (void *)x->future->impl : (void *)x->event->impl;
 }
-/* Checks that the call can wait for the objects of the list. */
+/* The arena of such an object. */
+SHMI_FN shmsync_arena *shmi_await_arena(const shmsync_awaitable *x, void *thing)
+{
+    if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
+        return ((struct shmi_sequencer *)thing)->a;
+    return x->kind == SHMSYNC_AWAIT_FUTURE ? ((struct shmi_future *)thing)->e.a : ((struct shmi_event *)thing)->a;
+}
+/* Checks that the list can be waited for. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
@@ -201,7 +206,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED_AS(x->future, op);
         else
             SHMI_OPENED_AS(x->event, op);
-        err = shmi_use(shmi_kept_by(x).a, op);
+        err = shmi_use(shmi_await_arena(x, shmi_await_thing(x)), op);
         if (err != 0)
             return err;
         if (x->kind == SHMSYNC_AWAIT_EVENT_RESET && !(x->event->impl->mode & SHMI_eventBidirectional))
@@ -209,27 +214,15 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-SHMI_FN void shmi_await_exit(size_t n, const shmi_kept *kept)
+/* Does what shmi_enter_for does, for x. *thing is its object, by which the call goes on: another thread may close the handle
+ * in x meanwhile. */
+SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *x, void **thing)
 {
-    while (n-- > 0)
-        shmi_exit_for(kept[n].thing, kept[n].a);
+    *thing = shmi_await_thing(x);
+    return shmi_enter_for(*thing, shmi_await_arena(x, *thing), op);
 }
-/* Calls shmi_enter_for for each object of the list. */
-SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *list, size_t n, shmi_kept *kept)
-{
-    size_t i;
-    for (i = 0; i < n; i++) {
-        int err;
-        kept[i] = shmi_kept_by(&list[i]);
-        err = shmi_enter_for(kept[i].thing, kept[i].a, op);
-        if (err != 0) {
-            shmi_await_exit(i, kept);
-            return err;
-        }
-    }
-    return 0;
-}
-/* The result of a wait in an arena that this process is closing. */
+SHMI_FN void shmi_await_exit(const shmsync_awaitable *x, void *thing) { shmi_exit_for(thing, shmi_await_arena(x, thing)); }
+/* The result of a wait whose arena this process closes. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
 /* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
 SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
@@ -240,13 +233,13 @@ SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t a
         return ETIMEDOUT;
     shmi_await_sleep(at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        if (at[i].wait.cell != NULL)
-            shmi_token_check(at[i].wait.cell);
-        else if (at[i].e != NULL)
-            shmi_eventcount_check(at[i].e);
+        if (at[i].what == SHMI_awaits_sequencer)
+            shmi_token_check(at[i].in.sequencer.cell);
+        else if (at[i].what == SHMI_awaits_count)
+            shmi_eventcount_check(at[i].in.count.e);
         else {
-            shmi_event_check(at[i].token.e);
-            at[i].token.slept = 1;
+            shmi_event_check(at[i].in.token.e);
+            at[i].in.token.slept = 1;
         }
     return 0;
 }
@@ -255,8 +248,8 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    shmi_kept kept[SHMSYNC_AWAIT_MOST];
-    size_t i, begun, chosen = SIZE_MAX;
+    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list; see shmi_await_enter */
+    size_t i, begun = 0, entered, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
     *index = SIZE_MAX;
@@ -272,15 +265,14 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             *index = i;
             return SHMI_TELL(err);
         }
-    err = shmi_await_enter("wait_any", list, n, kept);
-    if (err != 0)
-        return SHMI_TELL(err);
+    for (entered = 0; entered < n && err == 0; entered += err == 0)
+        err = shmi_await_enter("wait_any", &list[entered], &kept[entered]);
     since = shmi_now();
-    for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
-        err = shmi_await_begin(&list[begun], kept[begun].thing, &at[begun], &result);
+    for (; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
+        err = shmi_await_begin(&list[begun], kept[begun], &at[begun], &result);
         if (err != 0)
             break;
-        if (!shmi_awaited_begun(&at[begun]))
+        if (at[begun].what == SHMI_awaits_nothing)
             chosen = begun;
     }
     while (err == 0 && chosen == SIZE_MAX) {
@@ -288,7 +280,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             if (shmi_awaited_over(&at[i]))
                 chosen = i;
         if (chosen != SIZE_MAX) {
-            result = shmi_await_judge(&list[chosen], kept[chosen].thing, &at[chosen]);
+            result = shmi_await_judge(&list[chosen], kept[chosen], &at[chosen]);
             break;
         }
         err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, abs);
@@ -296,76 +288,99 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     for (i = 0; i < begun; i++)
         if (i != chosen)
             shmi_await_leave(&at[i]);
-    shmi_await_exit(n, kept);
+    while (entered-- > 0)
+        shmi_await_exit(&list[entered], kept[entered]);
     *index = chosen;
     return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
 
+/* The waits of wait_all that are not over. */
+typedef struct shmi_await_rest {
+    shmi_awaited at[SHMSYNC_AWAIT_MOST];
+    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles; see shmi_await_enter */
+    uint8_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list */
+    size_t n;
+    size_t failed; /* the first place in the list whose wait has ended with an error, or SIZE_MAX */
+    int result;    /* that error */
+} shmi_await_rest;
+/* Notes the result of the wait for place i of the list. */
+SHMI_FN void shmi_await_note(shmi_await_rest *r, size_t i, int err)
+{
+    if (err != 0 && i < r->failed) {
+        r->failed = i;
+        r->result = err;
+    }
+}
+/* Waits for the places in r->of. Each error is one of the waiting itself. */
+SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r, int64_t abs)
+{
+    size_t i, k, entered, todo = r->n;
+    int64_t since = shmi_now();
+    int err = 0, result;
+    for (entered = 0; entered < todo && err == 0; entered += err == 0)
+        err = shmi_await_enter("wait_all", &list[r->of[entered]], &r->kept[entered]);
+    for (i = k = 0; i < entered; i++) {
+        const shmsync_awaitable *x = &list[r->of[i]];
+        r->at[k].what = SHMI_awaits_nothing;
+        result = 0;
+        if (err == 0)
+            err = shmi_await_begin(x, r->kept[i], &r->at[k], &result);
+        shmi_await_note(r, r->of[i], result);
+        if (err == 0 && r->at[k].what != SHMI_awaits_nothing) {
+            r->of[k] = r->of[i];
+            r->kept[k++] = r->kept[i];
+        } else { /* it is over, so a close of its arena does not concern this call any more */
+            shmi_await_exit(x, r->kept[i]);
+        }
+    }
+    r->n = k;
+    while (err == 0) {
+        for (i = k = 0; i < r->n; i++) {
+            const shmsync_awaitable *x = &list[r->of[i]];
+            if (shmi_awaited_over(&r->at[i])) {
+                shmi_await_note(r, r->of[i], shmi_await_judge(x, r->kept[i], &r->at[i]));
+                shmi_await_exit(x, r->kept[i]);
+            } else if (shmi_await_closing(&r->at[i], 1)) {
+                shmi_await_note(r, r->of[i], shmi_await_closed("wait_all"));
+                shmi_await_leave(&r->at[i]);
+                shmi_await_exit(x, r->kept[i]);
+            } else {
+                r->at[k] = r->at[i];
+                r->kept[k] = r->kept[i];
+                r->of[k++] = r->of[i];
+            }
+        }
+        r->n = k;
+        if (r->n == 0)
+            break;
+        err = shmi_await_turn(r->at, r->n, since, abs);
+    }
+    for (i = 0; i < r->n; i++) {
+        shmi_await_leave(&r->at[i]);
+        shmi_await_exit(&list[r->of[i]], r->kept[i]);
+    }
+    return err;
+}
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic)
 {
     SHMI_BEGIN();
-    shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* for each wait that is not over, its place in the list; at and kept have the same order */
-    int errs[SHMSYNC_AWAIT_MOST];
-    shmi_kept kept[SHMSYNC_AWAIT_MOST];
-    shmsync_awaitable unreached[SHMSYNC_AWAIT_MOST];
-    size_t i, left = 0;
+    shmi_await_rest r;
+    size_t i;
     int64_t abs = 0;
-    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0;
+    int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result;
     if (err == 0)
         err = shmi_await_check("wait_all", list, n);
     if (err != 0 || n == 0)
         return SHMI_TELL(err);
+    r.n = 0;
+    r.failed = SIZE_MAX;
+    r.result = 0;
     for (i = 0; i < n; i++)
-        if (!shmi_await_reached(&list[i], &errs[i]))
-            of[left++] = i;
-    if (left != 0) {
-        size_t begun, todo = left, k;
-        int64_t since = shmi_now();
-        for (i = 0; i < todo; i++)
-            unreached[i] = list[of[i]];
-        err = shmi_await_enter("wait_all", unreached, todo, kept);
-        if (err != 0)
-            return SHMI_TELL(err);
-        for (begun = i = 0; i < todo; i++) {
-            if (err == 0)
-                err = shmi_await_begin(&list[of[i]], kept[i].thing, &at[begun], &errs[of[i]]);
-            if (err == 0 && shmi_awaited_begun(&at[begun])) {
-                of[begun] = of[i];
-                kept[begun++] = kept[i];
-            } else { /* x is reached, so a close of its arena need not wait for this call */
-                shmi_await_exit(1, &kept[i]);
-            }
-        }
-        left = begun;
-        while (err == 0) {
-            for (i = k = 0; i < left; i++) {
-                if (shmi_awaited_over(&at[i])) {
-                    errs[of[i]] = shmi_await_judge(&list[of[i]], kept[i].thing, &at[i]);
-                    shmi_await_exit(1, &kept[i]);
-                } else if (shmi_await_closing(&at[i], 1)) {
-                    errs[of[i]] = shmi_await_closed("wait_all");
-                    shmi_await_leave(&at[i]);
-                    shmi_await_exit(1, &kept[i]);
-                } else {
-                    at[k] = at[i];
-                    kept[k] = kept[i];
-                    of[k++] = of[i];
-                }
-            }
-            left = k;
-            if (left == 0)
-                break;
-            err = shmi_await_turn(at, left, since, abs);
-        }
-        for (i = 0; i < left; i++)
-            shmi_await_leave(&at[i]);
-        shmi_await_exit(left, kept);
-        if (err != 0)
-            return SHMI_TELL(err);
-    }
-    for (i = 0; i < n; i++)
-        if (errs[i] != 0)
-            return SHMI_TELL(errs[i]);
-    return 0;
+        if (shmi_await_reached(&list[i], &result))
+            shmi_await_note(&r, i, result);
+        else
+            r.of[r.n++] = (uint8_t)i;
+    if (r.n != 0)
+        err = shmi_await_rest_of(list, &r, abs);
+    return SHMI_TELL(err != 0 ? err : r.result);
 }

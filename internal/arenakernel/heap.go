@@ -106,6 +106,14 @@ func (c *core) claimZeroed(class int, in room) (Offset, error) {
 // claimBlock claims a block of the given size class in the given room of the heap. It does not zero
 // the block.
 func (c *core) claimBlock(class int, in room) (Offset, error) {
+	off, err := c.tryClaimBlock(class, in)
+	if err != nil && isNoSpace(err) && c.flushDeferred() {
+		off, err = c.tryClaimBlock(class, in)
+	}
+	return off, err
+}
+
+func (c *core) tryClaimBlock(class int, in room) (Offset, error) {
 	var failed error
 	for try := range claimTries {
 		if off, ok := c.claimNear(class, in); ok {
@@ -136,7 +144,6 @@ func (c *core) claimBlock(class int, in room) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
-	c.flushDeferred() // frees blocks that a peer guarded when they were deleted, so that the next call can use them
 	if failed != nil {
 		return 0, failed
 	}

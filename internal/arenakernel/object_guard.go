@@ -121,16 +121,18 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 	}
 }
 
-// flushDeferred locks c.handles and calls releaseDeferred.
-func (c *core) flushDeferred() {
+// flushDeferred locks c.handles and calls releaseDeferred. It reports whether that released a block.
+// A claim that finds no room calls it: the room may be in blocks that a peer guarded when they were
+// deleted.
+func (c *core) flushDeferred() bool {
 	c.handles.Lock()
 	defer c.handles.Unlock()
-	c.releaseDeferred()
+	return c.releaseDeferred()
 }
 
-// releaseDeferred frees the blocks in c.handles.deferred that no participant guards any more. The
-// caller has locked c.handles.
-func (c *core) releaseDeferred() {
+// releaseDeferred frees the blocks in c.handles.deferred that no participant guards any more. It
+// reports whether there was such a block. The caller has locked c.handles.
+func (c *core) releaseDeferred() bool {
 	waiting := c.handles.deferred
 	c.handles.deferred = nil
 	for _, off := range waiting {
@@ -138,6 +140,7 @@ func (c *core) releaseDeferred() {
 			c.releaseUnseen(b, makeBlock(blockFreeing, c.self))
 		}
 	}
+	return len(c.handles.deferred) < len(waiting)
 }
 
 // openBit returns the bit which says that the participant in the given slot has h open.

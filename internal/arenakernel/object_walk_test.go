@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
 )
 
 var (
@@ -68,5 +70,35 @@ func TestWalksDoNotKeepObjects(t *testing.T) {
 				require.Zero(t, a.u64(a.slot(1)+slotWalking).Load())
 			})
 		}
+	}
+}
+
+// TestClaimUsesWhatAPeerNoLongerGuards: an object is deleted while a peer guards it, so its block stays
+// taken. When the guard has ended, a claim that finds no other room uses that block at once.
+func TestClaimUsesWhatAPeerNoLongerGuards(t *testing.T) {
+	for name, claim := range map[string]func(a *Arena) error{
+		"block": func(a *Arena) error { _, err := a.Alloc(64, 0); return err },
+		"span":  func(a *Arena) error { _, err := a.Alloc(2*chunkSize, 0); return err },
+		"node":  func(a *Arena) error { _, err := a.ClaimNode(); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newNeighbours(3<<20, 8)
+			a, v := p.join(1), p.join(2)
+			s := spec("x")
+			s.Size = chunkSize + 1 // two chunks, with the header
+			o, _, err := a.OpenObject(s)
+			require.NoError(t, err)
+			a.CloseObject(o)
+			v.guard(o.Offset) // v guards the object and is stopped
+			require.NoError(t, a.Delete("x"))
+			fillCommon(t, a)
+			for err == nil {
+				err = claim(a)
+			}
+			require.ErrorIs(t, err, shmsync.ErrNoSpace)
+			v.unguard()
+			require.NoError(t, claim(a))
+			requireSound(t, a)
+		})
 	}
 }

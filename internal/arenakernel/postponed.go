@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -33,14 +34,37 @@ func (a *Arena) fillIdentity() (again time.Duration) {
 // the registration ends only after the registration. A participant that leaves before fenceAfter never registers.
 const fenceAfter = 50 * time.Millisecond
 
-// fenceRegistered registers this process for fences of other processes, in its first call only.
-var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
+// fenceRegistration registers this process for fences of other processes. It remembers success, and that the system has
+// no fences. After any other failure, such as a lack of memory, the next call tries again.
+type fenceRegistration struct {
+	mu       sync.Mutex
+	known    bool
+	err      error
+	register func() error
+}
+
+var fenceRegistered = &fenceRegistration{register: shmsync.RegisterFence}
+
+func (f *fenceRegistration) do() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known {
+		f.err = f.register()
+		f.known = f.err == nil || errors.Is(f.err, shmsync.ErrNotSupported)
+	}
+	return f.err
+}
 
 // becomeFenceTarget registers this process for fences, and then records that in its slot. Close does not wait for the
 // registration.
 func (a *Arena) becomeFenceTarget() (again time.Duration) {
+	registered := fenceRegistered
 	go func() {
-		if fenceRegistered() != nil {
+		err := registered.do()
+		for ; err != nil && !errors.Is(err, shmsync.ErrNotSupported) && !a.closing.Load(); err = registered.do() {
+			pauseFencing(fenceAgain)
+		}
+		if err != nil {
 			return
 		}
 		a.inBackground(func() {
@@ -50,6 +74,12 @@ func (a *Arena) becomeFenceTarget() (again time.Duration) {
 	}()
 	return 0
 }
+
+// fenceAgain is how long after an attempt that failed for want of something the process tries again.
+const fenceAgain = time.Second
+
+// pauseFencing waits between two attempts. It is a variable so that tests need not wait.
+var pauseFencing = time.Sleep
 
 const (
 	// identifyAfter is how long after its join a participant reads its identity from /proc.

@@ -85,6 +85,9 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|openFlags, 0)
 	if err != nil {
+		if judged != nil && !leadsTo(path, judged) {
+			return false, nil // another program has put something else at the path, such as a directory
+		}
 		return false, fail(err, "")
 	}
 	defer f.Close()

@@ -258,6 +258,36 @@ func TestRemoveOfAPathThatKeepsChanging(t *testing.T) {
 	require.NoError(t, Remove(other.name))
 }
 
+// TestLastCloseLeavesADirectoryThatTookThePath: another program renames the file of an arena and makes a directory at the
+// path, before or during the removal by the last Close. The removal leaves the directory in place, and is no failure.
+func TestLastCloseLeavesADirectoryThatTookThePath(t *testing.T) {
+	for _, point := range []string{"", "arena.remove.checked", "arena.remove.placed"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			ta.join(t, "one").close(t)
+			own, err := os.Stat(ta.path())
+			require.NoError(t, err)
+			swap := func() {
+				require.NoError(t, os.Rename(ta.path(), ta.path()+".aside"))
+				require.NoError(t, os.Mkdir(ta.path(), 0o700))
+			}
+			t.Cleanup(func() { os.Remove(ta.path() + ".aside") })
+			if point == "" {
+				swap()
+			} else {
+				before := renameat2
+				t.Cleanup(func() { renameat2 = before })
+				renameat2 = func(int, string, int, string, uint) error { return unix.EINVAL }
+				defer crashpoint.Disarm()
+				crashpoint.ArmFunc(point, 1, swap)
+			}
+			require.NoError(t, removeUnused(ta.path(), own, nil))
+			require.DirExists(t, ta.path())
+			require.NoError(t, os.Remove(ta.path()))
+		})
+	}
+}
+
 // sameFile reports whether two open files are the same file.
 func sameFile(f, g *os.File) bool {
 	one, err := f.Stat()

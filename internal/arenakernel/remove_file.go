@@ -55,6 +55,8 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 		return false, nil
 	case errors.Is(err, fs.ErrExist):
 		return false, fmt.Errorf("another program has a file at %s, which %s needs while it is removed: move it away: %w", private, path, err)
+	case err != nil && !leadsTo(path, own):
+		return true, nil // such as a directory, which cannot replace the symbolic link
 	case err != nil:
 		return false, err
 	}
@@ -70,6 +72,12 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 		return false, fmt.Errorf("another program has put a file at %s, which is at %s now: %w", path, private, err)
 	}
 	return true, nil
+}
+
+// leadsTo reports whether the directory entry at path is the file own.
+func leadsTo(path string, own os.FileInfo) bool {
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(own, there)
 }
 
 // takePrivateName renames the file at path to its private name. The private name may exist already.
@@ -112,7 +120,7 @@ func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode "
 // process that left it is dead, because otherwise it would still have the gate, which this process
 // has now.
 func leftByRemover(own os.FileInfo, private string) bool {
-	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
+	if leadsTo(private, own) {
 		return true
 	}
 	says, err := os.Readlink(private)
@@ -156,7 +164,7 @@ func sweepRemovedFile(private, number string) {
 	if locked, err := shmsync.LockByte(f, gateByte); err != nil || !locked {
 		return
 	}
-	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
+	if leadsTo(private, own) {
 		os.Remove(private)
 	}
 }

@@ -19,6 +19,14 @@ var (
 // top of the heap downwards, because slabs, which are chunks for small blocks, are made from the
 // bottom. The span lies in the given room, which is roomOfAll or roomOfLinked.
 func (c *core) claimSpan(size uint64, in room) (Offset, error) {
+	off, err := c.tryClaimSpan(size, in)
+	if err != nil && isNoSpace(err) && c.flushDeferred() {
+		off, err = c.tryClaimSpan(size, in)
+	}
+	return off, err
+}
+
+func (c *core) tryClaimSpan(size uint64, in room) (Offset, error) {
 	n := size/chunkSize + min(size%chunkSize, 1)
 	if n > c.geo.common() {
 		return 0, c.noSpace(size, in)

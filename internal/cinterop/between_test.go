@@ -10,6 +10,7 @@ import "testing"
 func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 	for _, verb := range []string{
 		"who",          // a participant dies, or a joiner takes its slot over
+		"rows",         // a joiner takes the slot of a participant that the call describes
 		"recorded",     // a joiner takes the slot of a dead participant, and gives it back
 		"undated",      // the process that has marked a death is killed
 		"nobody began", // a death is recorded
@@ -23,6 +24,7 @@ func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 		"freed",        // another participant frees a wait node
 		"unshared",     // another thread ends an opening
 		"arrived",      // another process ends or breaks the phase of a Barrier
+		"given up",     // a peer changes a word before each attempt of a reaper
 		"listed",       // another process recovers a key of a MultiLock
 	} {
 		t.Run(verb, func(t *testing.T) { runC(t, "between.c", newArena(t), verb) })

@@ -57,6 +57,14 @@ func TestCloseBesideATryThatFindsADeath(t *testing.T) {
 	}
 }
 
+// A holder dies, and no death watcher has marked the death. A C program that makes only calls that do not wait finds the
+// death by itself.
+func TestTryInCFindsTheDeathOfAHolder(t *testing.T) {
+	for _, verb := range []string{"find semaphore", "find queue", "find lease", "find event"} {
+		t.Run(verb, func(t *testing.T) { runLate(t, verb) })
+	}
+}
+
 // A C program whose workers always have other work finds the queue of a producer that was stopped in the middle of its
 // announcement.
 func TestSignalWorkersInCFindWhatAStoppedProcessAnnounces(t *testing.T) {

@@ -2,15 +2,48 @@
 
 package cinterop
 
-import "testing"
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
 
-// The system refuses descriptors, locks or threads for a time. Calls in C then fail, and say why. When the system no
-// longer refuses, the process gets what it needs.
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// scarceNeeds maps a verb to the kernel feature that it needs.
+var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "probe-of-fences": shmsync.FeatureMembarrier}
+
+// The system refuses descriptors, locks, memory or threads for a time. Calls in C then fail, and say why. When the system
+// no longer refuses, the process gets what it needs.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
-		"stuck-file", "no-flock", "sweep", "locked-memory",
+		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "probe-of-fences", "other-entry", "own-namespace",
 	} {
-		t.Run(verb, func(t *testing.T) { runC(t, "scarce.c", verb, unusedName(t)) })
+		t.Run(verb, func(t *testing.T) {
+			if f := scarceNeeds[verb]; f != nil && !f.Have() {
+				t.Skipf("needs the kernel feature %s: %v", f.Name(), f.Check())
+			}
+			runC(t, "scarce.c", verb, unusedName(t))
+		})
 	}
+}
+
+// TestProcOfAnotherNamespaceInC: /proc shows the process IDs of another pid namespace. A C program that can open no file
+// finds that out, and does not believe what /proc says of its own ID.
+func TestProcOfAnotherNamespaceInC(t *testing.T) {
+	attr := &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, // and not the mount namespace, so /proc is that of this process
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	proctest.NeedAttr(t, attr, "a user and a pid namespace")
+	cmd := exec.Command(program(t, "scarce.c"), "other-namespace", unusedName(t))
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }

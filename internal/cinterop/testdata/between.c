@@ -98,6 +98,74 @@ static void who(void)
     RUNS(state, marked, describes(SHMI_phaseLive), err = shmi_who(arena, n, &p), { CHECK(err, 0); CHECK(strcmp(p.label, "victim"), 0); });
 }
 
+/* ---- The rows of the list of participants ---- */
+
+enum { victim_pid = 1111, heir_pid = 2222 };
+static shmsync_participant row; /* what the list says of the slot other */
+static int rows;
+static int keep_row(const shmsync_participant *p, void *arg)
+{
+    (void)arg;
+    if (p->slot == other) {
+        row = *p;
+        rows++;
+    }
+    return 0;
+}
+static void victim_in(uint32_t phase)
+{
+    describes(phase);
+    shmi_st32(shmi_slot32(arena, other, SHMI_slotPID), victim_pid);
+}
+/* The victim has left, and the next participant of the slot joins. */
+static void replaced(void)
+{
+    shmi_describe_nobody(arena, other);
+    is_in(other, SHMI_phaseJoining, was + 1);
+    shmi_st32(shmi_slot32(arena, other, SHMI_slotPID), heir_pid);
+    shmi_put_label(arena, shmi_slot(arena, other) + SHMI_slotLabel, "heir");
+    shmi_st32(shmi_slot32(arena, other, SHMI_slotDescribed), was + 1);
+}
+static void list_rows(void)
+{
+    rows = 0;
+    CHECK(shmsync_arena_participants(arena, keep_row, NULL), 0);
+}
+/* The row of one participant has the process ID and the label of no other one. */
+static void check_row(void)
+{
+    uint32_t pid;
+    CHECK(rows <= 1, 1);
+    if (rows == 0)
+        return;
+    pid = row.generation == was ? victim_pid : heir_pid;
+    CHECK(row.generation == was || row.generation == was + 1, 1);
+    CHECK(row.pid == pid || row.pid == 0, 1);
+    CHECK(strcmp(row.label, row.pid == 0 ? "" : row.generation == was ? "victim" : "heir"), 0);
+}
+/* A joiner has taken a slot and has not described itself yet. In another run, it does so while a call lists the
+ * participants. */
+static void listed_rows(void)
+{
+    uint32_t *at[3];
+    int i;
+    at[0] = shmi_slot32(arena, other, SHMI_slotState);
+    at[1] = shmi_slot32(arena, other, SHMI_slotDescribed);
+    at[2] = shmi_slot32(arena, other, SHMI_slotPID);
+    victim_in(SHMI_phaseDead);
+    taken_over();
+    list_rows();
+    CHECK(rows, 1);
+    CHECK(row.generation, was + 1);
+    CHECK(row.pid, 0);
+    CHECK(row.died_ns, 0);
+    CHECK(row.label[0], 0);
+    for (i = 0; i < 3; i++)
+        RUNS(at[i], replaced, victim_in(SHMI_phaseLive), list_rows(), check_row());
+    CHECK(rows, 1); /* of the last run, which made no change */
+    CHECK(row.pid, victim_pid);
+}
+
 /* ---- The records of a death ---- */
 
 static uint32_t generation;
@@ -702,6 +770,66 @@ static void arrived(void)
         });
 }
 
+/* ---- A peer that breaks the rules ---- */
+
+static const void *rewritten; /* the word before whose load the peer acts */
+static void (*rewrite)(void);
+static int rewrites;
+static void rewrite_again(void)
+{
+    rewrite();
+    if (++rewrites < 1000)
+        before_load(rewritten, 1, rewrite_again);
+}
+/* Begins a call beside a peer that acts before each load of the word. */
+static void beside_rewriter(const void *word, void (*f)(void))
+{
+    rewritten = word;
+    rewrite = f;
+    rewrites = 0;
+    f();
+    before_load(word, 1, rewrite_again);
+}
+static shmsync_once rewritten_once;
+static shmsync_fairmutex rewritten_fair;
+static void next_turn(void)
+{
+    uint64_t *w = &rewritten_once.impl->w->state;
+    *w = shmi_once_taken_by(*w, shmi_make_participant_id(other, was));
+}
+static void next_hold(void)
+{
+    uint64_t *w = &rewritten_fair.impl->w->owner;
+    *w = (uint64_t)shmi_make_owner(SHMI_kindBiased, shmi_make_participant_id(other, was)) << 32 | (uint32_t)(*w + 1);
+}
+static void count_run(void *arg) { ++*(int *)arg; }
+/* A peer changes a word whenever a reaper is about to take it from a dead participant. The reaper gives up after some
+ * tries. When the peer has stopped, a call takes the word. */
+static void given_up(void)
+{
+    shmsync_fairmutex_options o;
+    struct shmi_record_lock l;
+    int ran = 0;
+    is_in(other, SHMI_phaseFree, was);
+    CHECK(shmsync_once_open(arena, "once", NULL, &rewritten_once), 0);
+    beside_rewriter(shmi_slot32(arena, other, SHMI_slotState), next_turn);
+    shmi_once_reap(rewritten_once.impl, 0);
+    watched = NULL;
+    CHECK(rewrites > 1 && rewrites < 1000, 1);
+    CHECK(shmsync_once_do(&rewritten_once, count_run, &ran), 0);
+    CHECK(ran, 1);
+    memset(&o, 0, sizeof o);
+    o.policy = SHMSYNC_POLICY_RELEASE;
+    CHECK(shmsync_fairmutex_open(arena, "fair", &o, &rewritten_fair), 0);
+    l = shmi_fair_lock_of(rewritten_fair.impl);
+    beside_rewriter(shmi_slot32(arena, other, SHMI_slotState), next_hold);
+    CHECK(shmi_lock_take_open(&l), 0);
+    watched = NULL;
+    CHECK(rewrites > 1 && rewrites < 1000, 1);
+    CHECK(shmsync_fairmutex_lock(&rewritten_fair), 0);
+    CHECK(shmsync_fairmutex_unlock(&rewritten_fair), 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -710,6 +838,7 @@ int main(int argc, char **argv)
         int least; /* of most */
     } verbs[] = {
         {"who", who, 2},
+        {"rows", listed_rows, 2},
         {"recorded", recorded, 2},
         {"undated", undated, 0},
         {"nobody began", nobody_began, 1},
@@ -719,6 +848,7 @@ int main(int argc, char **argv)
         {"stale", stale, 0},
         {"unshared", unshared, 1},
         {"arrived", arrived, 3},
+        {"given up", given_up, 0},
     };
     static const struct {
         const char *name;

@@ -1743,6 +1743,52 @@ static void *wait_shallow_any(void *arg)
     CHECK(shmsync_wait_any(all_of_many, SHMSYNC_AWAIT_MOST, &ts, &index), ETIMEDOUT);
     return arg;
 }
+/* Whether a call of that name may wait for ever. Its timed form does the same, and ends. */
+static int may_wait(const char *name)
+{
+    static const char *const ends[] = {"lock", "lockall", "_wait", "wait_reset", "_begin", "_put", "_get", "_lease", "acquire", "upgrade", "lock_upgradable", "rwmutex_recover", "rwspinlock_recover", "multilock_recover"};
+    size_t i, n = strlen(name);
+    if (strstr(name, "try") != NULL || strstr(name, "timed") != NULL || strstr(name, "unlock") != NULL)
+        return 0;
+    for (i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0)
+            return 1;
+    return 0;
+}
+static struct handles shallow_handles;
+static int shallow_call;         /* the number of the call in contract_calls.h that call_shallow makes */
+static const char *shallow_name; /* its name; NULL: there are fewer calls */
+static void *call_shallow(void *arg)
+{
+    union {
+        uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+        int i;
+        size_t size;
+        void *p;
+        shmsync_tx tx;
+        shmsync_lease lease;
+        shmsync_hold hold;
+        shmsync_gate gate;
+        shmsync_gate_info gate_info;
+        shmsync_signal signal;
+        shmsync_signal_health signal_health;
+    } out;
+    struct handles *h = &shallow_handles;
+    int n = 0;
+    memset(&out, 0, sizeof out);
+    shallow_name = NULL;
+#undef CALL
+#undef VALUE
+#define CALL(name, call)                \
+    if (n++ == shallow_call) {          \
+        shallow_name = (name);          \
+        if (!may_wait(shallow_name))    \
+            (void)(call);               \
+    }
+#define VALUE(name, call) CALL(name, call)
+#include "contract_calls.h"
+    return arg;
+}
 /* Returns how many bytes of its stack a thread that runs f has used. */
 static size_t depth_of(void *(*f)(void *))
 {
@@ -1767,7 +1813,7 @@ static size_t depth_of(void *(*f)(void *))
 static int stack(void)
 {
     const size_t least = depth_of(do_nothing);
-    const size_t call = 32 << 10, close = 16 << 10;
+    const size_t call = 32 << 10, wait = 12 << 10, close = 16 << 10, other = 8 << 10;
     char name[16];
     int i;
     if (SANITIZED) { /* their frames are larger */
@@ -1791,8 +1837,19 @@ static int stack(void)
         all_of_many[i].kind = SHMSYNC_AWAIT_EVENT;
         all_of_many[i].event = &many[i];
     }
-    WITHIN(call, wait_shallow_all);
-    WITHIN(call, wait_shallow_any);
+    WITHIN(wait, wait_shallow_all);
+    WITHIN(wait, wait_shallow_any);
+    open_all(shallow, &shallow_handles);
+    for (shallow_call = 0;; shallow_call++) {
+        size_t depth = depth_of(call_shallow) - least;
+        if (shallow_name == NULL)
+            break;
+        if (depth > other) {
+            fprintf(stderr, "%s needs %zu bytes, more than %zu\n", shallow_name, depth, other);
+            _exit(1);
+        }
+    }
+    CHECK(shallow_call > 200, 1);
     WITHIN(close, close_shallow);
     return 0;
 }

@@ -374,6 +374,96 @@ static void finds_a_death(const char *name)
     shmi_st32(&watcher_waits, 0);
 }
 
+/* What a dead participant has had, and calls that do not wait can get when they have found its death. */
+static shmsync_semaphore semaphore;
+static shmsync_queue queue;
+static shmsync_event event;
+static void opens_semaphore(void) { CHECK(shmsync_semaphore_open(arena, "x", 1, NULL, &semaphore), 0); }
+static void holds_permit(void) { CHECK(shmsync_semaphore_tryacquire(&semaphore, 1), 0); }
+static int tries_semaphore(void) { return shmsync_semaphore_tryacquire(&semaphore, 1); }
+static void opens_queue(void)
+{
+    shmsync_queue_options opts;
+    memset(&opts, 0, sizeof opts);
+    opts.capacity = 1;
+    CHECK(shmsync_queue_open(arena, "x", sizeof(uint64_t), &opts, &queue), 0);
+}
+static void holds_item(void)
+{
+    uint64_t item = 7;
+    shmsync_lease lease;
+    CHECK(shmsync_queue_tryput(&queue, &item), 0);
+    CHECK(shmsync_queue_trylease(&queue, &item, &lease), 0);
+}
+static int tries_to_get(void)
+{
+    uint64_t item;
+    return shmsync_queue_tryget(&queue, &item);
+}
+static int tries_to_lease(void)
+{
+    uint64_t item;
+    shmsync_lease lease;
+    return shmsync_queue_trylease(&queue, &item, &lease);
+}
+static void opens_event(void)
+{
+    shmsync_event_options opts;
+    memset(&opts, 0, sizeof opts);
+    opts.auto_reset = 1;
+    CHECK(shmsync_event_open(arena, "x", &opts, &event), 0);
+}
+static void *waits_for_event(void *arg)
+{
+    shmsync_event_wait(&event);
+    return arg;
+}
+static void waits_for_token(void)
+{
+    pthread_t t;
+    CHECK(pthread_create(&t, NULL, waits_for_event, NULL), 0);
+    while (shmi_event_share_waits(shmi_ld64(&event.impl->own->waits)) == 0)
+        sched_yield();
+}
+static int tries_event(void)
+{
+    static int calls;
+    if (++calls == 2) /* one token, for the wait of the dead participant */
+        CHECK(shmsync_event_set(&event), 0);
+    return shmsync_event_trywait(&event);
+}
+static const struct find_of_a_dead {
+    const char *verb;
+    void (*opens)(void), (*holds)(void);
+    int (*try_)(void);
+} *found, finds[] = {
+    {"find semaphore", opens_semaphore, holds_permit, tries_semaphore},
+    {"find queue", opens_queue, holds_item, tries_to_get},
+    {"find lease", opens_queue, holds_item, tries_to_lease},
+    {"find event", opens_event, waits_for_token, tries_event},
+};
+static void has_it(const char *name)
+{
+    (void)name;
+    found->opens();
+    found->holds();
+    raise(SIGSTOP);
+}
+/* The death watcher has not marked the death of a holder. A program that makes only calls that do not wait finds the death
+ * by itself. */
+static void tries_until_found(const char *name)
+{
+    pid_t p = child(has_it, name);
+    found->opens();
+    CHECK(found->try_(), EBUSY);
+    shmi_st32(&watcher_waits, 1);
+    kills(p);
+    waits_for_watcher();
+    while (found->try_() != 0)
+        sched_yield();
+    shmi_st32(&watcher_waits, 0);
+}
+
 /* A trylock to read takes a lock from a dead writer, and then locks it. Between the two, another thread closes the handle. The
  * object stays open until the call returns: its words may be those of another object after that. */
 static const struct read_of_a_dead {
@@ -482,6 +572,12 @@ int main(int argc, char **argv)
         if (strcmp(argv[2], tries[k].verb) == 0) {
             tried = &tries[k];
             finds_a_death(argv[1]);
+            return 0;
+        }
+    for (k = 0; k < sizeof finds / sizeof finds[0]; k++)
+        if (strcmp(argv[2], finds[k].verb) == 0) {
+            found = &finds[k];
+            tries_until_found(argv[1]);
             return 0;
         }
     for (k = 0; k < sizeof reads / sizeof reads[0]; k++)

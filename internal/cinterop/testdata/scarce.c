@@ -10,9 +10,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
 static int flock_errno, mmap_errno, thread_errno;
+static long lacking = -1; /* the number of a system call for which there is no memory, or -1 */
 static int flocks, only_gate;
 static const char *other_file; /* what /proc/thread-self/fd shows instead of each file, or NULL */
 static int refuses(int op, ...)
@@ -29,16 +31,25 @@ static int refuses(int op, ...)
         errno = err;
     return err != 0;
 }
+static int lacks(long number, ...)
+{
+    if (number == lacking)
+        errno = ENOMEM;
+    return number == lacking;
+}
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
 #define pthread_create(...) (thread_errno != 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
+#define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
 #define SHMI_GENERATIONS_MOST 8u
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -292,6 +303,25 @@ static void last_thread(void)
     CHECK(ended.si_status, 0);
 }
 
+/* How many threads the process says that it has, with and without descriptors; own: whether /proc has its process IDs. If
+ * /proc is that of another namespace, the paths that have this process's ID belong to no process, or to another one. A
+ * process that can open no file does not learn that from an open. If it went by the number of links alone, it could take
+ * its first thread for ended, and end. */
+static void counts_threads(int own)
+{
+    CHECK(shmi_proc_is_own(), own);
+    CHECK(shmi_threads_of_process(), own);
+    leave_descriptors(0);
+    CHECK(shmi_proc_is_own(), own);
+    CHECK(shmi_threads_of_process(), own);
+}
+static void own_namespace(void) { counts_threads(1); }
+static void other_namespace(void)
+{
+    CHECK(getpid(), 1);
+    counts_threads(0);
+}
+
 /* The last close of an ephemeral arena removes the file, even if the process can open one file only. */
 static void last_close(void)
 {
@@ -388,6 +418,122 @@ static void locked_memory(void)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* For a time, the kernel has no memory for a wait for several words. The next open finds that the kernel can do it. */
+static void probes(void)
+{
+    shmsync_arena *a;
+    lacking = SYS_futex_waitv;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(a->caps & SHMI_capWaitV, 0);
+    CHECK(shmsync_arena_close(a), 0);
+    lacking = -1;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK((a->caps & SHMI_capWaitV) != 0, 1);
+    CHECK(shmsync_arena_close(a), 0);
+}
+/* For a time, the kernel has no memory for a fence. The next fence finds that the kernel can do it. */
+static void probe_of_fences(void)
+{
+    lacking = SYS_membarrier;
+    shmi_probe();
+    CHECK(shmi_fence(), ENOTSUP);
+    lacking = -1;
+    CHECK(shmi_fence(), 0);
+}
+
+/* Another program has put something else at the path of an ephemeral arena. The last close leaves it there. */
+static void other_entry(void)
+{
+    enum { a_directory, a_link, a_socket, a_fifo, a_file, entries };
+    int kind, s;
+    for (kind = 0; kind < entries; kind++) {
+        shmsync_arena_options o;
+        struct stat before, after;
+        struct sockaddr_un at;
+        shmsync_arena *a;
+        memset(&o, 0, sizeof o);
+        o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+        o.size = 1 << 20;
+        CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+        CHECK(unlink(arena_path), 0);
+        switch (kind) {
+        case a_directory:
+            CHECK(mkdir(arena_path, 0700), 0);
+            break;
+        case a_link:
+            CHECK(symlink(arena_path, arena_path), 0);
+            break;
+        case a_socket:
+            memset(&at, 0, sizeof at);
+            at.sun_family = AF_UNIX;
+            CHECK(strlen(arena_path) < sizeof at.sun_path, 1);
+            strcpy(at.sun_path, arena_path);
+            CHECK((s = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0, 1);
+            CHECK(bind(s, (struct sockaddr *)&at, sizeof at), 0);
+            close(s);
+            break;
+        case a_fifo:
+            CHECK(mkfifo(arena_path, 0600), 0);
+            break;
+        default:
+            CHECK((s = open(arena_path, O_RDWR | O_CREAT | O_EXCL, 0600)) >= 0, 1);
+            close(s);
+        }
+        CHECK(lstat(arena_path, &before), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(lstat(arena_path, &after), 0);
+        CHECK(after.st_ino, before.st_ino);
+        CHECK(remove(arena_path), 0);
+    }
+}
+
+enum { a_block, a_span, a_node, sorts };
+static int claim_one(shmsync_arena *a, int sort)
+{
+    shmsync_offset off;
+    shmi_node *node;
+    return sort == a_node ? shmi_claim_node(a, &off, &node) : shmsync_alloc(a, sort == a_block ? 64 : 2 * SHMI_chunkSize, &off);
+}
+/* The arena is full, but for a block that a peer guarded when its object was deleted. When the guard has ended, the first
+ * claim uses the block. */
+static void guarded_block(void)
+{
+    enum { peer = 9 };
+    static const uint64_t sizes[] = {2 * SHMI_chunkSize, SHMI_chunkSize, 4096, 64};
+    int sort;
+    for (sort = 0; sort < sorts; sort++) {
+        shmsync_arena_options o;
+        shmsync_arena *a;
+        shmsync_offset off;
+        shmi_block b;
+        size_t i;
+        int err = 0;
+        memset(&o, 0, sizeof o);
+        o.size = 3 << 20;
+        CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+        pthread_mutex_lock(&a->reaping); /* the death watcher does not reap the peer, which the test makes up */
+        shmi_st32(shmi_slot32(a, peer, SHMI_slotState), shmi_slot_word(SHMI_phaseLive, 1));
+        CHECK(shmsync_alloc(a, 2 * SHMI_chunkSize, &off), 0);
+        shmi_st64(shmi_slot64(a, peer, SHMI_slotOpening), off);
+        CHECK(shmi_locate(a, off, &b), 1);
+        pthread_mutex_lock(&a->handles);
+        shmi_release_unseen(a, &b, SHMI_blockRaw); /* as for the block of an object */
+        pthread_mutex_unlock(&a->handles);
+        for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            while ((err = shmsync_alloc(a, sizes[i], &off)) == 0) {
+            }
+        while ((err = claim_one(a, sort)) == 0) {
+        }
+        CHECK(err, ENOSPC);
+        shmi_st64(shmi_slot64(a, peer, SHMI_slotOpening), 0);
+        CHECK(claim_one(a, sort), 0);
+        shmi_st32(shmi_slot32(a, peer, SHMI_slotState), shmi_slot_word(SHMI_phaseFree, 1));
+        pthread_mutex_unlock(&a->reaping);
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(shmsync_arena_remove(arena_name), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -396,7 +542,8 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}};
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences},
+                 {"other-entry", other_entry}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
         return 2;
