@@ -1,0 +1,92 @@
+package main
+
+// These are mistakes in calls that meet a limit, a shortage or the end of what they use.
+func init() {
+	const kernel, pkg = "internal/arenakernel/", "internal/arenakernel"
+	mutants = append(mutants, []mutant{
+		{
+			name: "a gate that the kernel refuses counts as one that another process has",
+			file: kernel + "gate.go",
+			old:  "\t\treturn false, a.fail(\"arena.open\", err, \"could not take the gate, which is a byte lock\")\n",
+			new:  "\t\treturn false, nil\n",
+			pkg:  pkg, run: "TestRefusedGateEndsTheJoin",
+		},
+		{
+			name: "a process that cannot open the file a second time joins without a byte lock",
+			file: kernel + "enter.go",
+			old:  "\tif errors.Is(err, shmsync.ErrNotSupported) {\n\t\treturn nil\n\t}\n\tif err != nil {\n",
+			new:  "\tif err != nil {\n\t\treturn nil\n\t}\n\tif err != nil {\n",
+			pkg:  pkg, run: "TestJoinWithTooFewFilesIsRefused",
+		},
+		{
+			name: "an identity that only a shortage hides counts as known",
+			file: kernel + "identity.go",
+			old:  "\t\tif isShortage(err) {\n",
+			new:  "\t\tif false && isShortage(err) {\n",
+			pkg:  pkg, run: "TestIdentityThatCouldNotBeReadIsReadLater",
+		},
+		{
+			name: "a function for deaths outlives its opening",
+			file: kernel + "deathrecord.go",
+			old:  "\ta.OnEnd(d, func() { a.offDeath(d) })\n",
+			new:  "",
+			pkg:  pkg, run: "TestOnDeathEndsWithItsOpening",
+		},
+		{
+			name: "deaths go on to wake a process that has no function for them any more",
+			file: kernel + "deathrecord.go",
+			old:  "\t\ta.dropCap(capTold)\n",
+			new:  "",
+			pkg:  pkg, run: "TestOnEventEndsWithItsOpening",
+		},
+		{
+			name: "a deadline in 292 years is in the past",
+			file: "futex_linux.go",
+			old:  "min(int64(t.Sub(clockBase)), math.MaxInt64-clockOffset)",
+			new:  "min(int64(t.Sub(clockBase)), math.MaxInt64)",
+			pkg:  ".", run: "TestMonotonicOfFarTimes",
+		},
+		{
+			name: "one goroutine too many may wait to read",
+			file: "prims/rwmutex_read.go",
+			old:  "if full = w.waiting() >= readerWaitMost; full {",
+			new:  "if full = w.waiting() > readerWaitMost; full {",
+			pkg:  "prims", run: "TestRWMutexRefusesTooManyReaders",
+		},
+		{
+			name: "a SignalWaker notices too late that a process has too many workers or sleepers",
+			file: "prims/signal_permit.go",
+			old:  "have < 0 || have > most {",
+			new:  "have < 0 || have > most+1 {",
+			pkg:  "prims", run: "TestSignalCountsAreLimited",
+		},
+		{
+			name: "a waiter whose Repair panics does not leave",
+			file: "prims/spinlock_core.go",
+			old:  "\t\tif !ended { // Repair has panicked or ended the goroutine\n\t\t\tw.leave()\n",
+			new:  "\t\tif false && !ended {\n\t\t\tw.leave()\n",
+			pkg:  "prims", run: "TestRepairThatDoesNotReturnLeavesNothing", tags: withPoints,
+		},
+		{
+			name: "a call that waits and panics leaves a function with its context",
+			file: "prims/spinlock_core.go",
+			old:  "\tdefer w.cancel.Stop() // also if a Repair panics or ends the goroutine\n\treturn w.acquire(ctx, mayRepair)\n",
+			new:  "\terr := w.acquire(ctx, mayRepair)\n\tw.cancel.Stop()\n\treturn err\n",
+			pkg:  "prims", run: "TestRepairThatDoesNotReturnLeavesNothing",
+		},
+		{
+			name: "a lease ends with its handle",
+			file: "prims/queue_lease.go",
+			old:  "\t\tx = x.reopened()\n",
+			new:  "\t\tpanic(x.opening.refusal)\n",
+			pkg:  "prims", run: "TestLeaseOutlivesItsHandle",
+		},
+		{
+			name: "a TryWait does not look for holders that died",
+			file: "prims/waitable.go",
+			old:  "\tif !made && err == nil && x.tried.due() {\n",
+			new:  "\tif false {\n",
+			pkg:  "prims", run: "TestTryFindsTheDeathOfAHolder/waitable", tags: withPoints, env: []string{"SHMSYNC_TEST_TIMEOUT_SCALE=0.2"},
+		},
+	}...)
+}
