@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -65,45 +67,62 @@ func (c *recoverCmd) Run(s *session) error {
 }
 
 // all recovers locks until none needs it. Another holder may die meanwhile, so it looks again after each round, but it
-// tries each lock only once.
+// tries each lock only once. A lock that fails does not keep it from the others.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := join(c.Arena)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	var done []string
+	var done, failed []string
 	tried := map[string]bool{}
-	for {
+	for again := true; again; {
+		again = false
 		snap, err := src.again()
 		if err != nil {
-			return err
+			return errors.Join(s.tried(done, failed), err)
 		}
-		before := len(tried)
 		for i := range snap.Objects {
-			for o := &snap.Objects[i]; isLost(o) && !tried[lockName(o)]; {
-				tried[lockName(o)] = true
-				text, err := c.one(s, a, snap, o, o.Key)
-				if err != nil {
-					return errors.Join(s.did("recover", done...), err)
+			o := &snap.Objects[i]
+			if !isLost(o) {
+				continue
+			}
+			for _, key := range lostKeys(a, o) {
+				name := lockName(o, key)
+				if tried[name] {
+					continue
 				}
-				done = append(done, text)
-				if o.Key != nil {
-					o.Key = nextKey(a, o)
+				tried[name], again = true, true
+				text, err := c.one(s, a, snap, o, key)
+				switch {
+				case err == nil:
+					done = append(done, text)
+				case errors.As(err, new(missing)): // it needs no recovery any more
+					done = append(done, err.Error())
+				default:
+					failed = append(failed, diagnose.ErrorText(err))
 				}
-				if o.Key == nil {
-					break
+				if s.ctx.Err() != nil {
+					return errors.Join(s.tried(done, failed), errors.New("interrupted"))
 				}
 			}
 		}
-		if len(tried) == before {
-			break
-		}
 	}
-	if len(done) == 0 {
+	if len(done)+len(failed) == 0 {
 		done = []string{"no lock needs it"}
 	}
-	return s.did("recover", done...)
+	return s.tried(done, failed)
+}
+
+// tried reports what recover --all has done. If it could not recover every lock, the error says for each of the others
+// why, and for JSON the document does.
+func (s *session) tried(done, failed []string) error {
+	d := s.begin("recover")
+	d.Done, d.Failed = done, failed
+	if err := s.write(d); err != nil || len(failed) == 0 {
+		return err
+	}
+	return refused{strings.Join(failed, "\n") + fmt.Sprintf("\nnot recovered: %d of %d", len(failed), len(failed)+len(done))}
 }
 
 // isLost reports whether a death has left a lock unusable, and shmctl can make it usable.
@@ -112,21 +131,27 @@ func isLost(o *object) bool {
 	return left && o.Recoverable()
 }
 
-// nextKey returns the next key of a MultiLock that a death has left unusable. It reads the MultiLock alone, because it
-// may have very many such keys, and a snapshot of the whole arena takes long.
-func nextKey(a *arena.Arena, o *object) *uint64 {
+// lostKeys returns the keys of a MultiLock that a death has left unusable, and nil as the only key of another lock. It
+// reads the MultiLock anew, because the snapshot has only the first of its keys.
+func lostKeys(a *arena.Arena, o *object) (keys []*uint64) {
+	if o.Key == nil {
+		return []*uint64{nil}
+	}
 	obj, err := objectOf(a, o)
 	if err != nil {
-		return nil
+		return []*uint64{o.Key} // to recover it will fail, too, and say why
 	}
 	defer (*arenakernel.Arena)(a).CloseObject(obj)
-	return (*arenakernel.Arena)(a).Inspect(obj).Key
+	for _, key := range (*arenakernel.Arena)(a).Inspect(obj).Keys {
+		keys = append(keys, &key)
+	}
+	return keys
 }
 
 // lockName identifies a lock, or one key of a MultiLock.
-func lockName(o *object) string {
-	if o.Key != nil {
-		return fmt.Sprintf("%x (%d)", o.Offset, *o.Key)
+func lockName(o *object, key *uint64) string {
+	if key != nil {
+		return fmt.Sprintf("%x (%d)", o.Offset, *key)
 	}
 	return fmt.Sprintf("%x", o.Offset)
 }
