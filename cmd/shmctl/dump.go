@@ -205,11 +205,7 @@ func openDump(name string) (*source, error) {
 			return nil, nil
 		}
 	}
-	st, err := os.Stat(name)
-	if err != nil || !st.Mode().IsRegular() {
-		return nil, nil
-	}
-	in, err := os.Open(name)
+	in, err := openRegular(name)
 	if err != nil {
 		return nil, nil
 	}

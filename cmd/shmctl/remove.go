@@ -89,8 +89,8 @@ func (c *rmCmd) Run(s *session) error {
 		return err
 	}
 	if c.Force {
-		if err := os.Remove(path); err != nil {
-			return err
+		if err := syscall.Unlink(path); err != nil { // os.Remove would also remove a directory
+			return &os.PathError{Op: "remove", Path: path, Err: err}
 		}
 		return s.did("rm", "removed "+path)
 	}
