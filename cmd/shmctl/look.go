@@ -208,7 +208,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 	}
 	for _, l := range []struct{ name, text string }{
 		{"policy", o.Policy}, {"spin", o.Spin}, {"offset", arena.Offset(o.Offset).String()}, {"size", size(o.Size)},
-		{"kind", fmt.Sprintf("%s version %d", o.Kind, o.Version)}, {"created", since(d.Time, o.Created)}, {"open by", snap.Shorts(o.OpenBy)},
+		{"kind", fmt.Sprintf("%s version %d", o.Kind, o.Version)}, {"created", since(d.Time, o.Created)}, {"open by", s.shorts(snap, o.OpenBy)},
 	} {
 		if l.text != "" {
 			fmt.Fprintf(s.stdout, "  %-8s %s\n", l.name, l.text)
@@ -233,7 +233,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 		fmt.Fprintln(s.stdout, "waiting, in order where there is one:")
 		t := newTable(s.stdout, s.wide([]string{"  WAITS FOR", "WHO", "AGE", "HOW", "COUNT", "HELD BY"}, "PARTICIPANT", "ORDER", "PROCESS")...)
 		for _, w := range d.Waits {
-			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On)},
+			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), s.shorts(snap, w.On)},
 				w.Owner, strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		t.flush()
@@ -282,7 +282,7 @@ func (c *waitsCmd) Run(s *session) error {
 				how = "gone"
 			}
 			o := &snap.Objects[w.ObjectIndex]
-			t.row(s.wide([]string{snap.Short(w.Owner), w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), goroutines(w.Goroutines), snap.Shorts(w.On)},
+			t.row(s.wide([]string{snap.Short(w.Owner), w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), goroutines(w.Goroutines), s.shorts(snap, w.On)},
 				how, w.Owner, o.Type, arena.Offset(o.Offset).String(), strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		err := t.flush()

@@ -65,11 +65,19 @@ func rank(f Finding) int {
 	return 100
 }
 
+// stepsFirst is how many waits of a deadlock its text describes before the last one. A deadlock may have very many.
+const stepsFirst = 7
+
 func (s *Snapshot) deadlockFinding(c []Edge) Finding {
 	f := Finding{Kind: Deadlock, Trouble: true}
 	var steps []string
-	for _, e := range c {
-		steps = append(steps, fmt.Sprintf("%s waits for %s of %s, which %s has", s.Title(e.From), e.For, e.Object, s.Title(e.To)))
+	for i, e := range c {
+		switch left := len(c) - 1 - stepsFirst; {
+		case i < stepsFirst || i == len(c)-1 || left == 1:
+			steps = append(steps, fmt.Sprintf("%s waits for %s of %s, which %s has", s.Title(e.From), e.For, e.Object, s.Title(e.To)))
+		case i == stepsFirst:
+			steps = append(steps, fmt.Sprintf("and so on through %d more", left))
+		}
 		f.Participants = append(f.Participants, e.From)
 		f.Objects = append(f.Objects, e.Object)
 		f.proof = append(f.proof, s.prove(e))
