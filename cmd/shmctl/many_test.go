@@ -190,6 +190,35 @@ func TestManyObjects(t *testing.T) {
 	require.Equal(t, 24, strings.Count(b.String(), "\naccount-"))
 }
 
+// recover --all uses one handle for all keys of a MultiLock. So its work grows with the number of keys, not with its
+// square.
+func TestManyKeys(t *testing.T) {
+	var costs []uint64
+	for _, n := range []uint64{250, 2000} {
+		w := arenatest.New(t, &arena.Options{Size: 8 << 20})
+		victim, name := w.JoinVictim("victim"), w.Name()
+		w.Join("reaper")
+		m, err := prims.OpenMultiLock(victim, "keys", nil)
+		require.NoError(t, err)
+		for key := range n {
+			m.Lock(key)
+		}
+		w.Kill(victim)
+		eventually(t, "reaped", func() bool {
+			_, d := shmctlJSON(t, "ps", name)
+			return len(d.Participants) == 1
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		code, out, errs := measured(t, "recover", "--all", name)
+		runtime.ReadMemStats(&after)
+		require.Equal(t, exitOK, code, errs)
+		require.EqualValues(t, n, strings.Count(out, " can be locked again\n"))
+		costs = append(costs, after.TotalAlloc-before.TotalAlloc)
+	}
+	require.Less(t, costs[1]-costs[0], uint64(1750*10_000), "less for each key than a handle of the MultiLock takes")
+}
+
 // A list that hides one thing would not be shorter for it.
 func TestManyIsMoreThanOneMore(t *testing.T) {
 	require.Equal(t, "a, b, c, d, e, f", listed([]string{"a", "b", "c", "d", "e", "f"}))
