@@ -287,7 +287,7 @@ func (c *waitsCmd) Run(s *session) error {
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {
-			writeLines(s.stdout, s.width(), "", s.stuckText(d.Waits))
+			writeLines(s.stdout, s.width(), "", s.stuckText(d.Waits, snap))
 		}
 		s.writeFindings(d.Findings)
 		return err
@@ -320,9 +320,12 @@ func (s *session) rows(waits []wait) (rows []wait) {
 
 // stuckText returns the line after the table of waits if no wait is reported as a problem. The line begins with the
 // number of waits, because one of these waits may be the one that the user is looking for.
-func (s *session) stuckText(waits []wait) string {
+func (s *session) stuckText(waits []wait, snap *snapshot) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range waits {
+		if snap.IsGone(w.Owner) {
+			continue // what a dead process has left is no wait any more
+		}
 		n += max(w.Goroutines, 1)
 		if w.AgeNs != nil {
 			longest = max(longest, *w.AgeNs)
@@ -336,6 +339,11 @@ func (s *session) stuckText(waits []wait) string {
 	}
 	none := fmt.Sprintf("no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
 		diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
+	if unseen := snap.Unseen(); unseen == 1 {
+		none += "; the process of 1 participant cannot be seen from here, so it may be stopped"
+	} else if unseen > 1 {
+		none += fmt.Sprintf("; the processes of %d participants cannot be seen from here, so they may be stopped", unseen)
+	}
 	if n == 0 {
 		return "no process is stuck: " + none
 	}
