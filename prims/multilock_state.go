@@ -95,6 +95,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 				held[key] = i.hold(hold)
 				continue
 			}
+			i.Keys = append(i.Keys, key)
 			if lost++; lost == 1 { // the state counts all lost keys, but describes only the first, with which a recovery can begin
 				i.Key = &key
 				i.lost(s.err(), s.participant())

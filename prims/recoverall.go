@@ -71,19 +71,37 @@ func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) er
 		if err != nil {
 			failed = append(failed, err)
 		}
-		for _, l := range lost {
-			if err := ctx.Err(); err != nil {
-				return recovered, errors.Join(append(failed, err)...)
-			}
-			switch did, err := l.recover(ctx, a, repair); {
-			case err != nil:
-				failed = append(failed, err)
-			case did:
-				recovered = append(recovered, l)
-			}
+		did, errs, ended := recoverEach(ctx, a, lost, repair)
+		recovered, failed = append(recovered, did...), append(failed, errs...)
+		if ended != nil {
+			return recovered, errors.Join(append(failed, ended)...)
 		}
 	}
 	return recovered, errors.Join(failed...)
+}
+
+// recoverEach recovers a lost object, or the lost keys of a MultiLock. It returns what it has recovered, the errors, and
+// ctx.Err() if ctx ended before it had tried all of them.
+func recoverEach(ctx context.Context, a *arena.Arena, lost []Lost, repair func(Lost) error) (did []Lost, errs []error, ended error) {
+	var keys *MultiLock
+	if len(lost) > 1 { // one handle for all keys, because each handle looks for all buckets of the MultiLock
+		if x, err := MultiLockAt(a, lost[0].Object.Offset); err == nil {
+			defer x.Close()
+			keys = x
+		}
+	}
+	for _, l := range lost {
+		if err := ctx.Err(); err != nil {
+			return did, errs, err
+		}
+		switch is, err := l.recover(ctx, a, keys, repair); {
+		case err != nil:
+			errs = append(errs, err)
+		case is:
+			did = append(did, l)
+		}
+	}
+	return did, errs, nil
 }
 
 // lostOf returns the object o if it is lost, or the lost keys of o if o is a MultiLock. If o was deleted, lostOf
@@ -124,8 +142,8 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 }
 
 // recover makes l usable again, and reports in did whether it did so. If l is a lock that was usable already, recover
-// does not call repair, and returns false and nil.
-func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) error) (did bool, err error) {
+// does not call repair, and returns false and nil. If l is a key of a MultiLock, keys is a handle of that, or nil.
+func (l Lost) recover(ctx context.Context, a *arena.Arena, keys *MultiLock, repair func(Lost) error) (did bool, err error) {
 	if errors.Is(l.Err, shmsync.ErrCorrupt) {
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")
 	}
@@ -165,10 +183,15 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		if l.Key != nil {
 			key = *l.Key
 		}
-		err = RecoverAtContext(ctx, a, l.Object, key, func() error {
+		run := func() error {
 			did = true
 			return repair(l)
-		})
+		}
+		if keys != nil {
+			err = keys.RecoverContext(ctx, key, run)
+		} else {
+			err = RecoverAtContext(ctx, a, l.Object, key, run)
+		}
 		return did && err == nil, err
 	}
 	if err != nil {

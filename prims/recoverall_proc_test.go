@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -302,6 +303,56 @@ func TestRecoverAllOfAWaitable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"stock"}, namesOf(lost))
 	require.NoError(t, x.Wait(1))
+}
+
+func init() {
+	// recoverall/keys holds so many keys of a MultiLock, and waits to be killed.
+	proctest.Register("recoverall/keys", func(c *proctest.Child) {
+		var p struct {
+			Name string
+			Keys uint64
+		}
+		c.Params(&p)
+		a, err := arena.Open(p.Name, &arena.Options{Size: 8 << 20, MaxParticipants: 8, Label: "holder"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := prims.OpenMultiLock(a, "multi", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for key := range p.Keys {
+			m.Lock(key)
+		}
+		c.Ready()
+		c.Await()
+	})
+}
+
+// TestRecoverAllUsesOneHandleForAllKeys: the work for a key does not grow with the number of keys.
+func TestRecoverAllUsesOneHandleForAllKeys(t *testing.T) {
+	var costs []uint64
+	for _, n := range []uint64{250, 2000} {
+		name := arenaName(t)
+		p := proctest.Start(t, "recoverall/keys", proctest.Params(struct {
+			Name string
+			Keys uint64
+		}{name, n}))
+		p.Await(t)
+		p.Signal(t, unix.SIGKILL)
+		p.WaitSignal(t, unix.SIGKILL)
+		a, err := arena.Open(name, nil)
+		require.NoError(t, err)
+		defer a.Close()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		lost, err := prims.RecoverAll(a, func(prims.Lost) error { return nil })
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		require.Len(t, lost, int(n))
+		costs = append(costs, after.TotalAlloc-before.TotalAlloc)
+	}
+	require.Less(t, costs[1]-costs[0], uint64(1750*10_000), "less for each key than a handle of the MultiLock takes")
 }
 
 // TestRecoverAllWhileObjectsGo: repair may delete objects, and RecoverAll ends when its context ends.

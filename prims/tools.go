@@ -117,7 +117,7 @@ func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key u
 	case waitGroupKind, latchKind, barrierKind, futureKind:
 		lost, err := lostOf(a, o)
 		if err == nil && len(lost) > 0 {
-			_, err = lost[0].recover(ctx, a, func(Lost) error { return repair() })
+			_, err = lost[0].recover(ctx, a, nil, func(Lost) error { return repair() })
 		}
 		return err
 	default:

@@ -48,14 +48,14 @@ func (c *reapCmd) Run(s *session) error {
 	snap := src.look()
 	d := s.begin("reap")
 	d.Arena = &snap.Info
+	had := map[string][]hold{}
+	for _, h := range snap.Holds {
+		had[h.Owner] = append(had[h.Owner], h)
+	}
 	for _, p := range snap.Participants {
 		if p.Life == arenakernel.LifeDead {
 			d.Participants = append(d.Participants, p)
-			for _, h := range snap.Holds {
-				if h.Owner == p.Name {
-					d.Holds = append(d.Holds, h)
-				}
-			}
+			d.Holds = append(d.Holds, had[p.Name]...)
 		}
 	}
 	if src.isDump() && !c.DryRun {
@@ -69,7 +69,7 @@ func (c *reapCmd) Run(s *session) error {
 	if s.json {
 		err = writeJSON(s.stdout, d)
 	} else {
-		reapText(s, d, snap)
+		reapText(s, d, snap, had)
 	}
 	if err == nil && c.DryRun && len(d.Participants) > 0 {
 		err = status(exitTrouble)
@@ -77,16 +77,19 @@ func (c *reapCmd) Run(s *session) error {
 	return err
 }
 
-func reapText(s *session, d *document, snap *snapshot) {
+// reapText writes which participants were dead, and the first of what each of them had.
+func reapText(s *session, d *document, snap *snapshot, had map[string][]hold) {
 	if len(d.Participants) == 0 {
 		fmt.Fprintln(s.stdout, "nobody is dead")
 	}
 	for _, p := range d.Participants {
 		fmt.Fprintf(s.stdout, "%s is dead\n", snap.Title(p.Name))
-		for _, h := range d.Holds {
-			if h.Owner == p.Name {
-				fmt.Fprintf(s.stdout, "  had %s of %s\n", what(h.Mode, h.Key, h.Count), h.Object)
+		for i, h := range had[p.Name] {
+			if left := len(had[p.Name]) - i; i == mostFindings && left > 1 {
+				fmt.Fprintf(s.stdout, "  had %d more; --json lists all\n", left)
+				break
 			}
+			fmt.Fprintf(s.stdout, "  had %s of %s\n", what(h.Mode, h.Key, h.Count), h.Object)
 		}
 	}
 	for _, line := range d.Done {

@@ -61,7 +61,11 @@ func (s *session) check(src *source) []string {
 	for try := range checkTries {
 		now := lines(src.ins.Check())
 		if try > 0 {
-			now = slices.DeleteFunc(now, func(l string) bool { return !slices.Contains(found, l) })
+			before := map[string]bool{} // a map, because there may be very many findings
+			for _, l := range found {
+				before[l] = true
+			}
+			now = slices.DeleteFunc(now, func(l string) bool { return !before[l] })
 		}
 		found = now
 		if len(found) == 0 || src.isDump() || try == checkTries-1 {
@@ -80,8 +84,10 @@ func lines(err error) (all []string) {
 	if err == nil {
 		return nil
 	}
+	seen := map[string]bool{}
 	for l := range strings.SplitSeq(err.Error(), "\n") {
-		if l = diagnose.Clean(l); !slices.Contains(all, l) {
+		if l = diagnose.Clean(l); !seen[l] {
+			seen[l] = true
 			all = append(all, l)
 		}
 	}

@@ -33,7 +33,8 @@ type document struct {
 	Usage        []usage       `json:"usage,omitempty"`
 	Value        *value        `json:"value,omitempty"`
 	Changes      []change      `json:"changes,omitempty"`
-	Done         []string      `json:"done,omitempty"` // what a command that changes something has done
+	Done         []string      `json:"done,omitempty"`   // what a command that changes something has done
+	Failed       []string      `json:"failed,omitempty"` // what it could not do, and why
 }
 
 // These parts of a document are types of package diagnose, under shorter names.

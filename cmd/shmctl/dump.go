@@ -89,12 +89,17 @@ func (c *dumpCmd) Run(s *session) error {
 
 // did reports what a command has done.
 func (s *session) did(command string, done ...string) error {
+	d := s.begin(command)
+	d.Done = done
+	return s.write(d)
+}
+
+// write writes the document of a command that changes something.
+func (s *session) write(d *document) error {
 	if s.json {
-		d := s.begin(command)
-		d.Done = done
 		return writeJSON(s.stdout, d)
 	}
-	for _, line := range done {
+	for _, line := range d.Done {
 		fmt.Fprintln(s.stdout, line)
 	}
 	return nil
@@ -200,11 +205,7 @@ func openDump(name string) (*source, error) {
 			return nil, nil
 		}
 	}
-	st, err := os.Stat(name)
-	if err != nil || !st.Mode().IsRegular() {
-		return nil, nil
-	}
-	in, err := os.Open(name)
+	in, err := openRegular(name)
 	if err != nil {
 		return nil, nil
 	}

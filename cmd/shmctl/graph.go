@@ -52,7 +52,7 @@ type graph struct {
 func graphOf(d *document, snap *snapshot) *graph {
 	g := &graph{arena: d.Arena.Name, edges: d.Edges, titles: map[string]string{}, life: map[string]string{}, stuck: map[[2]string]bool{}, findings: d.Findings}
 	add := func(n string) {
-		if !slices.Contains(g.nodes, n) {
+		if g.titles[n] == "" {
 			g.nodes = append(g.nodes, n)
 			g.titles[n], g.life[n] = snap.Short(n), "gone"
 			if p := snap.Participant(n); p != nil {
@@ -75,6 +75,11 @@ func graphOf(d *document, snap *snapshot) *graph {
 	return g
 }
 
+const (
+	aboveFirst = 3  // how many of the waiters of a process that are in the tree already are drawn again
+	depthMost  = 16 // how deep a tree gets
+)
+
 // text draws each chain of waits as a tree. Its root is the participant for which all others in the tree wait.
 func (g *graph) text(w io.Writer, width int) error {
 	waiters := map[string][]edge{}
@@ -87,32 +92,65 @@ func (g *graph) text(w io.Writer, width int) error {
 		fmt.Fprintln(w, "no process waits for another, as far as the arena tells")
 	}
 	shown := map[string]bool{}
-	var draw func(name, indent string)
-	draw = func(name, indent string) {
-		shown[name] = true
-		for i, e := range waiters[name] {
-			branch, below := "├─ ", "│  "
-			if i == len(waiters[name])-1 {
-				branch, below = "└─ ", "   "
+	var below []string // participants whose waiters are drawn in a tree of their own, because a tree gets too deep
+	var draw func(name, indent string, depth int)
+	draw = func(name, indent string, depth int) {
+		type line struct {
+			edge
+			isNew bool // the process is in no tree yet
+		}
+		var lines []line
+		above := 0 // processes that are in a tree already
+		for _, e := range waiters[name] {
+			isNew := !shown[e.From]
+			shown[e.From] = true
+			if !isNew {
+				above++
 			}
-			again := ""
-			if shown[e.From] {
-				again = " (above)"
+			if isNew || above <= aboveFirst || g.stuck[[2]string{e.From, e.To}] {
+				lines = append(lines, line{e, isNew})
+			}
+		}
+		left := len(waiters[name]) - len(lines)
+		for i, e := range lines {
+			branch, next := "├─ ", "│  "
+			if i == len(lines)-1 && left == 0 {
+				branch, next = "└─ ", "   "
+			}
+			mark, deeper := "", e.isNew
+			switch {
+			case !deeper:
+				mark = " (above)"
+			case depth == depthMost && len(waiters[e.From]) > 0:
+				mark, deeper = " (below)", false
+				below = append(below, e.From)
 			}
 			if g.stuck[[2]string{e.From, e.To}] {
-				again += " ← deadlock"
+				mark += " ← deadlock"
 			}
-			fmt.Fprintf(w, "%s%s%s waits for %s of %s%s\n", indent, branch, g.titles[e.From], e.For, e.Object, again)
-			if !shown[e.From] {
-				draw(e.From, indent+below)
+			fmt.Fprintf(w, "%s%s%s waits for %s of %s%s\n", indent, branch, g.titles[e.From], e.For, e.Object, mark)
+			if deeper {
+				draw(e.From, indent+next, depth+1)
 			}
+		}
+		if left > 0 {
+			fmt.Fprintf(w, "%s└─ %d more that are above\n", indent, left)
+		}
+	}
+	tree := func(root string) {
+		shown[root] = true
+		below = append(below, root)
+		for len(below) > 0 {
+			name := below[0]
+			below = below[1:]
+			fmt.Fprintln(w, g.titles[name])
+			draw(name, "", 1)
 		}
 	}
 	for _, roots := range []bool{true, false} {
 		for _, n := range g.nodes {
 			if !shown[n] && (!roots || !waits[n]) {
-				fmt.Fprintln(w, g.titles[n])
-				draw(n, "")
+				tree(n)
 			}
 		}
 	}

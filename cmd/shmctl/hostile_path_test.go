@@ -3,14 +3,19 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -49,4 +54,75 @@ func TestPathThatControlsATerminal(t *testing.T) {
 		require.Equal(t, diagnose.Clean(text), text, args)
 	}
 	obey(t, found, 1)
+}
+
+// A pipe at the path of an arena keeps no command waiting, neither for a writer nor for what the writer does not write.
+func TestPipesKeepNoCommandWaiting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	for _, written := range []bool{false, true} {
+		if written {
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer f.Close() // also ends a command that waits
+		}
+		for _, args := range [][]string{{"ps", path}, {"rm", path}, {"metrics", path}, {"recover", "--all", path}} {
+			ends(t, func() {
+				code, _, errs := shmctl(args...)
+				require.Contains(t, []int{exitMissing, exitRefused}, code, errs)
+				require.Contains(t, errs, "is not a regular file", args)
+			}, args)
+		}
+		ends(t, func() { require.False(t, isArena(path)) }, "isArena")
+	}
+}
+
+// ends fails the test if f does not return.
+func ends(t *testing.T, f func(), what any) {
+	t.Helper()
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		require.Fail(t, "it waits", "%v", what)
+	}
+}
+
+// Another user may replace a file by a pipe at any time, so also between an examination of the file and its open.
+func TestFileThatBecomesAPipe(t *testing.T) {
+	dir := t.TempDir()
+	file, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
+	require.NoError(t, os.WriteFile(file, []byte("no dump"), 0o600))
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	var stop atomic.Bool
+	stopped := make(chan error)
+	go func() {
+		var err error
+		for !stop.Load() && err == nil {
+			err = unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, pipe, unix.RENAME_EXCHANGE)
+		}
+		stopped <- err
+	}()
+	ends(t, func() {
+		for range proctest.Rounds(20_000, 100_000) {
+			src, err := openDump(file)
+			require.Nil(t, src)
+			require.NoError(t, err)
+		}
+	}, "openDump")
+	stop.Store(true)
+	require.NoError(t, <-stopped)
+}
+
+// rm --force removes a file, and never a directory.
+func TestForcedRemovalLeavesDirectories(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errs := shmctl("rm", "--force", dir)
+	require.Equal(t, exitError, code, errs)
+	require.Contains(t, errs, dir+": is a directory")
+	require.DirExists(t, dir)
 }

@@ -15,7 +15,8 @@ import (
 // join makes this process a participant of an arena. Packages shm and arena refuse a file that
 // belongs neither to this user nor to root. The owner of such a file could truncate it, which would
 // crash a process that has it mapped. If root runs shmctl, root has asked for exactly this file, so
-// shmctl trusts the owner of the file. At worst, that user crashes shmctl.
+// shmctl trusts the owner of the file. At worst, that user crashes shmctl. If another file is at the path when package
+// shm opens it, that package compares its owner with the trusted one.
 func join(name string) (*arena.Arena, error) {
 	opts := &arena.Options{Label: "shmctl"}
 	path := name

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,6 +161,67 @@ func TestRecoverAll(t *testing.T) {
 		code, _, _ := shmctl(args...)
 		require.Equal(t, exitError, code, args)
 	}
+}
+
+// A lock that cannot be made usable does not keep recover --all from the locks after it, nor a key from the other keys.
+// The command reports each of them, and its status says that something is left.
+func TestRecoverAllGoesOnAfterAFailure(t *testing.T) {
+	name := testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
+	for _, lock := range []string{"rw first", "mutex second", "rw third", "mutex fourth"} {
+		alice.does("lock "+strings.Fields(lock)[0], lock)
+	}
+	for _, key := range []int64{7, 8, 9} {
+		alice.does("lock multi", "keys", key)
+	}
+	alice.Kill(t)
+	eventually(t, "reaped", func() bool {
+		_, d := shmctlJSON(t, "waits", name)
+		return len(d.Findings) == 5
+	})
+	// A recovery of these two waits for the end of bob, because the words say that bob died while it held them.
+	replaceDead(t, name, "rw first", alice.name, bob.name)
+	replaceDead(t, name, "keys", alice.name, bob.name)
+
+	code, out, errs := shmctl("recover", "--all", "--wait=50ms", name)
+	require.Equal(t, exitRefused, code, out+errs)
+	require.ElementsMatch(t, []string{"mutex second can be locked again", "rw third can be locked again", "mutex fourth can be locked again",
+		"keys (8) can be locked again", "keys (9) can be locked again"}, strings.Split(strings.TrimSpace(out), "\n"))
+	require.Equal(t, []string{fmt.Sprintf("shmctl: a process has rw first: see shmctl show %s 'rw first'", name),
+		fmt.Sprintf("a process has keys (7): see shmctl show %s keys", name), "not recovered: 2 of 7"}, strings.Split(strings.TrimSpace(errs), "\n"))
+
+	code, d := shmctlJSON(t, "recover", "--all", "--wait=50ms", name)
+	require.Equal(t, exitRefused, code)
+	require.Empty(t, d.Done)
+	require.Len(t, d.Failed, 2)
+	require.Contains(t, d.Failed[0], "rw first")
+}
+
+// replaceDead changes the first word of an object that says that one participant died while it held the object. Then it
+// says so of another participant.
+func replaceDead(t *testing.T, name, object, from, to string) {
+	const ownerDead = 3 << 29
+	ins, err := arenakernel.Inspect(name)
+	require.NoError(t, err)
+	defer ins.Close()
+	i := slices.IndexFunc(ins.Objects(), func(o arenakernel.ObjectInfo) bool { return o.Name == object })
+	require.GreaterOrEqual(t, i, 0)
+	o := ins.Objects()[i]
+	word := func(participant string) []byte {
+		n, err := arenakernel.ParseParticipantID(participant)
+		require.NoError(t, err)
+		return binary.LittleEndian.AppendUint32(nil, ownerDead|uint32(n))
+	}
+	f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	b := make([]byte, uint64(o.Body)+o.Size-uint64(o.Offset))
+	_, err = f.ReadAt(b, int64(o.Offset))
+	require.NoError(t, err)
+	at := bytes.Index(b, word(from))
+	require.GreaterOrEqual(t, at, 0)
+	_, err = f.WriteAt(word(to), int64(o.Offset)+int64(at))
+	require.NoError(t, err)
 }
 
 // An object of a snapshot was deleted, and another object is now at its offset. The command leaves the new object

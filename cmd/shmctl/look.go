@@ -208,7 +208,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 	}
 	for _, l := range []struct{ name, text string }{
 		{"policy", o.Policy}, {"spin", o.Spin}, {"offset", arena.Offset(o.Offset).String()}, {"size", size(o.Size)},
-		{"kind", fmt.Sprintf("%s version %d", o.Kind, o.Version)}, {"created", since(d.Time, o.Created)}, {"open by", snap.Shorts(o.OpenBy)},
+		{"kind", fmt.Sprintf("%s version %d", o.Kind, o.Version)}, {"created", since(d.Time, o.Created)}, {"open by", s.shorts(snap, o.OpenBy)},
 	} {
 		if l.text != "" {
 			fmt.Fprintf(s.stdout, "  %-8s %s\n", l.name, l.text)
@@ -233,7 +233,7 @@ func showText(s *session, d *document, snap *snapshot) error {
 		fmt.Fprintln(s.stdout, "waiting, in order where there is one:")
 		t := newTable(s.stdout, s.wide([]string{"  WAITS FOR", "WHO", "AGE", "HOW", "COUNT", "HELD BY"}, "PARTICIPANT", "ORDER", "PROCESS")...)
 		for _, w := range d.Waits {
-			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), snap.Shorts(w.On)},
+			t.row(s.wide([]string{"  " + diagnose.Wants(&w), snap.Short(w.Owner), diagnose.Age(w.AgeNs), w.How, goroutines(w.Goroutines), s.shorts(snap, w.On)},
 				w.Owner, strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		t.flush()
@@ -282,12 +282,12 @@ func (c *waitsCmd) Run(s *session) error {
 				how = "gone"
 			}
 			o := &snap.Objects[w.ObjectIndex]
-			t.row(s.wide([]string{snap.Short(w.Owner), w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), goroutines(w.Goroutines), snap.Shorts(w.On)},
+			t.row(s.wide([]string{snap.Short(w.Owner), w.Object, diagnose.Wants(&w), diagnose.Age(w.AgeNs), goroutines(w.Goroutines), s.shorts(snap, w.On)},
 				how, w.Owner, o.Type, arena.Offset(o.Offset).String(), strconv.FormatUint(w.Order, 10), processOf(snap, w.Owner))...)
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {
-			writeLines(s.stdout, s.width(), "", s.stuckText(d.Waits))
+			writeLines(s.stdout, s.width(), "", s.stuckText(d.Waits, snap))
 		}
 		s.writeFindings(d.Findings)
 		return err
@@ -320,9 +320,12 @@ func (s *session) rows(waits []wait) (rows []wait) {
 
 // stuckText returns the line after the table of waits if no wait is reported as a problem. The line begins with the
 // number of waits, because one of these waits may be the one that the user is looking for.
-func (s *session) stuckText(waits []wait) string {
+func (s *session) stuckText(waits []wait, snap *snapshot) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range waits {
+		if snap.IsGone(w.Owner) {
+			continue // what a dead process has left is no wait any more
+		}
 		n += max(w.Goroutines, 1)
 		if w.AgeNs != nil {
 			longest = max(longest, *w.AgeNs)
@@ -336,6 +339,11 @@ func (s *session) stuckText(waits []wait) string {
 	}
 	none := fmt.Sprintf("no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
 		diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
+	if unseen := snap.Unseen(); unseen == 1 {
+		none += "; the process of 1 participant cannot be seen from here, so it may be stopped"
+	} else if unseen > 1 {
+		none += fmt.Sprintf("; the processes of %d participants cannot be seen from here, so they may be stopped", unseen)
+	}
 	if n == 0 {
 		return "no process is stuck: " + none
 	}

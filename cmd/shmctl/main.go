@@ -71,7 +71,7 @@ const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such a
 a wait that lasts long (ls, ps, objects, locks, waits and graph look for all of these, ls also for an arena that cannot
 be read, show for those of its object, reap --dry-run for the dead, check for damage; waits --older and locks --older
 also look for a wait or a hold of at least that age); 4 refused, as rm of an arena in use, recover of a lock that is
-held, or a change of a dump.`
+held, recover --all that could not recover every lock, or a change of a dump.`
 
 // status is an exit status whose reason has been printed already.
 type status int

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -34,9 +35,28 @@ func fileOf(path string) (id fileID, names uint64, ok bool) {
 	return fileID{uint64(st.Dev), st.Ino}, uint64(st.Nlink), true
 }
 
+// openRegular opens a regular file for reading. It examines the file after it has opened it, because another user may
+// replace a file between an examination and an open. The flags matter if the file is not regular: then open must not
+// wait for the other end of a pipe, and must not make a terminal the controlling terminal of this process.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // isArena reports whether a file begins like an arena, of any layout.
 func isArena(path string) bool {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openRegular(path)
 	if err != nil {
 		return false
 	}

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -57,7 +59,7 @@ func (c *recoverCmd) Run(s *session) error {
 		return err
 	}
 	defer a.Close()
-	done, err := c.one(s, a, snap, o, c.Key)
+	done, err := c.one(s, a, snap, o, c.Key, nil)
 	if err != nil {
 		return err
 	}
@@ -65,45 +67,79 @@ func (c *recoverCmd) Run(s *session) error {
 }
 
 // all recovers locks until none needs it. Another holder may die meanwhile, so it looks again after each round, but it
-// tries each lock only once.
+// tries each lock only once. A lock that fails does not keep it from the others.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := join(c.Arena)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	var done []string
-	tried := map[string]bool{}
-	for {
+	var t tries
+	for again := true; again && s.ctx.Err() == nil; {
+		before := len(t.seen)
 		snap, err := src.again()
 		if err != nil {
-			return err
+			return errors.Join(t.report(s), err)
 		}
-		before := len(tried)
 		for i := range snap.Objects {
-			for o := &snap.Objects[i]; isLost(o) && !tried[lockName(o)]; {
-				tried[lockName(o)] = true
-				text, err := c.one(s, a, snap, o, o.Key)
-				if err != nil {
-					return errors.Join(s.did("recover", done...), err)
-				}
-				done = append(done, text)
-				if o.Key != nil {
-					o.Key = nextKey(a, o)
-				}
-				if o.Key == nil {
-					break
-				}
+			if o := &snap.Objects[i]; isLost(o) {
+				c.lock(s, a, snap, o, &t)
 			}
 		}
-		if len(tried) == before {
-			break
+		again = len(t.seen) > before
+	}
+	err = t.report(s)
+	if s.ctx.Err() != nil {
+		err = errors.Join(err, errors.New("interrupted"))
+	}
+	return err
+}
+
+// tries is what recover --all has tried, and with which result.
+type tries struct {
+	seen         map[string]bool // by lockName
+	done, failed []string
+}
+
+// lock recovers a lock, or each key of a MultiLock that a death has left.
+func (c *recoverCmd) lock(s *session, a *arena.Arena, snap *snapshot, o *object, t *tries) {
+	keys, m := lostKeys(a, o)
+	if m != nil {
+		defer m.Close()
+	}
+	for _, key := range keys {
+		name := lockName(o, key)
+		if t.seen[name] || s.ctx.Err() != nil {
+			continue
+		}
+		if t.seen == nil {
+			t.seen = map[string]bool{}
+		}
+		t.seen[name] = true
+		text, err := c.one(s, a, snap, o, key, m)
+		switch {
+		case err == nil:
+			t.done = append(t.done, text)
+		case errors.As(err, new(missing)): // it needs no recovery any more
+			t.done = append(t.done, err.Error())
+		default:
+			t.failed = append(t.failed, diagnose.ErrorText(err))
 		}
 	}
-	if len(done) == 0 {
-		done = []string{"no lock needs it"}
+}
+
+// report writes what recover --all has done. If it could not recover every lock, the error says for each of the others
+// why, and for JSON the document does.
+func (t *tries) report(s *session) error {
+	d := s.begin("recover")
+	d.Done, d.Failed = t.done, t.failed
+	if len(t.seen) == 0 {
+		d.Done = []string{"no lock needs it"}
 	}
-	return s.did("recover", done...)
+	if err := s.write(d); err != nil || len(t.failed) == 0 {
+		return err
+	}
+	return refused{strings.Join(t.failed, "\n") + fmt.Sprintf("\nnot recovered: %d of %d", len(t.failed), len(t.failed)+len(t.done))}
 }
 
 // isLost reports whether a death has left a lock unusable, and shmctl can make it usable.
@@ -112,27 +148,36 @@ func isLost(o *object) bool {
 	return left && o.Recoverable()
 }
 
-// nextKey returns the next key of a MultiLock that a death has left unusable. It reads the MultiLock alone, because it
-// may have very many such keys, and a snapshot of the whole arena takes long.
-func nextKey(a *arena.Arena, o *object) *uint64 {
+// lostKeys returns the keys of a MultiLock that a death has left unusable, and nil as the only key of another lock. It
+// reads the MultiLock anew, because the snapshot has only the first of its keys. It also returns a handle of the
+// MultiLock for all these recoveries, if it can: there may be very many keys, and each new handle looks for all buckets.
+func lostKeys(a *arena.Arena, o *object) (keys []*uint64, m *prims.MultiLock) {
+	if o.Key == nil {
+		return []*uint64{nil}, nil
+	}
 	obj, err := objectOf(a, o)
 	if err != nil {
-		return nil
+		return []*uint64{o.Key}, nil // to recover it will fail, too, and say why
 	}
 	defer (*arenakernel.Arena)(a).CloseObject(obj)
-	return (*arenakernel.Arena)(a).Inspect(obj).Key
+	for _, key := range (*arenakernel.Arena)(a).Inspect(obj).Keys {
+		keys = append(keys, &key)
+	}
+	m, _ = prims.MultiLockAt(a, obj.Offset)
+	return keys, m
 }
 
 // lockName identifies a lock, or one key of a MultiLock.
-func lockName(o *object) string {
-	if o.Key != nil {
-		return fmt.Sprintf("%x (%d)", o.Offset, *o.Key)
+func lockName(o *object, key *uint64) string {
+	if key != nil {
+		return fmt.Sprintf("%x (%d)", o.Offset, *key)
 	}
 	return fmt.Sprintf("%x", o.Offset)
 }
 
-// one recovers a single lock, or a single key of a MultiLock. It returns a text that says what it did.
-func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64) (done string, err error) {
+// one recovers a single lock, or a single key of a MultiLock, of which m may be a handle. It returns a text that says
+// what it did.
+func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64, m *prims.MultiLock) (done string, err error) {
 	obj, err := objectOf(a, o)
 	if err != nil {
 		return "", err
@@ -146,7 +191,12 @@ func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, 
 		name = fmt.Sprintf("%s (%d)", o.Name, k)
 	}
 	ran := false
-	err = prims.RecoverAtContext(ctx, a, arena.Object(obj), k, func() error { ran = true; return nil })
+	repair := func() error { ran = true; return nil }
+	if m != nil {
+		err = m.RecoverContext(ctx, k, repair)
+	} else {
+		err = prims.RecoverAtContext(ctx, a, arena.Object(obj), k, repair)
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", refused{fmt.Sprintf("a process has %s: see %s", name, snap.Command("show", o))}

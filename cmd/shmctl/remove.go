@@ -48,7 +48,7 @@ func (c *deleteCmd) Run(s *session) error {
 		}
 	}
 	if len(in) > 0 {
-		return refused{fmt.Sprintf("%s %s is open in %s", o.Type, o.Name, strings.Join(in, ", "))}
+		return refused{fmt.Sprintf("%s %s is open in %s", o.Type, o.Name, listed(in))}
 	}
 	a, err := join(c.Arena)
 	if err != nil {
@@ -76,6 +76,15 @@ func deleteObject(a *arena.Arena, o *object) error {
 	return err
 }
 
+// listed joins names for a sentence. It omits most of very many.
+func listed(names []string) string {
+	const first = 5
+	if left := len(names) - first; left > 1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:first], ", "), left)
+	}
+	return strings.Join(names, ", ")
+}
+
 // Run removes an arena.
 func (c *rmCmd) Run(s *session) error {
 	path := c.Arena
@@ -89,8 +98,8 @@ func (c *rmCmd) Run(s *session) error {
 		return err
 	}
 	if c.Force {
-		if err := os.Remove(path); err != nil {
-			return err
+		if err := syscall.Unlink(path); err != nil { // os.Remove would also remove a directory
+			return &os.PathError{Op: "remove", Path: path, Err: err}
 		}
 		return s.did("rm", "removed "+path)
 	}
@@ -131,7 +140,7 @@ func inUse(path string) string {
 	}
 	switch {
 	case len(in) > 0:
-		return "in use by " + strings.Join(in, ", ")
+		return "in use by " + listed(in)
 	case ins.Damage() != nil:
 		return "it cannot be told whether it is in use: " + ins.Damage().Error()
 	}

@@ -114,11 +114,8 @@ func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, live 
 		return writeJSON(s.stdout, d)
 	}
 	var b bytes.Buffer
-	if live {
-		fmt.Fprintln(&b, state.status())
-	}
-	topText(&b, state, snap, before, s.now())
 	if !live {
+		topText(&b, state, snap, before, s.now(), len(snap.Objects))
 		_, err := s.stdout.Write(append(b.Bytes(), '\n'))
 		return err
 	}
@@ -126,6 +123,8 @@ func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, live 
 	if err != nil || width <= 0 || height <= 0 {
 		width, height = 80, 24
 	}
+	fmt.Fprintln(&b, state.status())
+	topText(&b, state, snap, before, s.now(), height)
 	var out strings.Builder
 	out.WriteString(screenHome)
 	for _, l := range fit(b.String(), width, height) {
@@ -172,7 +171,9 @@ func (r rates) text(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.Time) {
+// topText writes the state of an arena, with a table of the first of its objects: at most as many as the parameter most
+// says, because there may be very many, and only as many as fit on a screen can be seen.
+func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.Time, most int) {
 	f := snap.Findings()
 	lives := map[string]int{}
 	for _, p := range snap.Participants {
@@ -206,7 +207,7 @@ func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.
 		columns = append(columns, "ACQ/S", "CONT/S", "SPIN/S", "SLEEP/S", "WAKE/S")
 	}
 	t := newTable(b, columns...)
-	for _, i := range order {
+	for _, i := range order[:min(len(order), most)] {
 		o, r := &snap.Objects[i], rate[i]
 		var longest *int64
 		for _, w := range o.Waits {

@@ -99,6 +99,14 @@ func (s *session) wide(cells []string, more ...string) []string {
 	return cells
 }
 
+// shorts returns the names of participants for a table: all with the format wide, and otherwise at most a few of them.
+func (s *session) shorts(snap *snapshot, names []string) string {
+	if s.format == formatWide {
+		return snap.Shorts(names)
+	}
+	return snap.ShortsOfMany(names)
+}
+
 // writeNames writes the names of the things that a command lists. Each name is an argument that other commands of
 // shmctl accept.
 func writeNames(w io.Writer, d *document, snap *snapshot) error {

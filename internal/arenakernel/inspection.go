@@ -14,7 +14,8 @@ type Inspection struct {
 	Spin   string        // how long waiters spin before they sleep; empty if they do not spin
 	Err    error         // why no participant can take the object: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; or nil
 	Died   ParticipantID // the participant whose death caused Err, or 0
-	Key    *uint64       // the key to which Err applies, for an object with several keys; nil otherwise
+	Key    *uint64       // the first key to which Err applies, for an object with several keys; nil otherwise
+	Keys   []uint64      // all keys like Key
 	Holds  []Hold
 	Waits  []Wait
 	Words  []Word

@@ -30,12 +30,15 @@ func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 		return l, false
 	}
 	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() { // a read of a pipe would wait for its other end
+		return l, false
+	}
 	header := make([]byte, hdrVersion+4)
 	if _, err := io.ReadFull(f, header); err != nil || string(header[:len(magic)]) != magic {
 		return l, false
 	}
-	st, err := f.Stat()
-	if err != nil || binary.LittleEndian.Uint32(header[hdrOrder:]) != orderMark {
+	if binary.LittleEndian.Uint32(header[hdrOrder:]) != orderMark {
 		return l, false
 	}
 	l.Size, l.Version = st.Size(), binary.LittleEndian.Uint32(header[hdrVersion:])

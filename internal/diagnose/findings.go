@@ -15,6 +15,9 @@ import (
 func (s *Snapshot) Title(name string) string {
 	if i, ok := s.who[name]; ok {
 		p := &s.Participants[i]
+		if p.HostPID != 0 && p.HostPID != p.PID {
+			return fmt.Sprintf("%s (pid %d, here %d, %s)", p.Label, p.PID, p.HostPID, name)
+		}
 		return fmt.Sprintf("%s (pid %d, %s)", p.Label, p.PID, name)
 	}
 	for _, g := range s.Gone {
@@ -28,8 +31,8 @@ func (s *Snapshot) Title(name string) string {
 // Findings lists the findings of a snapshot, the worst first.
 func (s *Snapshot) Findings() []Finding { return causes(s.findings()) }
 
-// causes omits a long hold if its process is in a deadlock that is also found, because the deadlock is the cause of the
-// long hold.
+// causes omits a long or leaked hold if its process is in a deadlock that is also found, because the deadlock is the cause of the
+// hold.
 func causes(all []Finding) []Finding {
 	deadlocked := map[string]bool{}
 	for _, f := range all {
@@ -39,7 +42,9 @@ func causes(all []Finding) []Finding {
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(f Finding) bool { return f.Kind == LongHold && deadlocked[f.Participants[0]] })
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		return (f.Kind == LongHold || f.Kind == LeakedHold) && deadlocked[f.Participants[0]]
+	})
 }
 
 // findings lists everything that a snapshot shows, the worst first.
@@ -54,6 +59,7 @@ func (s *Snapshot) findings() (all []Finding) {
 	for i := range s.Objects {
 		all = append(all, s.objectFindings(i)...)
 	}
+	all = append(all, s.joinFindings()...)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return all
 }
@@ -65,11 +71,19 @@ func rank(f Finding) int {
 	return 100
 }
 
+// stepsFirst is how many waits of a deadlock its text describes before the last one. A deadlock may have very many.
+const stepsFirst = 7
+
 func (s *Snapshot) deadlockFinding(c []Edge) Finding {
 	f := Finding{Kind: Deadlock, Trouble: true}
 	var steps []string
-	for _, e := range c {
-		steps = append(steps, fmt.Sprintf("%s waits for %s of %s, which %s has", s.Title(e.From), e.For, e.Object, s.Title(e.To)))
+	for i, e := range c {
+		switch left := len(c) - 1 - stepsFirst; {
+		case i < stepsFirst || i == len(c)-1 || left == 1:
+			steps = append(steps, fmt.Sprintf("%s waits for %s of %s, which %s has", s.Title(e.From), e.For, e.Object, s.Title(e.To)))
+		case i == stepsFirst:
+			steps = append(steps, fmt.Sprintf("and so on through %d more", left))
+		}
 		f.Participants = append(f.Participants, e.From)
 		f.Objects = append(f.Objects, e.Object)
 		f.proof = append(f.proof, s.prove(e))

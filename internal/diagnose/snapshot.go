@@ -29,9 +29,13 @@ type Snapshot struct {
 	opts Options
 	who  map[string]int // index of each participant, by its name
 
-	named   map[string]int      // how many objects are printed with each name; made by Argument
-	waitsOf map[string]*waitsOf // made by behind
-	running map[string]bool     // whether the process of a participant was found to be busy; filled by runs
+	named    map[string]int      // how many objects are printed with each name; made by Argument
+	waitsOf  map[string]*waitsOf // made by behind
+	waitsFor struct {            // made by waitFor, for one object
+		object  *Object
+		byOwner map[string]*Wait
+	}
+	running map[string]bool // whether the process of a participant was found to be busy; filled by runs
 	freezer freezer
 }
 

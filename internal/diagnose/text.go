@@ -64,12 +64,24 @@ func (s *Snapshot) Short(name string) string {
 	return name + " gone"
 }
 
+// Shorts returns the names of all these participants for a table.
 func (s *Snapshot) Shorts(names []string) string {
 	var list []string
 	for _, n := range names {
 		list = append(list, s.Short(n))
 	}
 	return strings.Join(list, ", ")
+}
+
+// namesFirst is how many of very many participants are named in a text.
+const namesFirst = 3
+
+// ShortsOfMany is like Shorts, but names only the first of very many participants, and says how many more there are.
+func (s *Snapshot) ShortsOfMany(names []string) string {
+	if left := len(names) - namesFirst; left > 1 {
+		return fmt.Sprintf("%s +%d", s.Shorts(names[:namesFirst]), left)
+	}
+	return s.Shorts(names)
 }
 
 func Wants(w *Wait) string {

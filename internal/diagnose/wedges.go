@@ -82,7 +82,7 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 			continue
 		}
 		age := time.Duration(*w.AgeNs)
-		cause := wedge{work: w.For}
+		cause, noted := wedge{work: w.For}, false
 		var find func() Finding
 		switch {
 		case w.For == "permits" && age >= work:
@@ -94,10 +94,16 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 		case w.For == "room" && (age >= work || stopped()):
 			find = func() Finding { return s.fullQueue(o, waiters) }
 		case len(w.OnHolds) > 0 && !w.Any && age >= lock:
-			cause = s.holdBefore(w)
+			if cause = s.holdBefore(w); s.waitsForReaders(o, cause) {
+				continue // the wait of that process for the readers has a finding of its own
+			}
 			find = func() Finding { return s.longHold(o, cause, waiters) }
 		case len(w.OnHolds) == 0 && age >= lock && stopped():
 			cause.stopped = true
+			find = func() Finding { return s.missingParties(o, w, waiters) }
+		case len(w.OnHolds) == 0 && s.opts.Older > 0 && age >= s.opts.Older && w.For != "room" && w.For != "permits":
+			// Such a wait may be one for work that comes later. So it is no trouble, but the user asked for old waits.
+			noted = true
 			find = func() Finding { return s.missingParties(o, w, waiters) }
 		}
 		if find == nil || made[cause] {
@@ -109,7 +115,7 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 			continue
 		}
 		seen[key(f)+f.Text] = true
-		f.Trouble = true
+		f.Trouble = !noted
 		f.Objects = []string{o.Name}
 		all = append(all, f)
 	}
@@ -125,6 +131,24 @@ func (s *Snapshot) holdBefore(w *Wait) wedge {
 		}
 	}
 	return wedge{hold: w.OnHolds[0], self: true}
+}
+
+// waitsForReaders reports whether the hold before a wait is that of a writer that itself waits for the readers of o to
+// leave. That writer is not the cause of the wait.
+func (s *Snapshot) waitsForReaders(o *Object, cause wedge) bool {
+	h := &s.Holds[cause.hold]
+	return h.Mode == arenakernel.HoldClosing && !cause.self && s.waitFor(o, h.Owner) != nil
+}
+
+// waitFor returns a wait of a participant for o, or nil.
+func (s *Snapshot) waitFor(o *Object, name string) *Wait {
+	if s.waitsFor.object != o {
+		s.waitsFor.object, s.waitsFor.byOwner = o, map[string]*Wait{} // a map, because there may be very many waits
+		for _, i := range o.Waits {
+			s.waitsFor.byOwner[s.Waits[i].Owner] = &s.Waits[i]
+		}
+	}
+	return s.waitsFor.byOwner[name]
 }
 
 // waitsOf has some of the waits of a participant: the first two for different objects, and the last two for different
@@ -181,6 +205,9 @@ func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 	}
 	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
 	behind := s.behind(h.Owner, o)
+	if behind == nil && h.Mode != arenakernel.HoldPermits {
+		behind = s.waitFor(o, h.Owner) // as of a reader that wants to write
+	}
 	switch {
 	case behind != nil:
 		f.Kind = LongHold
@@ -241,144 +268,20 @@ func (s *Snapshot) heldText(o *Object, h *Hold) string {
 	return fmt.Sprintf(cmp.Or(heldTexts[h.Mode], "has "+strings.ReplaceAll(h.Mode, "%", "")+" of %s"), object)
 }
 
-// exhausted returns a finding about a semaphore whose permits are not returned.
-func (s *Snapshot) exhausted(o *Object, waiters string) Finding {
-	f := Finding{Kind: Exhausted}
-	holders, most := s.listHolds(o, arenakernel.HoldPermits, "has")
-	f.Text = fmt.Sprintf("%s %s is exhausted (%s)%s%s", o.Type, o.Name, o.State, holders, waiters)
-	f.Participants = none(most)
-	f.Advice = "look at what its holders do"
-	f.Command = s.Command("show", o)
-	if most != "" {
-		f.Advice = "if the one that has most is stuck, end it; a death gives its permits back"
-		f.end(s, most)
-	}
-	return f
-}
-
-// missingParties returns a finding about a wait for work that is not done, or for parties that have not arrived.
-func (s *Snapshot) missingParties(o *Object, w *Wait, waiters string) Finding {
-	f := Finding{Kind: MissingParties}
-	mode, verb := arenakernel.HoldOwes, "owes"
-	if w.For == "phase" {
-		mode, verb = arenakernel.HoldParty, "has yet to arrive with"
-	}
-	holders, most := s.listHolds(o, mode, verb)
-	if holders == "" {
-		holders = "; no participant has claimed what is missing"
-	}
-	if w.For != "zero" && w.For != "phase" {
-		holders = "" // only a count or an arrival can be claimed
-	}
-	f.Participants = none(most)
-	f.Text = fmt.Sprintf("%s %s waits for what does not come (%s)%s%s%s", o.Type, o.Name, o.State, holders, s.others(o), waiters)
-	f.Advice = "see which of them should come; a process that left without it has to be started again"
-	f.Command = s.Command("show", o)
-	if stopped := s.stoppedUser(o); stopped != "" {
-		f.Participants = []string{stopped}
-		f.continueAdvice(s, stopped)
-	}
-	return f
-}
-
-// stoppedUser returns the first participant that has the object open and is stopped, or an empty string.
-func (s *Snapshot) stoppedUser(o *Object) string {
-	if i := slices.IndexFunc(o.OpenBy, s.isStopped); i >= 0 {
-		return o.OpenBy[i]
-	}
-	return ""
-}
-
-// fullQueue returns a finding about a full queue from which no process takes items.
-func (s *Snapshot) fullQueue(o *Object, waiters string) Finding {
-	f := Finding{Kind: FullQueue, Advice: "see why none of them takes items", Command: s.Command("show", o)}
-	f.Text = fmt.Sprintf("%s %s is full (%s), and no process takes items%s%s", o.Type, o.Name, o.State, s.others(o), waiters)
-	if stopped := s.stoppedUser(o); stopped != "" {
-		f.Participants = []string{stopped}
-		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is %s%s", o.Type, o.Name, o.State, s.Title(stopped), s.Participants[s.who[stopped]].Process, waiters)
-		f.continueAdvice(s, stopped)
-	}
-	return f
-}
-
-func (s *Snapshot) isStopped(name string) bool {
-	i, ok := s.who[name]
-	return ok && slices.Contains([]string{LifeStopped, LifeTraced, LifeFrozen}, s.Participants[i].Life)
-}
-
-// owners returns the participants that wait for an object.
-func (s *Snapshot) owners(o *Object) map[string]bool {
-	names := map[string]bool{}
-	for _, w := range o.Waits {
-		names[s.Waits[w].Owner] = true
-	}
-	return names
-}
-
-// allStopped reports whether no process can take items from a queue. This is so if each process that has the queue open
-// is stopped, apart from those that wait for the queue.
-func (s *Snapshot) allStopped(o *Object) bool {
-	stopped, waits := 0, s.owners(o)
-	for _, name := range o.OpenBy {
-		switch {
-		case s.isStopped(name):
-			stopped++
-		case !s.IsGone(name) && !waits[name]:
-			return false
-		}
-	}
-	return stopped > 0
-}
-
-// listHolds returns a text that lists the participants with holds of the given mode. It also returns the name of the
-// participant with the largest count, which comes first in the text.
-func (s *Snapshot) listHolds(o *Object, mode, verb string) (text, most string) {
-	var holds []*Hold
-	for _, h := range o.Holds {
-		if s.Holds[h].Mode == mode {
-			holds = append(holds, &s.Holds[h])
-		}
-	}
-	slices.SortStableFunc(holds, func(a, b *Hold) int { return cmp.Compare(b.Count, a.Count) })
-	for i, h := range holds {
-		if i == 5 {
-			text += fmt.Sprintf("; and %d more", len(holds)-i)
-			break
-		}
-		text += fmt.Sprintf("; %s %s %d", s.Title(h.Owner), verb, max(h.Count, 1))
-	}
-	if len(holds) > 0 {
-		most = holds[0].Owner
-	}
-	return text, most
-}
-
-// others names the participants that have the object open and do not wait for it.
-func (s *Snapshot) others(o *Object) string {
-	var names []string
-	waits := s.owners(o)
-	for _, name := range o.OpenBy {
-		if !s.IsGone(name) && !waits[name] {
-			text := s.Title(name)
-			if s.isStopped(name) {
-				text += ", which is " + s.Participants[s.who[name]].Process
-			}
-			names = append(names, text)
-		}
-	}
-	switch {
-	case len(names) == 0:
-		return "; no process but those that wait has it open"
-	case len(names) > 5:
-		names = append(names[:5], fmt.Sprintf("%d more", len(names)-5))
-	}
-	return "; open in " + strings.Join(names, ", ")
-}
-
 // isSeen reports whether /proc shows the process of a participant.
 func (s *Snapshot) isSeen(name string) bool {
 	i, ok := s.who[name]
 	return ok && s.Participants[i].HostPID != 0
+}
+
+// Unseen returns how many living participants have processes that /proc does not show.
+func (s *Snapshot) Unseen() (n int) {
+	for i := range s.Participants {
+		if p := &s.Participants[i]; p.HostPID == 0 && !s.IsGone(p.Name) && s.opts.Dump == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // runs reports whether the process of a participant is busy. This is so if one of its threads runs, waits for a CPU, or

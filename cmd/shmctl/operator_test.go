@@ -1,0 +1,164 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/diagnose"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// The first process of an arena begins its OnFirst, and does not end it.
+func init() {
+	proctest.Register("shmctl/onfirst", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		_, err := arena.Attach(name, &arena.Options{Label: "migration", OnFirst: func(*arena.Arena, arena.Epoch) error {
+			c.Ready()
+			select {}
+		}})
+		c.Fatal(err)
+	})
+}
+
+// Processes that wait in Open for the OnFirst of another one wait for no object. shmctl names the process that keeps them
+// waiting, and the printed commands continue it, or end it.
+func TestJoinersBehindAnOnFirst(t *testing.T) {
+	name := testArena(t)
+	first := proctest.Start(t, "shmctl/onfirst", proctest.Params(name), ownGroup)
+	first.Await(t)
+	soon(t, exitOK, "waits", name)
+	joiner := proctest.Start(t, "shmctl/agent", proctest.Params(agentParams{name, "alice"}), ownGroup)
+	eventually(t, "the joiner waits", func() bool {
+		_, d := shmctlJSON(t, "ps", name)
+		return len(d.Participants) == 2 && d.Participants[0].State != d.Participants[1].State && d.Participants[0].HostPID*d.Participants[1].HostPID != 0
+	})
+	soon(t, exitOK, "waits", name) // it has not waited for long
+
+	first.Stop(t)
+	shell := pasted(t)
+	f := awaitFinding(t, diagnose.StoppedHolder, "waits", name)
+	require.Regexp(t, `^migration \(pid \d+, \d\.1\) runs its OnFirst and is stopped; 1 waits to join, for up to `, f.Text)
+	require.Equal(t, fmt.Sprintf("kill -CONT %d", first.Pid()), f.Command)
+	shell(t, f.Command)
+	eventually(t, "it goes on", func() bool {
+		code, _ := shmctlJSON(t, "waits", name)
+		return code == exitOK
+	})
+
+	f = awaitFinding(t, diagnose.LongHold, "waits", "--older=1ns", name)
+	require.Regexp(t, `^migration \(pid \d+, \d\.1\) runs its OnFirst, and (sleeps|runs); 1 waits to join, for up to `, f.Text)
+	require.Equal(t, fmt.Sprintf("kill %d", first.Pid()), f.Command)
+	shell(t, f.Force)
+	var self string
+	joiner.Recv(t, &self)
+	soon(t, exitOK, "waits", "--older=1ns", name)
+	joiner.Kill(t)
+}
+
+// A writer that waits for a reader keeps other readers out. The reader is the cause of their waits, and not the writer,
+// which would have to be ended in vain.
+func TestWriterBehindAReaderIsNotBlamed(t *testing.T) {
+	name := testArena(t)
+	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
+	alice.does("rlock rw", "table")
+	bob.begins("lock rw", "table")
+	awaitWaits(t, name, 1)
+	carol.begins("rlock rw", "table")
+	awaitThat(t, name, "dated waits", 2, func(d document) bool { return d.Waits[0].AgeNs != nil && d.Waits[1].AgeNs != nil })
+	awaitFinding(t, diagnose.LeakedHold, "waits", "--older=1ns", name)
+	_, d := shmctlJSON(t, "waits", "--older=1ns", name)
+	require.Len(t, d.Findings, 1, d.Findings)
+	require.Equal(t, []string{alice.name}, d.Findings[0].Participants)
+}
+
+// Two readers that each want to write are in a deadlock. Neither is said to wait for nothing, also if the user asks for
+// waits of any age.
+func TestDeadlockHidesLeakedHolds(t *testing.T) {
+	name := testArena(t)
+	agents := []*agent{newAgent(t, name, "alice"), newAgent(t, name, "bob")}
+	for _, a := range agents {
+		a.does("rlock rw", "table")
+	}
+	for _, a := range agents {
+		a.begins("lock rw", "table")
+	}
+	awaitDeadlock(t, name, 2)
+	awaitThat(t, name, "dated waits", 2, func(d document) bool { return d.Waits[0].AgeNs != nil && d.Waits[1].AgeNs != nil })
+	require.Equal(t, diagnose.Deadlock, awaitFinding(t, diagnose.Deadlock, "waits", "--older=1ns", name).Kind)
+	_, d := shmctlJSON(t, "waits", "--older=1ns", name)
+	for _, f := range d.Findings {
+		require.Equal(t, diagnose.Deadlock, f.Kind, f.Text)
+	}
+}
+
+// If no process is left that could take the items of a full queue, the finding says which process died last, and the
+// printed command lists those that left or died.
+func TestQueueWithoutConsumers(t *testing.T) {
+	name := testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "worker")
+	bob.does("open queue", "jobs")
+	for range 4 {
+		alice.does("put queue", "jobs")
+	}
+	bob.Kill(t)
+	alice.begins("put queue", "jobs")
+	awaitWaits(t, name, 1)
+	var f finding
+	eventually(t, "reaped", func() bool {
+		f = awaitFinding(t, diagnose.FullQueue, "waits", "--older=1ms", name)
+		return strings.Contains(f.Text, "gone")
+	})
+	require.Regexp(t, `; no process but those that wait has it open; worker \(pid \d+, 2\.1, gone\) was the last to die, .* ago; 1 waits, `, f.Text)
+	require.Equal(t, "start a process that takes items; see which ones left or died", f.Advice)
+	require.Equal(t, "shmctl ps --gone "+name, f.Command)
+	_, out, _ := shmctl(strings.Fields(f.Command)[1:]...)
+	require.Contains(t, out, "worker")
+}
+
+// A full queue whose only consumer has an item on lease.
+func TestQueueWithALeaseNamesItsHolder(t *testing.T) {
+	name := testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	for range 4 {
+		alice.does("put queue", "jobs")
+	}
+	bob.does("lease queue", "jobs")
+	alice.begins("put queue", "jobs")
+	awaitWaits(t, name, 1)
+	f := awaitFinding(t, diagnose.FullQueue, "waits", "--older=1ms", name)
+	require.Regexp(t, `; open in bob \(pid \d+, 2\.1\); bob \(pid \d+, 2\.1\) has items on lease; 1 waits`, f.Text)
+}
+
+// With --older, an old wait for something that no hold keeps back has a note that says who might end it. It is no trouble
+// by itself, because it may be a wait for work that comes later.
+func TestOldWaitForAnEventIsNoted(t *testing.T) {
+	name := testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	bob.does("open event", "ready")
+	alice.begins("wait event", "ready")
+	awaitWaits(t, name, 1)
+	soon(t, exitOK, "waits", name)
+	f := awaitFinding(t, diagnose.MissingParties, "waits", "--older=1ms", name)
+	require.False(t, f.Trouble)
+	require.Regexp(t, `^Event ready waits for what does not come \(.*\); open in bob \(pid \d+, 2\.1\); 1 waits`, f.Text)
+	require.Contains(t, soon(t, exitTrouble, "waits", "--older=1ms", name), "\nnote: Event ready waits")
+}
+
+// The waits of dead processes are not counted as waits.
+func TestWaitsOfTheDeadAreNotCounted(t *testing.T) {
+	name := testArena(t)
+	alice := newAgent(t, name, "alice")
+	alice.begins("wait event", "ready")
+	awaitWaits(t, name, 1)
+	alice.Kill(t)
+	out := soon(t, exitOK, "waits", name)
+	require.Contains(t, out, "alice[")
+	require.Contains(t, out, "\nno process is stuck: ")
+}
