@@ -1,0 +1,19 @@
+//go:build linux
+
+package cinterop
+
+import "testing"
+
+// What a wait in C waits for happens while the waiter is about to sleep. Then its deadline has passed, or another thread
+// closes the arena, before the waiter runs again. The event takes precedence.
+func TestEventBeatsTheEndOfTheWaitInC(t *testing.T) {
+	for _, scene := range []string{"queue get", "queue lease", "queue put"} {
+		for _, end := range []string{"deadline", "close"} {
+			t.Run(scene+"/"+end, func(t *testing.T) {
+				name := newArena(t)
+				runC(t, "wait_end.c", name, scene, end)
+				sound(t, name)
+			})
+		}
+	}
+}
