@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
 )
 
 // beforeSleepContext is a context that calls the function then when a wait is about to sleep in the kernel. At that time
@@ -70,6 +71,11 @@ var endingWaits = map[string]func(t *testing.T, a *arena.Arena) endingWait{
 			require.NoError(t, err)
 			require.EqualValues(t, 1, v)
 		}, func() { require.True(t, q.DropWithoutWake()) }, q.Close, q.Closing}
+	},
+	"futex": func(t *testing.T, a *arena.Arena) endingWait {
+		f, err := prims.OpenFutex(a, "f", nil)
+		require.NoError(t, err)
+		return endingWait{func(ctx context.Context) error { return f.WaitContext(ctx, 1) }, f.Post, nil, f.Close, f.Closing}
 	},
 }
 

@@ -7,7 +7,7 @@ import "testing"
 // What a wait in C waits for happens while the waiter is about to sleep. Then its deadline has passed, or another thread
 // closes the arena, before the waiter runs again. The event takes precedence.
 func TestEventBeatsTheEndOfTheWaitInC(t *testing.T) {
-	for _, scene := range []string{"queue get", "queue lease", "queue put"} {
+	for _, scene := range []string{"queue get", "queue lease", "queue put", "futex"} {
 		for _, end := range []string{"deadline", "close"} {
 			t.Run(scene+"/"+end, func(t *testing.T) {
 				name := newArena(t)
