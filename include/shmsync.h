@@ -402,7 +402,7 @@ uint64_t shmsync_futex_get(const shmsync_futex *f);
 /* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
 int shmsync_futex_post(shmsync_futex *f);
 /* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: no count
- * can reach that token. */
+ * can reach that token. A token that is reached takes precedence over the end of the wait. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
 /* As shmsync_futex_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
@@ -640,14 +640,16 @@ int shmsync_queue_close(shmsync_queue *q);
 int shmsync_queue_put(shmsync_queue *q, const void *item);
 /* As shmsync_queue_put, but it does not wait. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
-/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed, and there
+ * is no room. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
 /* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. If this
  * process dies before it has used the item, the item is lost; shmsync_queue_lease prevents that. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
-/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed, and there
+ * is no item. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
 /* Puts n items into the queue, in their order, as many at a time as there is room for. The call waits until all items
  * are in the queue, or until abs_monotonic; NULL is no limit. *done is the number of items that are in the queue: n,
@@ -797,7 +799,7 @@ int shmsync_once_close(shmsync_once *o);
  * which another call on the same Once runs in this thread. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
- * has passed. */
+ * has passed, and another process still runs its function. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Whether a function has returned: 1 or 0. */
 int shmsync_once_done(const shmsync_once *o);
@@ -994,7 +996,9 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
 /* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or an
- * errno. If abs_monotonic is NULL, the wait has no time limit. */
+ * errno. If abs_monotonic is NULL, the wait has no time limit. The wait itself can fail with ENOSPC, EPROTO, EBADF and
+ * ETIMEDOUT, and then the lock is held. If lock can fail with one of these too, let unlock and lock note in *arg whether
+ * the lock is held: the call does not say which of the two failed. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
@@ -16062,6 +16066,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
     for (;;) {
         uint64_t s = shmi_ld64(&f->w->state);
         shmi_sleep_spec sleep_spec;
+        int ended;
         if (shmi_futex_counter(s) >= token)
             return 0;
         if ((s & SHMI_FUTEX_STOPPED) != 0)
@@ -16091,7 +16096,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         sleep_spec.wanted = (uint32_t)s;
         sleep_spec.deadline = deadline;
         sleep_spec.since = &since;
-        switch (shmi_sleep(f->a, &sleep_spec)) {
+        ended = shmi_sleep(f->a, &sleep_spec);
+        switch (ended) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("futex.wait.woken");
             break;
@@ -16099,11 +16105,11 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             shmi_futex_check(f);
             break;
         case SHMI_LATE:
+        case SHMI_CLOSED: /* a token that is reached takes precedence over the close */
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
                 return 0;
-            return shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o));
-        case SHMI_CLOSED:
-            return shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
+            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o))
+                                      : shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
         }
     }
 }
@@ -19955,19 +19961,33 @@ SHMI_FN int shmi_queue_spun(void *arg)
     struct shmi_queue_call *c = (struct shmi_queue_call *)arg;
     return shmi_queue_there(c->x, c->side, SHMI_QUEUE_LOOK) || shmi_queue_stopped(c->x);
 }
+SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
+{
+    const char *op = c->side == &c->x->room ? "queue.put" : "queue.get";
+    switch (err) {
+    case ECANCELED:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "it was shut down");
+    case EPROTO:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "its ring has impossible cells");
+    case EBADF:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "this process closed the arena");
+    }
+    return err;
+}
 /* Repeats the attempts of a call until it succeeds or fails, and sleeps in between; see await in prims/queue_wait.go.
  */
 SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
 {
     struct shmi_queue *x = c->x;
     const char *op = c->side == &x->room ? "queue.put" : "queue.get";
-    int waits = 0, announced = 0, slept = 0, err;
+    int waits = 0, announced = 0, slept = 0, ended = SHMI_AGAIN, err;
     int64_t since = 0;
     uint32_t word = 0;
     for (;;) {
         shmi_sleep_spec spec;
         err = shmi_queue_try(c);
-        if (err != EBUSY)
+        /* An item or room that came first takes precedence over the end of the wait. */
+        if (err != EBUSY || ended == SHMI_LATE || ended == SHMI_CLOSED)
             break;
         if (!waits) {
             shmi_tuning t = shmi_queue_tuning(x, c->side);
@@ -19993,24 +20013,17 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         spec.wanted = word;
         spec.deadline = deadline;
         spec.since = &since;
-        switch (shmi_sleep(x->a, &spec)) {
-        case SHMI_AGAIN:
+        ended = shmi_sleep(x->a, &spec);
+        if (ended == SHMI_AGAIN)
             SHMSYNC_CRASHPOINT("queue.wait.woken");
-            break;
-        case SHMI_LOOK:
+        else if (ended == SHMI_LOOK)
             shmi_queue_check(x, c->side);
-            break;
-        case SHMI_LATE:
-            shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
-            return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
-        case SHMI_CLOSED:
-            shmi_queue_pass(x, c->side);
-            return shmi_fail(EBADF, op, shmi_called(&x->o), "this process closed the arena");
-        }
     }
     if (slept)
-        shmi_queue_pass(x, c->side);
-    return err;
+        shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
+    if (err != EBUSY)
+        return shmi_queue_fail(c, err);
+    return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, op, shmi_called(&x->o)) : shmi_queue_fail(c, EBADF);
 }
 /* After a call, wakes waiters of the other side. */
 SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
@@ -20018,19 +20031,6 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
     struct shmi_queue *x = c->x;
     if (c->lease == NULL)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
-}
-SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
-{
-    const char *op = c->side == &c->x->room ? "queue.put" : "queue.get";
-    switch (err) {
-    case ECANCELED:
-        return shmi_fail(err, op, shmi_called(&c->x->o), "it was shut down");
-    case EPROTO:
-        return shmi_fail(err, op, shmi_called(&c->x->o), "its ring has impossible cells");
-    case EBADF:
-        return shmi_fail(err, op, shmi_called(&c->x->o), "this process closed the arena");
-    }
-    return err;
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
 /* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
@@ -20066,7 +20066,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
             }
         }
         shmi_exit_for(c->x, a);
-        return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
+        return err;
     }
     if (err == 0)
         shmi_queue_done(c, 1);
@@ -21879,14 +21879,15 @@ SHMI_FN int shmi_once_spun(void *arg)
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
-    int waits = 0;
+    int waits = 0, ended = SHMI_AGAIN;
     *began = 0;
     for (;;) {
         uint64_t w = shmi_once_load(o);
         shmi_sleep_spec spec;
-        int ended;
         if (shmi_once_is_done(w))
             return 0;
+        if (ended == SHMI_CLOSED)
+            return shmi_fail(EBADF, "once.do", shmi_called(&o->o), "this process closed the arena");
         if (shmi_once_free(o, w)) {
             uint64_t to = shmi_once_taken_by(w, o->a->self);
             if (!shmi_cas64(&o->w->state, w, to))
@@ -21894,6 +21895,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             *began = to;
             return 0;
         }
+        if (ended == SHMI_LATE) /* a free turn takes precedence over the deadline */
+            return shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o));
         /* Only this process stores threads in o->thread, and only its own. So if o->thread is this thread, this thread
          * has not returned from its function yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
@@ -21922,20 +21925,10 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         spec.deadline = deadline;
         spec.since = &since;
         ended = shmi_sleep(o->a, &spec);
-        switch (ended) {
-        case SHMI_AGAIN:
+        if (ended == SHMI_AGAIN)
             SHMSYNC_CRASHPOINT("once.wait.woken");
-            break;
-        case SHMI_LOOK:
+        else if (ended == SHMI_LOOK)
             shmi_once_check(o);
-            break;
-        case SHMI_LATE:
-        case SHMI_CLOSED: /* a function that has returned takes precedence over the close */
-            if (shmi_once_is_done(shmi_once_load(o)))
-                return 0;
-            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o))
-                                      : shmi_fail(EBADF, "once.do", shmi_called(&o->o), "this process closed the arena");
-        }
     }
 }
 /* Notes that the function has returned whose turn began with the word began, and wakes the waiters. */

@@ -156,12 +156,9 @@ func (c *Cond) Wait() {
 // before the end of ctx takes precedence.
 //
 // If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be locked again,
-// the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other errors are ErrNoSpace, ErrCorrupt
-// and ErrClosed. After these, c.L is held.
-//
-// A Close of the arena ends both a wait and an attempt to lock, so both can end with ErrClosed. If the Op of the
-// *[shmsync.Error] is "cond.wait", the wait failed, and c.L is held. Otherwise the attempt to lock failed, and c.L
-// is not held.
+// the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Every other error is ctx.Err(), or an
+// *[shmsync.Error] whose Op is "cond.wait" and that Is ErrNoSpace, ErrCorrupt or ErrClosed. After these, c.L is held.
+// The lock can fail with the same three errors, but then the Op is another one.
 //
 // A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call,
 // c.L is not unlocked at all.
@@ -183,7 +180,7 @@ func (c *Cond) wait(ctx context.Context) error {
 	defer k.opening.letGoLate(k.queue)
 	s, unlocked, err := c.sleep(ctx)
 	if !unlocked {
-		return err
+		return k.waitFailed(err)
 	}
 	crashpoint.Hit("cond.wait.woken")
 	if lockErr := c.relock(s); lockErr != nil {
@@ -193,11 +190,25 @@ func (c *Cond) wait(ctx context.Context) error {
 	if s != nil {
 		err = k.landed(s)
 	}
-	return err
+	return k.waitFailed(err)
 }
 
-// closed returns the error of a wait that ended because the handle of the Cond was closed. The Op "cond.wait" tells
-// this error from the errors of c.L.
+// waitFailed returns the error of a wait with the Op "cond.wait", which tells it from the errors of c.L. It returns nil
+// and the error of a context unchanged.
+func (k *condCore) waitFailed(err error) error {
+	if err == nil {
+		return nil // before the variable, which is on the heap
+	}
+	var known *shmsync.Error
+	if !errors.As(err, &known) || known.Op == "cond.wait" {
+		return err
+	}
+	said := *known
+	said.Op, said.Object = "cond.wait", objectName(k.object)
+	return &said
+}
+
+// closed returns the error of a wait that ended because the handle of the Cond was closed.
 func (k *condCore) closed() error {
 	return failed(k.a, k.object, "cond.wait", shmsync.ErrClosed, nil, closedHandle)
 }

@@ -5,7 +5,9 @@ package prims_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -426,6 +428,36 @@ func TestCondArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
+// requireCondHoldsLock requires that err says that the wait failed, and not the attempt to lock.
+func requireCondHoldsLock(t *testing.T, err error) {
+	t.Helper()
+	var known *shmsync.Error
+	require.ErrorAs(t, err, &known)
+	require.Equal(t, "cond.wait", known.Op)
+	require.NotEmpty(t, known.Object)
+}
+
+// TestCondDamaged: a wait for a Cond that a peer has overwritten does not begin. The lock stays held, and the error says
+// so.
+func TestCondDamaged(t *testing.T) {
+	a := newArena(t, nil)
+	m := newMutex(t, a, nil)
+	c := newCond(t, a, m)
+	clean := prims.BodyOf(a, c.Object())
+	damaged := slices.Clone(clean)
+	for i := range damaged {
+		damaged[i] = math.MaxUint64
+	}
+	m.Lock()
+	prims.Restore(a, c.Object(), damaged)
+	err := c.WaitContext(t.Context())
+	prims.Restore(a, c.Object(), clean)
+	require.ErrorIs(t, err, shmsync.ErrCorrupt)
+	requireCondHoldsLock(t, err)
+	require.True(t, m.HeldByUs())
+	m.Unlock()
+}
+
 // TestCondNoSpace: in a full arena, a wait that finds no node does not begin. The lock stays held,
 // and no other waiter misses its wake.
 func TestCondNoSpace(t *testing.T) {
@@ -476,6 +508,7 @@ func TestCondNoSpace(t *testing.T) {
 	cancel()
 	wg.Wait()
 	require.Zero(t, c.State())
+	requireCondHoldsLock(t, err)
 }
 
 // TestCondAllocations: a wait that blocks and has no context allocates nothing.

@@ -67,6 +67,9 @@ func (f *Futex) Check() { f.check() }
 // Waiters returns how many goroutines of this process sleep or are parked while they wait for f.
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
+// Closing reports whether the handle f is being closed.
+func (f *Futex) Closing() bool { return f.queue.Closing() }
+
 // Describe renders the words of an object of this package.
 func Describe(a *arena.Arena, o arenakernel.Object) string {
 	return (*arenakernel.Arena)(a).Describe(o)

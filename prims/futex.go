@@ -235,17 +235,18 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 		// Before the thread sleeps, the kernel compares the word with s once more. If the goroutine waits through
 		// the poller, the poller does so. If there was a Post in between, the word has changed and the waiter does
 		// not sleep.
-		switch f.queue.Sleep(uint32(s), park.SleepSpec{}, &c) {
+		switch ended := f.queue.Sleep(uint32(s), park.SleepSpec{}, &c); ended {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
-		case park.Canceled:
-			if futexState(f.state.Load()).reached(token) {
+		case park.Canceled, park.Closed: // a token that is reached takes precedence over the end of the wait
+			switch {
+			case futexState(f.state.Load()).reached(token):
 				race.Acquire(f.key)
 				return nil
+			case ended == park.Closed:
+				return f.closed()
 			}
 			return c.Err()
-		case park.Closed:
-			return f.closed()
 		}
 	}
 }
@@ -307,7 +308,8 @@ func (f *Futex) Spin() time.Duration {
 }
 
 // Close closes this handle on the Futex, and no other handle. Calls that wait through this handle
-// end with an error that Is ErrClosed. A second Close returns an error that Is ErrClosed.
+// end with an error that Is ErrClosed, unless their token is reached. A second Close returns an error that Is
+// ErrClosed.
 func (f *Futex) Close() error { return f.opening.close("futex.close") }
 
 // end makes Get and Wait of this handle read a private counter instead of that of the Futex. The private counter

@@ -71,8 +71,7 @@ func awaitUntil(ctx context.Context, q *park.Queue, done func() bool) error {
 			timer.Reset(time.Duration(pause))
 			select {
 			case <-timer.C:
-			case <-ended:
-				return ctx.Err()
+			case <-ended: // done may have become true meanwhile
 			}
 		}
 		switch {

@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -47,4 +48,18 @@ func TestShortPausesAreShort(t *testing.T) {
 		t.Skip("needs a CPU on which short pauses end in time: all series of this test were late")
 	}
 	t.Errorf("the median is %v", least)
+}
+
+// TestGoneBeatsTheEndOfItsContext: a call waits until a dead process is gone. The process is gone, and the context of the
+// call ends, during one pause of the call. The call goes on.
+func TestGoneBeatsTheEndOfItsContext(t *testing.T) {
+	m, err := prims.OpenMutex(newArena(t, nil), "m", nil)
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	checks := 0
+	require.NoError(t, m.AwaitUntilByTimer(ctx, func() bool {
+		end()
+		checks++
+		return checks > 1
+	}))
 }

@@ -19,3 +19,9 @@ func (o *Once) ReapBeside(rewrite func()) {
 		return true
 	})
 }
+
+// EndTurnWithoutWake ends the turn of the runner, like a reaper that has not made its wakes yet.
+func (o *Once) EndTurnWithoutWake() bool {
+	w := o.load()
+	return o.swap(w, w.left())
+}

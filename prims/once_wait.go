@@ -43,8 +43,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}()
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
-	waits := false
-	for {
+	ended := park.Again
+	for waits := false; ; {
 		// The loop repeats only if another call, or the recovery after a death, has changed the word. Each death
 		// causes only a bounded number of changes.
 		w := o.load()
@@ -53,12 +53,16 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 			race.Acquire(o.key)
 			o.counts.took()
 			return 0, false, nil
-		case o.free(w):
+		case ended == park.Closed:
+			return 0, false, o.closed()
+		case o.free(w): // a free turn takes precedence over a context that has ended
 			if began = w.takenBy(o.name); o.swap(w, began) {
 				o.took(w)
 				return began, true, nil
 			}
 			continue
+		case ended == park.Canceled:
+			return 0, false, cancel.Err()
 		case !waits:
 			waits = true
 			if w.runner() == o.name {
@@ -77,18 +81,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 		}
 		crashpoint.Hit("once.wait.announced")
 		o.counts.add(countSleep)
-		switch ended := o.queue.Sleep(uint32(w), park.SleepSpec{}, &cancel); ended {
-		case park.Again:
+		if ended = o.queue.Sleep(uint32(w), park.SleepSpec{}, &cancel); ended == park.Again {
 			crashpoint.Hit("once.wait.woken")
-		case park.Canceled, park.Closed: // a function that has returned by now takes precedence
-			switch {
-			case o.load().done():
-				race.Acquire(o.key)
-				return 0, false, nil
-			case ended == park.Closed:
-				return 0, false, o.closed()
-			}
-			return 0, false, cancel.Err()
 		}
 	}
 }

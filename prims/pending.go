@@ -76,6 +76,11 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 	case <-p.done:
 		return p.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-p.done: // both have ended; the result takes precedence
+		return p.err
+	default:
 		return ctx.Err()
 	}
 }

@@ -289,7 +289,7 @@ func (q *Queue[T]) Shutdown() {
 func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
 
 // Close closes this handle on the Queue, and no other handle. Calls that wait through this handle end with an error
-// that Is ErrClosed. This process keeps its leases, and can end them as before; see [Lease]. A second Close is an error
+// that Is ErrClosed, unless there is an item or room for them. This process keeps its leases, and can end them as before; see [Lease]. A second Close is an error
 // that Is ErrClosed.
 func (q *Queue[T]) Close() error {
 	return q.core.opening.close("queue.close")

@@ -108,3 +108,15 @@ func (q *Queue[T]) SetReturning(v uint64) {
 		q.core.words.returning[i].Store(v)
 	}
 }
+
+// Closing reports whether the handle q is being closed.
+func (q *Queue[T]) Closing() bool { return q.core.items.queue.Closing() && q.core.room.queue.Closing() }
+
+// PutWithoutWake puts v into q, like a Put that has not made its wake yet.
+func (q *Queue[T]) PutWithoutWake(v T) bool { return q.tryPut(v) == queuePutDone }
+
+// DropWithoutWake takes an item out of q, like a Get that has not made its wake yet.
+func (q *Queue[T]) DropWithoutWake() bool {
+	t, ok := q.core.take(queueTaken)
+	return ok && t.s != nil && q.core.drop(t)
+}

@@ -105,6 +105,9 @@ func (x *queueCore) tell(side *queueSide, n int) {
 // announcement of all waiters. So the woken waiter sets the announcement again for the waiters that still sleep, and
 // wakes the next of them if there are further items or places; see the method pass. If the woken waiter is stopped or
 // dies, the periodic checks or the recovery after the death wake the remaining waiters.
+//
+// A waiter whose context has ended, or whose handle is being closed, tries once more: an item or a place that came
+// first takes precedence over the end of the wait.
 func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try func() (bool, error)) error {
 	if err := x.opening.error(op); err != nil {
 		return err
@@ -117,8 +120,18 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 	defer cancel.Stop()
 	var word park.Word
 	var since int64
+	ended := park.Again
 	for waits, announced, slept := false, false, false; ; {
-		if done, err := try(); done || err != nil {
+		done, err := try()
+		switch {
+		case done || err != nil:
+		case ended == park.Closed:
+			err = x.closed(op)
+		case ended == park.Canceled:
+			err = cancel.Err()
+		}
+		if done || err != nil {
+			// A wake may have gone to this waiter although another waiter needs it.
 			if slept {
 				x.pass(side)
 			}
@@ -142,15 +155,8 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 		if since == 0 {
 			since = shmsync.Monotonic()
 		}
-		switch ended := side.queue.Sleep(uint32(word), park.SleepSpec{Since: since}, &cancel); ended {
-		case park.Again:
+		if ended = side.queue.Sleep(uint32(word), park.SleepSpec{Since: since}, &cancel); ended == park.Again {
 			crashpoint.Hit("queue.wait.woken")
-		case park.Canceled, park.Closed:
-			x.pass(side) // a wake may have gone to this waiter although another waiter needs it
-			if ended == park.Closed {
-				return x.closed(op)
-			}
-			return cancel.Err()
 		}
 	}
 }

@@ -152,10 +152,7 @@ func (m *lineModel) next(s *lineState, emit func(model.Step[lineState])) {
 		if m.cancel && m.isGet(i) && (t.pc == lineAsleep || t.pc == lineFlag && t.slept && !t.canceled) {
 			env(i, "its context ends", func(to *lineState) {
 				to.unqueue(i)
-				to.thread[i] = lineThread{pc: linePass, canceled: true}
-				if m.bug == lineLeaves {
-					to.thread[i] = lineThread{pc: lineEnded}
-				}
+				to.thread[i] = lineThread{pc: lineFlag, slept: true, canceled: true} // it tries once more
 			})
 		}
 		if t.pc != lineAsleep {
@@ -286,6 +283,10 @@ func (x *lineExec) step() {
 			} else {
 				x.end("finds that it was shut down")
 			}
+		case t.canceled && x.bug == lineLeaves:
+			x.end("finds nothing after the end of its context")
+		case t.canceled:
+			x.to(linePass, "finds nothing after the end of its context")
 		case !t.announced:
 			x.to(lineAnnounce, "finds nothing")
 		default:

@@ -29,7 +29,7 @@ uint64_t shmsync_futex_get(const shmsync_futex *f);
 /* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
 int shmsync_futex_post(shmsync_futex *f);
 /* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: no count
- * can reach that token. */
+ * can reach that token. A token that is reached takes precedence over the end of the wait. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
 /* As shmsync_futex_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);

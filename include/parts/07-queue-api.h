@@ -54,14 +54,16 @@ int shmsync_queue_close(shmsync_queue *q);
 int shmsync_queue_put(shmsync_queue *q, const void *item);
 /* As shmsync_queue_put, but it does not wait. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
-/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed, and there
+ * is no room. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
 /* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. If this
  * process dies before it has used the item, the item is lost; shmsync_queue_lease prevents that. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
-/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed, and there
+ * is no item. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
 /* Puts n items into the queue, in their order, as many at a time as there is room for. The call waits until all items
  * are in the queue, or until abs_monotonic; NULL is no limit. *done is the number of items that are in the queue: n,

@@ -30,7 +30,7 @@ int shmsync_once_close(shmsync_once *o);
  * which another call on the same Once runs in this thread. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
- * has passed. */
+ * has passed, and another process still runs its function. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Whether a function has returned: 1 or 0. */
 int shmsync_once_done(const shmsync_once *o);

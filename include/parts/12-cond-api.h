@@ -35,7 +35,9 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
 /* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or an
- * errno. If abs_monotonic is NULL, the wait has no time limit. */
+ * errno. If abs_monotonic is NULL, the wait has no time limit. The wait itself can fail with ENOSPC, EPROTO, EBADF and
+ * ETIMEDOUT, and then the lock is held. If lock can fail with one of these too, let unlock and lock note in *arg whether
+ * the lock is held: the call does not say which of the two failed. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);

@@ -206,6 +206,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
     for (;;) {
         uint64_t s = shmi_ld64(&f->w->state);
         shmi_sleep_spec sleep_spec;
+        int ended;
         if (shmi_futex_counter(s) >= token)
             return 0;
         if ((s & SHMI_FUTEX_STOPPED) != 0)
@@ -235,7 +236,8 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
         sleep_spec.wanted = (uint32_t)s;
         sleep_spec.deadline = deadline;
         sleep_spec.since = &since;
-        switch (shmi_sleep(f->a, &sleep_spec)) {
+        ended = shmi_sleep(f->a, &sleep_spec);
+        switch (ended) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("futex.wait.woken");
             break;
@@ -243,11 +245,11 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             shmi_futex_check(f);
             break;
         case SHMI_LATE:
+        case SHMI_CLOSED: /* a token that is reached takes precedence over the close */
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
                 return 0;
-            return shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o));
-        case SHMI_CLOSED:
-            return shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
+            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o))
+                                      : shmi_fail(EBADF, "futex.wait", shmi_called(&f->o), "this process closed the arena");
         }
     }
 }

@@ -805,19 +805,33 @@ SHMI_FN int shmi_queue_spun(void *arg)
     struct shmi_queue_call *c = (struct shmi_queue_call *)arg;
     return shmi_queue_there(c->x, c->side, SHMI_QUEUE_LOOK) || shmi_queue_stopped(c->x);
 }
+SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
+{
+    const char *op = c->side == &c->x->room ? "queue.put" : "queue.get";
+    switch (err) {
+    case ECANCELED:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "it was shut down");
+    case EPROTO:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "its ring has impossible cells");
+    case EBADF:
+        return shmi_fail(err, op, shmi_called(&c->x->o), "this process closed the arena");
+    }
+    return err;
+}
 /* Repeats the attempts of a call until it succeeds or fails, and sleeps in between; see await in prims/queue_wait.go.
  */
 SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
 {
     struct shmi_queue *x = c->x;
     const char *op = c->side == &x->room ? "queue.put" : "queue.get";
-    int waits = 0, announced = 0, slept = 0, err;
+    int waits = 0, announced = 0, slept = 0, ended = SHMI_AGAIN, err;
     int64_t since = 0;
     uint32_t word = 0;
     for (;;) {
         shmi_sleep_spec spec;
         err = shmi_queue_try(c);
-        if (err != EBUSY)
+        /* An item or room that came first takes precedence over the end of the wait. */
+        if (err != EBUSY || ended == SHMI_LATE || ended == SHMI_CLOSED)
             break;
         if (!waits) {
             shmi_tuning t = shmi_queue_tuning(x, c->side);
@@ -843,24 +857,17 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         spec.wanted = word;
         spec.deadline = deadline;
         spec.since = &since;
-        switch (shmi_sleep(x->a, &spec)) {
-        case SHMI_AGAIN:
+        ended = shmi_sleep(x->a, &spec);
+        if (ended == SHMI_AGAIN)
             SHMSYNC_CRASHPOINT("queue.wait.woken");
-            break;
-        case SHMI_LOOK:
+        else if (ended == SHMI_LOOK)
             shmi_queue_check(x, c->side);
-            break;
-        case SHMI_LATE:
-            shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
-            return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
-        case SHMI_CLOSED:
-            shmi_queue_pass(x, c->side);
-            return shmi_fail(EBADF, op, shmi_called(&x->o), "this process closed the arena");
-        }
     }
     if (slept)
-        shmi_queue_pass(x, c->side);
-    return err;
+        shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
+    if (err != EBUSY)
+        return shmi_queue_fail(c, err);
+    return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, op, shmi_called(&x->o)) : shmi_queue_fail(c, EBADF);
 }
 /* After a call, wakes waiters of the other side. */
 SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
@@ -868,19 +875,6 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
     struct shmi_queue *x = c->x;
     if (c->lease == NULL)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
-}
-SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
-{
-    const char *op = c->side == &c->x->room ? "queue.put" : "queue.get";
-    switch (err) {
-    case ECANCELED:
-        return shmi_fail(err, op, shmi_called(&c->x->o), "it was shut down");
-    case EPROTO:
-        return shmi_fail(err, op, shmi_called(&c->x->o), "its ring has impossible cells");
-    case EBADF:
-        return shmi_fail(err, op, shmi_called(&c->x->o), "this process closed the arena");
-    }
-    return err;
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
 /* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
@@ -916,7 +910,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
             }
         }
         shmi_exit_for(c->x, a);
-        return err == ECANCELED || err == EPROTO ? shmi_queue_fail(c, err) : err;
+        return err;
     }
     if (err == 0)
         shmi_queue_done(c, 1);

@@ -163,14 +163,15 @@ SHMI_FN int shmi_once_spun(void *arg)
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
-    int waits = 0;
+    int waits = 0, ended = SHMI_AGAIN;
     *began = 0;
     for (;;) {
         uint64_t w = shmi_once_load(o);
         shmi_sleep_spec spec;
-        int ended;
         if (shmi_once_is_done(w))
             return 0;
+        if (ended == SHMI_CLOSED)
+            return shmi_fail(EBADF, "once.do", shmi_called(&o->o), "this process closed the arena");
         if (shmi_once_free(o, w)) {
             uint64_t to = shmi_once_taken_by(w, o->a->self);
             if (!shmi_cas64(&o->w->state, w, to))
@@ -178,6 +179,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             *began = to;
             return 0;
         }
+        if (ended == SHMI_LATE) /* a free turn takes precedence over the deadline */
+            return shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o));
         /* Only this process stores threads in o->thread, and only its own. So if o->thread is this thread, this thread
          * has not returned from its function yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
@@ -206,20 +209,10 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         spec.deadline = deadline;
         spec.since = &since;
         ended = shmi_sleep(o->a, &spec);
-        switch (ended) {
-        case SHMI_AGAIN:
+        if (ended == SHMI_AGAIN)
             SHMSYNC_CRASHPOINT("once.wait.woken");
-            break;
-        case SHMI_LOOK:
+        else if (ended == SHMI_LOOK)
             shmi_once_check(o);
-            break;
-        case SHMI_LATE:
-        case SHMI_CLOSED: /* a function that has returned takes precedence over the close */
-            if (shmi_once_is_done(shmi_once_load(o)))
-                return 0;
-            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o))
-                                      : shmi_fail(EBADF, "once.do", shmi_called(&o->o), "this process closed the arena");
-        }
     }
 }
 /* Notes that the function has returned whose turn began with the word began, and wakes the waiters. */

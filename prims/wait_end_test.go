@@ -1,0 +1,114 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// beforeSleepContext is a context that calls the function then when a wait is about to sleep in the kernel. At that time
+// the wait has announced itself, and has found that it has to sleep.
+type beforeSleepContext struct {
+	context.Context
+	then func()
+}
+
+// Value hides that the embedded context is one of package context, which would not call AfterFunc.
+func (c beforeSleepContext) Value(any) any { return nil }
+
+// AfterFunc is called by context.AfterFunc. If the context has ended after the call of then, the wait is told so.
+func (c beforeSleepContext) AfterFunc(ends func()) (stop func() bool) {
+	c.then()
+	if c.Err() != nil {
+		go ends() // context.AfterFunc still holds a lock that ends needs
+	}
+	return func() bool { return false }
+}
+
+// endingWait is a wait that ends while what it waits for is there.
+type endingWait struct {
+	wait     func(ctx context.Context) error
+	event    func()
+	silently func() // does what event does, and does not wake the waiter yet; nil if the wake is part of the event
+	close    func() error
+	closing  func() bool
+}
+
+var endingWaits = map[string]func(t *testing.T, a *arena.Arena) endingWait{
+	"queue get": func(t *testing.T, a *arena.Arena) endingWait {
+		q := newQueue[int64](t, a, "q", 1)
+		return endingWait{func(ctx context.Context) error {
+			v, err := q.GetContext(ctx)
+			if err == nil {
+				require.EqualValues(t, 7, v)
+			}
+			return err
+		}, func() { require.NoError(t, q.Put(7)) }, func() { require.True(t, q.PutWithoutWake(7)) }, q.Close, q.Closing}
+	},
+	"queue lease": func(t *testing.T, a *arena.Arena) endingWait {
+		q := newQueue[int64](t, a, "q", 1)
+		return endingWait{func(ctx context.Context) error {
+			l, err := q.LeaseContext(ctx)
+			if err == nil {
+				require.EqualValues(t, 7, l.Item)
+			}
+			return err
+		}, func() { require.NoError(t, q.Put(7)) }, func() { require.True(t, q.PutWithoutWake(7)) }, q.Close, q.Closing}
+	},
+	"queue put": func(t *testing.T, a *arena.Arena) endingWait {
+		q := newQueue[int64](t, a, "q", 1)
+		require.NoError(t, q.Put(1))
+		return endingWait{func(ctx context.Context) error { return q.PutContext(ctx, 2) }, func() {
+			v, err := q.Get()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, v)
+		}, func() { require.True(t, q.DropWithoutWake()) }, q.Close, q.Closing}
+	},
+	"futex": func(t *testing.T, a *arena.Arena) endingWait {
+		f, err := prims.OpenFutex(a, "f", nil)
+		require.NoError(t, err)
+		return endingWait{func(ctx context.Context) error { return f.WaitContext(ctx, 1) }, f.Post, nil, f.Close, f.Closing}
+	},
+}
+
+// TestEventBeatsTheEndOfTheWait: what a wait waits for happens while the waiter is about to sleep. Then the context of
+// the wait ends, or the handle is closed, before the waiter runs again. The event takes precedence.
+func TestEventBeatsTheEndOfTheWait(t *testing.T) {
+	if !shmsync.FeatureWaitV.Have() {
+		t.Skip("needs futex_waitv: without it, a wait with a context does not sleep in the kernel")
+	}
+	for name, open := range endingWaits {
+		t.Run(name+"/context", func(t *testing.T) {
+			w := open(t, newArena(t, nil))
+			if w.silently == nil {
+				t.Skip("needs an event without a wake: the wake would end the wait before the context does")
+			}
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			require.NoError(t, w.wait(beforeSleepContext{ctx, func() { w.silently(); end() }}))
+			require.Error(t, ctx.Err(), "the wait was about to sleep")
+		})
+		t.Run(name+"/close", func(t *testing.T) {
+			w := open(t, newArena(t, nil))
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			closed := make(chan error, 1)
+			require.NoError(t, w.wait(beforeSleepContext{ctx, func() {
+				w.event()
+				go func() { closed <- w.close() }()
+				for !w.closing() {
+					runtime.Gosched()
+				}
+			}}))
+			require.NoError(t, <-closed)
+		})
+	}
+}
