@@ -32,7 +32,8 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	default:
 		return nil, fail("open", path, "", err)
 	}
-	return adopt(fd, absolute(path), set)
+	name := absolute(path)
+	return adopt(fd, name, name, set)
 }
 
 // absolute makes a path absolute, so that it still leads to the segment after this process has changed its working
@@ -76,15 +77,19 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 		unix.Close(fd)
 		return nil, &opError{op: "open", name: f.Name(), why: "is not open for reading and writing", err: unix.EACCES}
 	}
-	name := f.Name()
-	if strings.Contains(name, "/") && !strings.HasPrefix(name, "memfd:") {
+	name, path := f.Name(), ""
+	// A name such as "fd/3" or "/dev/fd/3" says which descriptor the program inherited. It is no path by which another
+	// process could find the file.
+	if strings.Contains(name, "/") && sameEntry(fd, unix.AT_FDCWD, name) {
 		name = absolute(name)
+		path = name
 	}
-	return adopt(fd, name, set)
+	return adopt(fd, name, path, set)
 }
 
-// adopt checks the file behind fd and maps it. It takes ownership of fd. So if adopt fails, it closes fd.
-func adopt(fd int, name string, set settings) (*Segment, error) {
+// adopt checks the file behind fd and maps it. The parameter named path is "" if the file has no path. adopt takes
+// ownership of fd. So if adopt fails, it closes fd.
+func adopt(fd int, name, path string, set settings) (*Segment, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
@@ -99,7 +104,12 @@ func adopt(fd int, name string, set settings) (*Segment, error) {
 		unix.Close(fd)
 		return nil, fail("open", name, "fcntl", err)
 	}
-	return mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
+	s, err := mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
+	if err != nil {
+		return nil, err
+	}
+	s.path = path
+	return s, nil
 }
 
 // checkFile returns an error if the file that st describes must not be mapped as a segment. st is the result of fstat.

@@ -206,7 +206,7 @@ func removeIt(f *os.File, path string) (moved bool, err error) {
 // The result is nil if another participant removes the file. It is also nil if this process has no permission to remove
 // the file: then the next epoch replaces the arena. Any other failure is an error.
 func (a *Arena) removeLast() error {
-	if !leadsToFile(a.label) || a.moved() {
+	if a.seg.Path() == "" || a.moved() {
 		return nil
 	}
 	own, err := a.ownFile()
