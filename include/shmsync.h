@@ -10612,11 +10612,12 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
-/* Whether path leads to the file of the arena. */
+/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open follows no
+ * link at the end of a path. */
 SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
+    return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
 /* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
  * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
@@ -10650,7 +10651,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
     struct stat st;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (stat(a->path, &st) != 0)
+    if (lstat(a->path, &st) != 0)
         return errno == ENOENT && !shmi_leads_home(a, path);
     return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
@@ -13431,10 +13432,16 @@ int shmsync_arena_close(shmsync_arena *a)
         /* If there is no memory for the path, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
         uint64_t dev = a->dev, ino = a->ino;
-        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
-        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
-        if (path != NULL)
+        int keep, judged;
+        if (path != NULL) {
             shmi_current_path(a, path);
+            if (!shmi_leads_to(a, path)) { /* the file was moved or removed: what is at the path now stays */
+                free(path);
+                path = NULL;
+            }
+        }
+        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
+        judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);

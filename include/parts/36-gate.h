@@ -302,11 +302,12 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
-/* Whether path leads to the file of the arena. */
+/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open follows no
+ * link at the end of a path. */
 SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
+    return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
 /* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
  * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
@@ -340,7 +341,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
     struct stat st;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (stat(a->path, &st) != 0)
+    if (lstat(a->path, &st) != 0)
         return errno == ENOENT && !shmi_leads_home(a, path);
     return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }

@@ -1828,10 +1828,16 @@ int shmsync_arena_close(shmsync_arena *a)
         /* If there is no memory for the path, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
         uint64_t dev = a->dev, ino = a->ino;
-        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
-        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
-        if (path != NULL)
+        int keep, judged;
+        if (path != NULL) {
             shmi_current_path(a, path);
+            if (!shmi_leads_to(a, path)) { /* the file was moved or removed: what is at the path now stays */
+                free(path);
+                path = NULL;
+            }
+        }
+        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
+        judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);

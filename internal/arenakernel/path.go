@@ -144,9 +144,10 @@ func stateOfPath(f *os.File, path string) PathState {
 	return stateFor(own, path)
 }
 
-// stateFor reports whether path leads to the file own.
+// stateFor reports whether path leads to the file own. A symbolic link to the file does not count, because an open
+// follows no link at the end of a path.
 func stateFor(own os.FileInfo, path string) PathState {
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return PathRemoved

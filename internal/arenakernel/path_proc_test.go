@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -184,6 +185,25 @@ func TestRelativePathOutlivesARenamedWorkingDirectory(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSymbolicLinkIsNoPath: a symbolic link to the file of an arena replaces the file at its path. No process can open
+// the arena by this path, because an open follows no link. So the participants learn that the path is gone, and the last
+// Close of an ephemeral arena leaves the link alone.
+func TestSymbolicLinkIsNoPath(t *testing.T) {
+	dir := t.TempDir()
+	path := dir + "/jobs"
+	a, err := Open(path, &Options{Size: 2 << 20, MaxParticipants: 4, Lifetime: LifetimeEphemeral})
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(path, dir+"/moved"))
+	require.NoError(t, os.Symlink("moved", path))
+	_, err = Attach(path, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.Equal(t, PathReplaced, a.PathState())
+	require.True(t, a.moved(), "OnDetached would not be called")
+	require.NoError(t, a.Close())
+	_, err = os.Lstat(path)
+	require.NoError(t, err)
 }
 
 // TestPrivateNameIsBesideTheFile: the path of an arena has ".." behind a symbolic link. The private name that the file

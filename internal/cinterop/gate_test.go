@@ -52,6 +52,9 @@ func TestRelativePathInCOutlivesARenamedWorkingDirectory(t *testing.T) {
 	runGate(t, "rename", t.TempDir())
 }
 
+// A process in C learns that a symbolic link to the file of its arena has replaced the file at the path.
+func TestSymbolicLinkIsNoPathInC(t *testing.T) { runGate(t, "symlink", t.TempDir()) }
+
 // A loop over the participants in C ends when the arena is closed meanwhile.
 func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }
 

@@ -334,6 +334,24 @@ static void renames_directory(const char *dir)
     }
 }
 
+/* A symbolic link to the file of an arena replaces the file at its path. An open follows no link. */
+static void links_symbolically(const char *dir)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a, *b;
+    struct stat st;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(chdir(dir), 0);
+    CHECK(shmsync_arena_open("./jobs", &o, &a), 0);
+    CHECK(rename("jobs", "moved"), 0);
+    CHECK(symlink("moved", "jobs"), 0);
+    CHECK(shmsync_arena_open("./jobs", NULL, &b), EINVAL);
+    CHECK(shmi_moved(a), 1); /* so that on_detached is called */
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(lstat("jobs", &st), 0);
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -370,6 +388,8 @@ int main(int argc, char **argv)
         unknown_boot(argv[2]);
     else if (strcmp(argv[1], "last") == 0)
         last_close(argv[2]);
+    else if (strcmp(argv[1], "symlink") == 0)
+        links_symbolically(argv[2]);
     else if (strcmp(argv[1], "rename") == 0)
         renames_directory(argv[2]);
     else if (strcmp(argv[1], "chdir") == 0)
