@@ -11074,6 +11074,28 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
+ * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char path[PATH_MAX];
+    int err, moved;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    shmi_current_path(a, path);
+    if (!shmi_leads_to(a, path))
+        return SHMI_MOVED;
+    err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
+        return SHMI_MOVED;
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+    err = shmi_remove_file(a->lock_fd, path, &moved);
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
+    return SHMI_MOVED;
+}
+
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
@@ -11092,7 +11114,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
-            return SHMI_MOVED;
+            return shmi_drop_further_name(a, named);
         if (a->lock_fd < 0) { /* without a byte lock this joiner cannot take the gate, so it begins no epoch */
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {

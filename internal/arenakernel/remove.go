@@ -185,6 +185,31 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	return moved, nil
 }
 
+// dropFurtherName is for a joiner that finds the epoch word removed. The remover has removed the name that it knew, but
+// the file may have a further name: a hard link, or a new path after a rename. No process can join the arena any more. So
+// if the joiner has found the file by such a name, dropFurtherName removes this name. The result Is errMoved if the joiner
+// can start over at the name.
+//
+// A correct remover claims the arena first, so no participant is in. If a participant is in, a peer has changed the epoch
+// word, and the name stays.
+func (a *Arena) dropFurtherName(named bool) error {
+	if !named || a.lock == nil || a.pathState() != PathThere {
+		return errMoved
+	}
+	// The gate keeps other removers from the private name. The method leave releases it together with the byte lock.
+	locked, err := a.lockGate()
+	if err != nil {
+		return err
+	}
+	if in, _ := a.anyIn(); !locked || in != 0 {
+		return errMoved
+	}
+	if _, err := removeFile(a.lock, a.currentPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return a.fail("arena.open", err, "the arena was removed by another name of its file, and this name could not be removed")
+	}
+	return errMoved
+}
+
 // removeIt calls removeFile, and adds the operation and the path to its error.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -55,6 +55,9 @@ func TestRelativePathInCOutlivesARenamedWorkingDirectory(t *testing.T) {
 // A process in C learns that a symbolic link to the file of its arena has replaced the file at the path.
 func TestSymbolicLinkIsNoPathInC(t *testing.T) { runGate(t, "symlink", t.TempDir()) }
 
+// A process in C that opens a further name of a removed arena replaces this name.
+func TestOpenInCReplacesAFurtherNameOfARemovedArena(t *testing.T) { runGate(t, "further", t.TempDir()) }
+
 // A loop over the participants in C ends when the arena is closed meanwhile.
 func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }
 

@@ -352,6 +352,51 @@ static void links_symbolically(const char *dir)
     CHECK(lstat("jobs", &st), 0);
 }
 
+/* The file of an arena has two names when the arena is removed by one of them. A further name of a forged removal
+ * stays. */
+static void further_name(const char *dir)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a, *b;
+    uint64_t w;
+    struct stat old, st;
+    int fd, status;
+    pid_t opener;
+    memset(&o, 0, sizeof o);
+    o.size = 2 << 20;
+    o.max_participants = 4;
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(chdir(dir), 0);
+    CHECK(shmsync_arena_open("./jobs", &o, &a), 0);
+    CHECK(link("jobs", "further"), 0);
+    CHECK(link("jobs", "third"), 0);
+    fd = open("jobs", O_RDONLY); /* while it is open, no other file can get its inode number */
+    CHECK(fstat(fd, &old), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(access("jobs", F_OK), -1);
+    CHECK(shmsync_arena_open("./further", &o, &a), 0);
+    CHECK(stat("further", &st), 0);
+    CHECK(st.st_ino == old.st_ino, 0);
+    o.attach_only = 1;
+    o.lifetime = SHMSYNC_LIFETIME_DURABLE;
+    CHECK(shmsync_arena_open("./third", &o, &b), ENOENT);
+    CHECK(access("third", F_OK), -1);
+
+    w = shmi_epoch(a);
+    CHECK(shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), 0)), 1);
+    opener = fork();
+    if (opener == 0) {
+        CHECK(shmsync_arena_open("./further", &o, &b), EINVAL);
+        _exit(0);
+    }
+    CHECK(waitpid(opener, &status, 0), opener);
+    CHECK(status, 0);
+    CHECK(access("further", F_OK), 0);
+    shmi_st64(shmi_u64(a, SHMI_hdrEpoch), w);
+    CHECK(shmsync_arena_close(a), 0);
+    close(fd);
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -388,6 +433,8 @@ int main(int argc, char **argv)
         unknown_boot(argv[2]);
     else if (strcmp(argv[1], "last") == 0)
         last_close(argv[2]);
+    else if (strcmp(argv[1], "further") == 0)
+        further_name(argv[2]);
     else if (strcmp(argv[1], "symlink") == 0)
         links_symbolically(argv[2]);
     else if (strcmp(argv[1], "rename") == 0)
