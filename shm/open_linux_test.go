@@ -167,6 +167,15 @@ func TestFromFileBad(t *testing.T) {
 	require.ErrorIs(t, err, ErrIncompatible)
 }
 
+// TestErrorsEscapeNames: an error about a file whose name has control characters shows them with escapes.
+func TestErrorsEscapeNames(t *testing.T) {
+	dir := t.TempDir()
+	_, err := OpenAt(dir+"/a\n\x1b[2Jb", nil)
+	require.EqualError(t, err, `shm: open "`+dir+`/a\n\x1b[2Jb": no such file or directory`)
+	_, err = OpenAt(dir+"/plain ü", nil)
+	require.EqualError(t, err, "shm: open "+dir+"/plain ü: no such file or directory")
+}
+
 // TestRetire: after Retire the addresses can be read and written for a while, but no longer contain the
 // bytes of the segment.
 func TestRetire(t *testing.T) {

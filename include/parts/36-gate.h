@@ -466,7 +466,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
-        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err != 0)
         return err == ENOENT ? 0 : shmi_fail(err, "arena.remove", path, "%s", "");
     if (lstat(private_name, &there) != 0)
@@ -483,7 +483,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
             unlink(private_name);
     }
     if (err != 0)
-        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
+        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
 /* Removes files that were at path, and whose removers died after they had renamed them to private names. */

@@ -1241,7 +1241,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     a->dev = s->dev;
     a->ino = s->ino;
     a->stage = SHMI_opening;
-    snprintf(a->label, sizeof a->label, "%s", path);
+    shmi_note_word(a->label, sizeof a->label, path);
     pthread_mutex_init(&a->start_lock, NULL);
     pthread_cond_init(&a->start_cond, NULL);
     pthread_mutex_init(&a->handles, NULL);
@@ -1420,7 +1420,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     a->dev = (uint64_t)st.st_dev;
     a->ino = (uint64_t)st.st_ino;
     a->path = (char *)(uintptr_t)path;
-    snprintf(a->label, sizeof a->label, "%s", path);
+    shmi_note_word(a->label, sizeof a->label, path);
     readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
     shmi_no_failure();
     if (readable) {
