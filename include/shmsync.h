@@ -2166,6 +2166,7 @@ SHMI_FN void shmi_crash(const char *name)
 #endif
 
 #define SHMI_ALL INT32_MAX
+#define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */
 #define SHMI_OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SHMI_WAITERS 0x80000000u
 #define SHMI_TID_MASK 0x3fffffffu
@@ -11856,6 +11857,37 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     return 0;
 }
 
+/* The uid as which a user namespace shows users that it does not map. */
+SHMI_FN uid_t shmi_overflow_uid(void)
+{
+    char b[16];
+    ssize_t n = -1;
+    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        n = read(fd, b, sizeof b - 1);
+        close(fd);
+    }
+    if (n <= 0)
+        return 65534;
+    b[n] = 0;
+    return (uid_t)strtoul(b, NULL, 10);
+}
+/* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
+ * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. */
+SHMI_FN int shmi_owns(int fd, uid_t uid)
+{
+    int flags, owned;
+    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+        return uid == geteuid();
+    flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
+        return 0;
+    owned = fcntl(fd, F_SETFL, flags | SHMI_NOATIME) == 0;
+    if (owned)
+        fcntl(fd, F_SETFL, flags);
+    return owned;
+}
+
 /* Checks the file behind s->fd and maps it. */
 SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
@@ -11867,11 +11899,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
         return shmi_fail(errno, "arena.open", path, "stat");
     if (!S_ISREG(st.st_mode))
         return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
-    trusted = st.st_uid == geteuid() || st.st_uid == 0;
+    trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted)
-        return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
+    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+        return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);

@@ -3,7 +3,10 @@
 package cinterop
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,6 +60,29 @@ func TestSymbolicLinkIsNoPathInC(t *testing.T) { runGate(t, "symlink", t.TempDir
 
 // A process in C that opens a further name of a removed arena replaces this name.
 func TestOpenInCReplacesAFurtherNameOfARemovedArena(t *testing.T) { runGate(t, "further", t.TempDir()) }
+
+// A process in C, in a user namespace that maps no user, opens only its own files.
+func TestUnmappedUserInCIsNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: it changes the owner of a file")
+	}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	proctest.NeedAttr(t, attr, "a user namespace")
+	dir, err := os.MkdirTemp("/dev/shm", "unmapped")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	for _, name := range []string{"own", "foreign"} {
+		a, err := arena.Create(filepath.Join(dir, name), &arena.Options{Size: 2 << 20, MaxParticipants: 4, Mode: 0o666})
+		require.NoError(t, err)
+		require.NoError(t, a.Close())
+	}
+	require.NoError(t, os.Chown(filepath.Join(dir, "foreign"), 12345, -1))
+	cmd := exec.Command(program(t, "gate.c"), "unmapped", dir)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
 
 // A loop over the participants in C ends when the arena is closed meanwhile.
 func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }

@@ -397,6 +397,20 @@ static void further_name(const char *dir)
     close(fd);
 }
 
+/* This process is in a user namespace that maps no user, so it and the owners of all files have the same uid. */
+static void unmapped_user(const char *dir)
+{
+    shmsync_arena *a;
+    int fd;
+    CHECK(chdir(dir), 0);
+    CHECK(shmsync_arena_open("./foreign", NULL, &a), EPERM);
+    fd = open("foreign", O_RDWR);
+    CHECK(fd >= 0, 1);
+    CHECK(shmsync_arena_from_fd(fd, NULL, &a), EPERM);
+    CHECK(shmsync_arena_open("./own", NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -435,6 +449,8 @@ int main(int argc, char **argv)
         last_close(argv[2]);
     else if (strcmp(argv[1], "further") == 0)
         further_name(argv[2]);
+    else if (strcmp(argv[1], "unmapped") == 0)
+        unmapped_user(argv[2]);
     else if (strcmp(argv[1], "symlink") == 0)
         links_symbolically(argv[2]);
     else if (strcmp(argv[1], "rename") == 0)
