@@ -10848,6 +10848,21 @@ SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, con
         return errno;
     return shmi_rename_to_private(path, private_name, placeholder);
 }
+/* Notes that the file fd could not be removed from path, and why, and returns err. */
+SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
+{
+    char dir[PATH_MAX];
+    struct stat own, st;
+    const char *slash = strrchr(path, '/');
+    if (err == EBUSY)
+        return shmi_fail(err, "arena.remove", path, "the file is a mount point");
+    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
+    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+        return shmi_fail(err, "arena.remove", path, "%s", "");
+    if ((st.st_mode & S_ISVTX) != 0)
+        return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
+    return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
  * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
  * first, and then checks which file it has. */
@@ -10865,7 +10880,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     if (err == EEXIST)
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err != 0)
-        return err == ENOENT ? 0 : shmi_fail(err, "arena.remove", path, "%s", "");
+        return err == ENOENT ? 0 : shmi_fail_removal(err, fd, path);
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {

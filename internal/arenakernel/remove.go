@@ -2,6 +2,7 @@ package arenakernel
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -213,9 +214,28 @@ func (a *Arena) dropFurtherName(named bool) error {
 // removeIt calls removeFile, and adds the operation and the path to its error.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
+		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err, Detail: whyNotRemovable(f, path, err)}
 	}
 	return moved, nil
+}
+
+// whyNotRemovable says in words why the file f could not be removed from path, if the error alone does not say it.
+func whyNotRemovable(f *os.File, path string, err error) string {
+	if errors.Is(err, errBusy) {
+		return "the file is a mount point"
+	}
+	if !errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	own, ferr := f.Stat()
+	dir, derr := os.Stat(directoryOf(path) + ".")
+	if ferr != nil || derr != nil {
+		return ""
+	}
+	if owner := anyOwner(own); dir.Mode()&fs.ModeSticky != 0 && len(owner) == 1 {
+		return fmt.Sprintf("the directory has the sticky bit, and the file belongs to uid %d: only that user may remove it", owner[0])
+	}
+	return "the removal needs write permission for the directory"
 }
 
 // removeLast removes the file of an arena with LifetimeEphemeral that this process has left, if no

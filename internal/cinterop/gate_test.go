@@ -84,6 +84,22 @@ func TestUnmappedUserInCIsNobody(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
+// A process in C cannot replace an ephemeral arena of another user in a directory with the sticky bit.
+func TestEphemeralArenaOfAnotherUserInC(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: its process becomes another user")
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "sticky")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	a, err := arena.Create(dir+"/jobs", &arena.Options{Size: 2 << 20, MaxParticipants: 4, Mode: 0o666})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	out, err := exec.Command(program(t, "gate.c"), "sticky", dir+"/jobs").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 // A loop over the participants in C ends when the arena is closed meanwhile.
 func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }
 

@@ -411,6 +411,18 @@ static void unmapped_user(const char *dir)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* This process may not remove the file of an ephemeral arena of another user. The error says why. */
+static void sticky_directory(const char *path)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(setresuid(12345, 12345, 12345), 0);
+    CHECK(shmsync_arena_open(path, &o, &a), EPERM);
+    CHECK(strstr(shmsync_error(), "the directory has the sticky bit, and the file belongs to uid 0: only that user may remove it") != NULL, 1);
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -451,6 +463,8 @@ int main(int argc, char **argv)
         further_name(argv[2]);
     else if (strcmp(argv[1], "unmapped") == 0)
         unmapped_user(argv[2]);
+    else if (strcmp(argv[1], "sticky") == 0)
+        sticky_directory(argv[2]);
     else if (strcmp(argv[1], "symlink") == 0)
         links_symbolically(argv[2]);
     else if (strcmp(argv[1], "rename") == 0)
