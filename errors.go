@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // The sentinel errors of the module. For an error that the module returns, errors.Is matches its
@@ -82,6 +83,7 @@ func (id Identity) String() string {
 	if label == "" {
 		label = "process"
 	}
+	label = printable(label)
 	return fmt.Sprintf("%s (pid %d, slot %d.%d)", label, id.PID, id.Slot, id.Generation)
 }
 
@@ -116,9 +118,30 @@ func (e *Error) Error() string {
 	}
 	if e.Detail != "" {
 		b.WriteString(": ")
-		b.WriteString(e.Detail)
+		b.WriteString(printable(e.Detail))
 	}
 	return b.String()
+}
+
+// printable returns s with escapes for all characters that strconv.IsPrint does not accept. Labels come from other
+// processes, and paths from anybody who may create files: a terminal or a log must not take their bytes for its own.
+func printable(s string) string {
+	plain := func(r rune) bool { return r != utf8.RuneError && strconv.IsPrint(r) }
+	if !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	var b []byte
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if plain(r) {
+			b = append(b, s[:n]...)
+		} else {
+			quoted := strconv.AppendQuote(nil, s[:n])
+			b = append(b, quoted[1:len(quoted)-1]...)
+		}
+		s = s[n:]
+	}
+	return string(b)
 }
 
 // Unwrap returns the sentinel or the system error.

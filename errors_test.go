@@ -46,6 +46,16 @@ func TestOutcomesHaveNames(t *testing.T) {
 	require.Equal(t, []string{"woken", "changed", "interrupted", "timed out", "failed", "invalid"}, names)
 }
 
+// TestErrorsEscape: labels come from other processes, and paths from anybody who may create files. A terminal or a log that
+// shows an error does not take their bytes for its own.
+func TestErrorsEscape(t *testing.T) {
+	who := &shmsync.Identity{Slot: 3, Generation: 2, PID: 71, Label: "wör\x1b[2Jk\ner\xff\u009b"}
+	require.Equal(t, `wör\x1b[2Jk\ner\xff\u009b (pid 71, slot 3.2)`, who.String())
+	err := &shmsync.Error{Op: "mutex.lock", Object: "led\nger", Err: shmsync.ErrOwnerDead, Who: who, Detail: `the "log"` + "\x1b"}
+	require.EqualError(t, err,
+		`shmsync: mutex.lock "led\nger": owner died: wör\x1b[2Jk\ner\xff\u009b (pid 71, slot 3.2): the "log"\x1b`)
+}
+
 func TestErrorSaysWhoDied(t *testing.T) {
 	who := &shmsync.Identity{Slot: 3, Generation: 2, PID: 71, Label: "worker", Died: time.Unix(5, 0).UTC()}
 	err := &shmsync.Error{Op: "mutex.lock", Object: "ledger", Err: shmsync.ErrOwnerDead, Who: who, Detail: "more"}

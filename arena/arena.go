@@ -126,7 +126,7 @@ const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
 	PathReplaced PathState = "replaced" // another file is at the path
-	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
+	PathNone     PathState = "none"     // the arena has no path: a memfd, or a file whose name led elsewhere
 )
 
 // PathState reports whether the path of the arena still leads to the arena's file. After the file

@@ -2172,6 +2172,7 @@ SHMI_FN void shmi_crash(const char *name)
 #endif
 
 #define SHMI_ALL INT32_MAX
+#define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */
 #define SHMI_OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SHMI_WAITERS 0x80000000u
 #define SHMI_TID_MASK 0x3fffffffu
@@ -3381,30 +3382,116 @@ typedef struct shmi_failure {
 
 static SHMI_THREAD shmi_failure shmi_last;
 
-/* shmi_fail notes what failed, and returns err. object may be NULL. */
+/* The bytes of the first character of s if a text shows it as it is; otherwise 0. Control characters, bytes that are not
+ * UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and labels may contain anything, and a terminal
+ * or a log must not take their bytes for its own. */
+SHMI_FN size_t shmi_plain_bytes(const char *s, int quoted)
+{
+    const unsigned char *c = (const unsigned char *)s;
+    size_t i, n = *c < 0x80 ? 1 : *c >= 0xc2 && *c <= 0xdf ? 2 : *c >= 0xe0 && *c <= 0xef ? 3 : *c >= 0xf0 && *c <= 0xf4 ? 4 : 0;
+    if (*c < 0x20 || *c == 0x7f || (quoted && (*c == '"' || *c == '\\')))
+        return 0;
+    for (i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return *c == 0xc2 && c[1] < 0xa0 ? 0 : n; /* U+0080 to U+009F are control characters */
+}
+/* Writes to piece the next character of *s, escaped if necessary, and returns its length. */
+SHMI_FN size_t shmi_next_piece(const char **s, int quoted, char piece[5])
+{
+    size_t n = shmi_plain_bytes(*s, quoted);
+    if (n != 0) {
+        memcpy(piece, *s, n);
+        *s += n;
+        return n;
+    }
+    if (**s == '\n' || **s == '\t' || (quoted && (**s == '"' || **s == '\\'))) {
+        piece[0] = '\\';
+        piece[1] = **s == '\n' ? 'n' : **s == '\t' ? 't' : **s;
+        n = 2;
+    } else {
+        n = (size_t)snprintf(piece, 5, "\\x%02x", (unsigned)(unsigned char)**s);
+    }
+    ++*s;
+    return n;
+}
+/* The length of s with its escapes. */
+SHMI_FN size_t shmi_escaped_length(const char *s, int quoted)
+{
+    char piece[5];
+    size_t n = 0;
+    while (*s != 0)
+        n += shmi_next_piece(&s, quoted, piece);
+    return n;
+}
+/* Appends s, with escapes, to the text of n bytes at to, which has room for cap bytes. Returns the new length. */
+SHMI_FN size_t shmi_append_escaped(char *to, size_t cap, size_t n, const char *s, int quoted)
+{
+    char piece[5];
+    while (*s != 0) {
+        size_t k = shmi_next_piece(&s, quoted, piece);
+        if (n + k >= cap)
+            break;
+        memcpy(to + n, piece, k);
+        n += k;
+    }
+    to[n] = 0;
+    return n;
+}
+/* The end of s, at most n bytes. A path is shortened to its end, because the end has the name of the file. */
+SHMI_FN const char *shmi_end_of(const char *s, size_t n)
+{
+    size_t length = strlen(s);
+    if (length <= n)
+        return s;
+    for (s += length - n; ((unsigned char)*s & 0xc0) == 0x80; s++) { /* the rest of a character of several bytes */
+    }
+    return s;
+}
+
+#define SHMI_FEWEST_OF_OBJECT 64 /* bytes of an object that a text with a long cause shows */
+/* shmi_fail notes what failed, and returns err. object may be NULL. If the text is too long, it shows only the end of the
+ * object, so that the cause fits. */
 __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
 {
-    int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
-                     object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
+    char detail[sizeof shmi_last.text];
+    const size_t cap = sizeof shmi_last.text;
+    const char *cause = shmsync_strerror(err);
+    size_t n, room;
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(detail, sizeof detail, format, args) < 0)
+        detail[0] = 0;
+    va_end(args);
+    n = (size_t)snprintf(shmi_last.text, cap, "shmsync: %.64s", op);
+    if (object != NULL) {
+        const char *end = object;
+        room = n + strlen(cause) + shmi_escaped_length(detail, 0) + 8; /* 8: quotes, colons, spaces and the final 0 */
+        room = room + SHMI_FEWEST_OF_OBJECT < cap ? cap - room : SHMI_FEWEST_OF_OBJECT;
+        end = shmi_end_of(end, room);
+        while (shmi_escaped_length(end, 1) + (end != object ? 3 : 0) > room)
+            end = shmi_end_of(end, strlen(end) - 1);
+        n += (size_t)snprintf(shmi_last.text + n, cap - n, " \"%s", end != object ? "..." : "");
+        n = shmi_append_escaped(shmi_last.text, cap, n, end, 1);
+        n += (size_t)snprintf(shmi_last.text + n, cap - n, "\"");
+    }
+    n += (size_t)snprintf(shmi_last.text + n, cap - n, ": %s%s", cause, detail[0] != 0 ? ": " : "");
+    shmi_append_escaped(shmi_last.text, cap, n, detail, 0);
     shmi_last.err = err;
     shmi_last.brief = 0;
     shmi_last.who_known = 0;
-    if (n > 0 && (size_t)n < sizeof shmi_last.text) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(shmi_last.text + n, sizeof shmi_last.text - (size_t)n, format, args);
-        va_end(args);
-        if (*format != 0 && shmi_last.text[n] == 0) /* no detail: no colon before it */
-            shmi_last.text[n - 2] = 0;
-    }
     return err;
 }
 
+/* Copies from, or its end if it is too long. */
 SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
 {
-    size_t n = from != NULL ? strnlen(from, cap - 1) : 0;
-    memcpy(to, from != NULL ? from : "", n);
-    to[n] = 0;
+    if (from == NULL)
+        from = "";
+    if (strnlen(from, cap) < cap)
+        memcpy(to, from, strlen(from) + 1);
+    else
+        snprintf(to, cap, "...%s", shmi_end_of(from, cap - 4));
 }
 /* As shmi_fail, for an expected result such as ETIMEDOUT: the text is made only when the program asks for it. */
 SHMI_FN int shmi_brief(int err, const char *op, const char *object)
@@ -3639,7 +3726,7 @@ struct shmsync_arena {
     unsigned char *base;
     uint64_t size;
     shmi_geometry geo;
-    char label[256]; /* the file of the arena, for messages */
+    char label[256]; /* the file of the arena, for messages; the end of a long path */
     char *path;      /* the path of the file; without a slash if the file has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* a descriptor of the working directory at the open, or -1 if the program gave no relative path */
@@ -3670,7 +3757,7 @@ struct shmsync_arena {
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
-    char start_text[256]; /* why the join failed */
+    char start_text[sizeof(((shmi_failure *)0)->text)]; /* why the join failed */
     unsigned char *robust; /* a page with the robust list */
     void *robust_before;   /* the robust list that the C library had registered for the helper thread */
     uint32_t alive;        /* what an alive word contains while the helper thread runs */
@@ -10682,11 +10769,12 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
-/* Whether path leads to the file of the arena. */
+/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open follows no
+ * link at the end of a path. */
 SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
+    return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
 /* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
  * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
@@ -10720,7 +10808,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
     struct stat st;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (stat(a->path, &st) != 0)
+    if (lstat(a->path, &st) != 0)
         return errno == ENOENT && !shmi_leads_home(a, path);
     return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
@@ -10836,6 +10924,21 @@ SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
     struct stat there;
     return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
 }
+/* Notes that the file fd could not be removed from path, and why, and returns err. */
+SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
+{
+    char dir[PATH_MAX];
+    struct stat own, st;
+    const char *slash = strrchr(path, '/');
+    if (err == EBUSY)
+        return shmi_fail(err, "arena.remove", path, "the file is a mount point");
+    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
+    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+        return shmi_fail(err, "arena.remove", path, "%s", "");
+    if ((st.st_mode & S_ISVTX) != 0)
+        return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
+    return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
  * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
  * first, and then checks which file it has. */
@@ -10851,13 +10954,13 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
-        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
         *moved = err != ENOENT;
         return 0;
     }
     if (err != 0)
-        return shmi_fail(err, "arena.remove", path, "%s", "");
+        return shmi_fail_removal(err, fd, path);
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
@@ -10872,7 +10975,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
             unlink(private_name);
     }
     if (err != 0)
-        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
+        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
 /* Removes files that were at path, and whose removers died after they had renamed them to private names. */
@@ -11151,6 +11254,28 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
+ * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char path[PATH_MAX];
+    int err, moved;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    shmi_current_path(a, path);
+    if (!shmi_leads_to(a, path))
+        return SHMI_MOVED;
+    err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
+        return SHMI_MOVED;
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+    err = shmi_remove_file(a->lock_fd, path, &moved);
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
+    return SHMI_MOVED;
+}
+
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
@@ -11169,7 +11294,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
-            return SHMI_MOVED;
+            return shmi_drop_further_name(a, named);
         if (a->lock_fd < 0) { /* without a byte lock this joiner cannot take the gate, so it begins no epoch */
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {
@@ -11386,13 +11511,21 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
+/* Whether the file of the arena is on overlayfs, where shmi_pin_lock has no effect: see losesItsPin in
+ * internal/arenakernel/lockpin_linux.go. */
+SHMI_COLD int shmi_loses_its_pin(const shmsync_arena *a)
+{
+    struct statfs fs;
+    return statfs(a->path, &fs) == 0 && (uint32_t)fs.f_type == 0x794c7630;
+}
 /* Ends this process if it has lost its slot. Other processes may have taken its locks by then, so this process must
  * not go on as if it held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
     if (!shmi_slot_present(w) || shmi_id_in(a->my_slot, w) != a->self)
-        shmi_abort("this process was declared dead by a peer");
+        shmi_abort(shmi_loses_its_pin(a) ? "this process was declared dead by a peer; the file is on overlayfs, where the byte lock of a program that closes all its descriptors is lost"
+                                         : "this process was declared dead by a peer");
 }
 
 SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64_t delay)
@@ -11825,6 +11958,37 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     return 0;
 }
 
+/* The uid as which a user namespace shows users that it does not map. */
+SHMI_FN uid_t shmi_overflow_uid(void)
+{
+    char b[16];
+    ssize_t n = -1;
+    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        n = read(fd, b, sizeof b - 1);
+        close(fd);
+    }
+    if (n <= 0)
+        return 65534;
+    b[n] = 0;
+    return (uid_t)strtoul(b, NULL, 10);
+}
+/* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
+ * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. */
+SHMI_FN int shmi_owns(int fd, uid_t uid)
+{
+    int flags, owned;
+    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+        return uid == geteuid();
+    flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
+        return 0;
+    owned = fcntl(fd, F_SETFL, flags | SHMI_NOATIME) == 0;
+    if (owned)
+        fcntl(fd, F_SETFL, flags);
+    return owned;
+}
+
 /* Checks the file behind s->fd and maps it. */
 SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
@@ -11836,11 +12000,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
         return shmi_fail(errno, "arena.open", path, "stat");
     if (!S_ISREG(st.st_mode))
         return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
-    trusted = st.st_uid == geteuid() || st.st_uid == 0;
+    trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted)
-        return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
+    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+        return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
@@ -12920,7 +13084,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     a->dev = s->dev;
     a->ino = s->ino;
     a->stage = SHMI_opening;
-    snprintf(a->label, sizeof a->label, "%s", path);
+    shmi_note_word(a->label, sizeof a->label, path);
     pthread_mutex_init(&a->start_lock, NULL);
     pthread_cond_init(&a->start_cond, NULL);
     pthread_mutex_init(&a->handles, NULL);
@@ -13103,7 +13267,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     a->dev = (uint64_t)st.st_dev;
     a->ino = (uint64_t)st.st_ino;
     a->path = (char *)(uintptr_t)path;
-    snprintf(a->label, sizeof a->label, "%s", path);
+    shmi_note_word(a->label, sizeof a->label, path);
     readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
     shmi_no_failure();
     if (readable) {
@@ -13511,10 +13675,16 @@ int shmsync_arena_close(shmsync_arena *a)
         /* If there is no memory for the path, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
         uint64_t dev = a->dev, ino = a->ino;
-        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
-        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
-        if (path != NULL)
+        int keep, judged;
+        if (path != NULL) {
             shmi_current_path(a, path);
+            if (!shmi_leads_to(a, path)) { /* the file was moved or removed: what is at the path now stays */
+                free(path);
+                path = NULL;
+            }
+        }
+        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
+        judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);

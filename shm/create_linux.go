@@ -73,6 +73,7 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	if err != nil {
 		return nil, err
 	}
+	s.path = c.name
 	return s, nil
 }
 

@@ -1,6 +1,12 @@
 package shm
 
-import "github.com/shmsync/shmsync"
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/shmsync/shmsync"
+)
 
 // The sentinel errors that this package returns. Test for them with errors.Is. An error that comes from
 // a system call also matches its errno. errors.As finds a *shmsync.Error in each error.
@@ -26,7 +32,7 @@ type opError struct {
 }
 
 func (e *opError) Error() string {
-	s := "shm: " + e.op + " " + e.name
+	s := "shm: " + e.op + " " + printable(e.name)
 	if e.why != "" {
 		s += ": " + e.why
 	}
@@ -37,6 +43,15 @@ func (e *opError) Error() string {
 		s += ": " + e.kind.Error()
 	}
 	return s
+}
+
+// printable returns name, in quotes and with escapes if it has characters that a terminal or a log could take for its
+// own.
+func printable(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // Unwrap lets errors.Is match the sentinel error, the errno that stands for it, and the underlying

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,8 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	default:
 		return nil, fail("open", path, "", err)
 	}
-	return adopt(fd, absolute(path), set)
+	name := absolute(path)
+	return adopt(fd, name, name, set)
 }
 
 // absolute makes a path absolute, so that it still leads to the segment after this process has changed its working
@@ -76,22 +78,26 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 		unix.Close(fd)
 		return nil, &opError{op: "open", name: f.Name(), why: "is not open for reading and writing", err: unix.EACCES}
 	}
-	name := f.Name()
-	if strings.Contains(name, "/") && !strings.HasPrefix(name, "memfd:") {
+	name, path := f.Name(), ""
+	// A name such as "fd/3" or "/dev/fd/3" says which descriptor the program inherited. It is no path by which another
+	// process could find the file.
+	if strings.Contains(name, "/") && sameEntry(fd, unix.AT_FDCWD, name) {
 		name = absolute(name)
+		path = name
 	}
-	return adopt(fd, name, set)
+	return adopt(fd, name, path, set)
 }
 
-// adopt checks the file behind fd and maps it. It takes ownership of fd. So if adopt fails, it closes fd.
-func adopt(fd int, name string, set settings) (*Segment, error) {
+// adopt checks the file behind fd and maps it. The parameter named path is "" if the file has no path. adopt takes
+// ownership of fd. So if adopt fails, it closes fd.
+func adopt(fd int, name, path string, set settings) (*Segment, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
 		return nil, fail("open", name, "stat", err)
 	}
 	pageSize, _ := backing(fd)
-	if err := checkFile(name, &st, pageSize, set.TrustUIDs); err != nil {
+	if err := checkFile(fd, name, &st, pageSize, set.TrustUIDs); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -99,20 +105,28 @@ func adopt(fd int, name string, set settings) (*Segment, error) {
 		unix.Close(fd)
 		return nil, fail("open", name, "fcntl", err)
 	}
-	return mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
+	s, err := mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
+	if err != nil {
+		return nil, err
+	}
+	s.path = path
+	return s, nil
 }
 
-// checkFile returns an error if the file that st describes must not be mapped as a segment. st is the result of fstat.
-func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) error {
+// checkFile returns an error if the file of fd must not be mapped as a segment. st is the result of fstat.
+func checkFile(fd int, name string, st *unix.Stat_t, pageSize int64, trust []uint32) error {
 	incompatible := func(format string, args ...any) error {
 		return &opError{op: "open", name: name, why: fmt.Sprintf(format, args...), kind: ErrIncompatible}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return incompatible("is not a regular file")
 	}
-	if euid := uint32(os.Geteuid()); st.Uid != euid && st.Uid != 0 && !slices.Contains(trust, st.Uid) {
-		return &opError{op: "open", name: name, err: unix.EPERM,
-			why: fmt.Sprintf("is owned by uid %d, which is not this process's (%d), root or a trusted one", st.Uid, euid)}
+	if euid := uint32(os.Geteuid()); st.Uid != 0 && !slices.Contains(trust, st.Uid) && !owns(fd, st.Uid, euid) {
+		why := fmt.Sprintf("is owned by uid %d, which is not this process's (%d), root or a trusted one", st.Uid, euid)
+		if st.Uid == euid {
+			why = fmt.Sprintf("is owned by a user that this user namespace does not map, and whom it shows as uid %d", euid)
+		}
+		return &opError{op: "open", name: name, err: unix.EPERM, why: why}
 	}
 	switch {
 	case st.Size == 0:
@@ -126,6 +140,51 @@ func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) err
 	}
 	return nil
 }
+
+// owns reports whether the file of fd belongs to the user euid of this process, which fstat says if uid equals euid.
+//
+// A user namespace shows all users that it does not map as one uid, the overflow uid. If this process itself has the
+// overflow uid, equal numbers prove nothing. Then owns asks the kernel to set O_NOATIME on fd, which the kernel permits
+// only for the owner of the file, and for a process that has CAP_FOWNER over a user that the namespace maps. The kernel
+// does not ask if the flag is already set, so owns clears the flag first.
+func owns(fd int, uid, euid uint32) bool {
+	if uid != euid || uid != overflowUID() {
+		return uid == euid
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return false
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&^unix.O_NOATIME); err != nil {
+		return false
+	}
+	_, refused := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags|unix.O_NOATIME)
+	if flags&unix.O_NOATIME == 0 && refused == nil {
+		unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags)
+	}
+	return refused == nil
+}
+
+// overflowUID returns the uid as which a user namespace shows users that it does not map. It does not use os.ReadFile,
+// for the same reason as reopen.
+var overflowUID = sync.OnceValue(func() uint32 {
+	const usual = 65534
+	fd, err := unix.Open("/proc/sys/kernel/overflowuid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return usual
+	}
+	defer unix.Close(fd)
+	var b [16]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return usual
+	}
+	uid, err := strconv.ParseUint(strings.TrimSpace(string(b[:n])), 10, 32)
+	if err != nil {
+		return usual
+	}
+	return uint32(uid)
+})
 
 func (s *Segment) reopen() (*os.File, error) {
 	// Do not use os.OpenFile, which tries to add the file to the netpoller of the Go runtime. In a

@@ -127,6 +127,54 @@ func init() {
 	})
 }
 
+func init() {
+	proctest.Register("open/unmapped", func(c *proctest.Child) {
+		var paths []string
+		c.Params(&paths)
+		own, foreign := paths[0], paths[1]
+		s, err := OpenAt(own, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		s.Bytes()[page-1]++
+		if _, err := OpenAt(foreign, nil); !errors.Is(err, unix.EPERM) {
+			c.Fatalf("Open of a file of another user: %v", err)
+		}
+		for i := range 2 {
+			f := c.File(i)
+			if _, err := FromFile(f, nil); !errors.Is(err, unix.EPERM) {
+				c.Fatalf("FromFile for a file of another user: %v", err)
+			}
+		}
+	})
+}
+
+// TestUnmappedUserIsNobody: in a user namespace that maps no user, this process and the owners of all files have the same
+// uid. The process opens its own files, and no others.
+func TestUnmappedUserIsNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: it changes the owner of a file", "open/unmapped")
+	}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	proctest.NeedAttr(t, attr, "a user namespace", "open/unmapped")
+	own, err := Create(uniqueName(t), page, nil, nil)
+	require.NoError(t, err)
+	closing(t, own)
+	foreign, err := Create(uniqueName(t), page, nil, &Options{Mode: 0o666})
+	require.NoError(t, err)
+	closing(t, foreign)
+	require.NoError(t, os.Chown(foreign.Name(), 12345, -1))
+	plain, err := os.OpenFile(foreign.Name(), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer plain.Close()
+	flagged, err := os.OpenFile(foreign.Name(), os.O_RDWR|unix.O_NOATIME, 0)
+	require.NoError(t, err)
+	defer flagged.Close()
+	proctest.Start(t, "open/unmapped", proctest.Params([]string{own.Name(), foreign.Name()}),
+		proctest.Files(plain, flagged), proctest.Attr(attr)).WaitExit(t)
+	require.EqualValues(t, 1, own.Bytes()[page-1])
+}
+
 func TestOpenNoPermission(t *testing.T) {
 	if os.Geteuid() != 0 {
 		proctest.Skip(t, "needs root: its process becomes another user", "open/nobody")
@@ -165,6 +213,15 @@ func TestFromFileBad(t *testing.T) {
 	defer d.Close()
 	_, err = FromFile(d, nil)
 	require.ErrorIs(t, err, ErrIncompatible)
+}
+
+// TestErrorsEscapeNames: an error about a file whose name has control characters shows them with escapes.
+func TestErrorsEscapeNames(t *testing.T) {
+	dir := t.TempDir()
+	_, err := OpenAt(dir+"/a\n\x1b[2Jb", nil)
+	require.EqualError(t, err, `shm: open "`+dir+`/a\n\x1b[2Jb": no such file or directory`)
+	_, err = OpenAt(dir+"/plain ü", nil)
+	require.EqualError(t, err, "shm: open "+dir+"/plain ü: no such file or directory")
 }
 
 // TestRetire: after Retire the addresses can be read and written for a while, but no longer contain the

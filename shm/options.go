@@ -14,7 +14,8 @@ type Options struct {
 	// Zero means 0600. Mode is ignored when a segment is opened.
 	Mode fs.FileMode
 	// TrustUIDs are users whose segments this process may open, besides the segments of its
-	// effective user and of root.
+	// effective user and of root. In a user namespace, the overflow uid (65534) stands for all users
+	// that the namespace does not map.
 	TrustUIDs []uint32
 	// HugePages selects the size of the pages behind the segment.
 	HugePages HugePages

@@ -16,6 +16,7 @@ import (
 // A Segment that is no longer referenced is not unmapped: call Close.
 type Segment struct {
 	name     string
+	path     string // the name, if it is a path that led to the file
 	file     *os.File
 	mem      []byte
 	dev, ino uint64
@@ -49,8 +50,13 @@ func (s *Segment) Size() int64 { return int64(len(s.mem)) }
 
 // Name returns the name that error messages show. This is the absolute path of the segment, or "memfd:"
 // and the label, or the name of the file that the segment was made from. If that name is a relative path
-// with a slash, Name returns an absolute one.
+// with a slash that leads to the file, Name returns an absolute one.
 func (s *Segment) Name() string { return s.name }
+
+// Path returns the path by which the segment was made or opened, or "" if it has none: a memfd has no path. The name
+// of a file that was passed to [FromFile] is a path if it has a slash and led to the file at the time of that call. The
+// path is absolute unless the kernel did not know the working directory.
+func (s *Segment) Path() string { return s.path }
 
 // File returns the open file of the segment, so that it can be passed to another process. The file
 // belongs to the segment, and is closed with it.

@@ -41,9 +41,11 @@ const (
 	tempTries = 256
 )
 
-// tempName returns a new temporary name for base: .base.pid.random.tmp~
+// tempName returns a new temporary name for base: .base.pid.random.tmp~. It shortens a long base. File systems limit the
+// bytes of a name, so it counts bytes: a precision of Sprintf would count characters.
 func tempName(base string) string {
-	return fmt.Sprintf(".%.*s.%d.%016x%s", maxNameLen, base, os.Getpid(), rand.Uint64(), tempSuffix)
+	base = base[:min(len(base), maxNameLen)]
+	return fmt.Sprintf(".%s.%d.%016x%s", base, os.Getpid(), rand.Uint64(), tempSuffix)
 }
 
 // isTempName reports whether name has the form that tempName returns.

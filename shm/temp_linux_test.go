@@ -19,7 +19,7 @@ func openDir(t *testing.T, dir string) int {
 }
 
 func TestTempName(t *testing.T) {
-	for _, base := range []string{"a", "a.b", "..", strings.Repeat("x", 255)} {
+	for _, base := range []string{"a", "a.b", "..", strings.Repeat("x", 255), strings.Repeat("ü", 124)} {
 		name := tempName(base)
 		require.True(t, isTempName(name), name)
 		require.Equal(t, base[:min(len(base), maxNameLen)], tempBase(name))
@@ -80,6 +80,18 @@ func TestSweepOfLinkedFiles(t *testing.T) {
 	require.NoError(t, os.Link(filepath.Join(dir, temp), filepath.Join(dir, "seg.1")))
 	sweep(dirfd)
 	require.ElementsMatch(t, []string{"by-somebody", "seg.1"}, entries(t, dir))
+}
+
+// TestLongNamesOfWideCharacters: a name that the file system accepts is short enough for a segment with a temporary
+// name, however many bytes its characters have.
+func TestLongNamesOfWideCharacters(t *testing.T) {
+	t.Setenv("SHMSYNC_DISABLE", "otmpfile")
+	dir := t.TempDir()
+	name := strings.Repeat("ü", 124)
+	s, err := CreateAt(filepath.Join(dir, name), page, nil, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	require.Equal(t, []string{name}, entries(t, dir))
 }
 
 // TestModeComesLast: another process may find a file before it is complete. Until then, the mode keeps

@@ -158,6 +158,7 @@ SHMI_FN void shmi_crash(const char *name)
 #endif
 
 #define SHMI_ALL INT32_MAX
+#define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */
 #define SHMI_OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SHMI_WAITERS 0x80000000u
 #define SHMI_TID_MASK 0x3fffffffu

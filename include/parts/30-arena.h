@@ -21,30 +21,116 @@ typedef struct shmi_failure {
 
 static SHMI_THREAD shmi_failure shmi_last;
 
-/* shmi_fail notes what failed, and returns err. object may be NULL. */
+/* The bytes of the first character of s if a text shows it as it is; otherwise 0. Control characters, bytes that are not
+ * UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and labels may contain anything, and a terminal
+ * or a log must not take their bytes for its own. */
+SHMI_FN size_t shmi_plain_bytes(const char *s, int quoted)
+{
+    const unsigned char *c = (const unsigned char *)s;
+    size_t i, n = *c < 0x80 ? 1 : *c >= 0xc2 && *c <= 0xdf ? 2 : *c >= 0xe0 && *c <= 0xef ? 3 : *c >= 0xf0 && *c <= 0xf4 ? 4 : 0;
+    if (*c < 0x20 || *c == 0x7f || (quoted && (*c == '"' || *c == '\\')))
+        return 0;
+    for (i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return *c == 0xc2 && c[1] < 0xa0 ? 0 : n; /* U+0080 to U+009F are control characters */
+}
+/* Writes to piece the next character of *s, escaped if necessary, and returns its length. */
+SHMI_FN size_t shmi_next_piece(const char **s, int quoted, char piece[5])
+{
+    size_t n = shmi_plain_bytes(*s, quoted);
+    if (n != 0) {
+        memcpy(piece, *s, n);
+        *s += n;
+        return n;
+    }
+    if (**s == '\n' || **s == '\t' || (quoted && (**s == '"' || **s == '\\'))) {
+        piece[0] = '\\';
+        piece[1] = **s == '\n' ? 'n' : **s == '\t' ? 't' : **s;
+        n = 2;
+    } else {
+        n = (size_t)snprintf(piece, 5, "\\x%02x", (unsigned)(unsigned char)**s);
+    }
+    ++*s;
+    return n;
+}
+/* The length of s with its escapes. */
+SHMI_FN size_t shmi_escaped_length(const char *s, int quoted)
+{
+    char piece[5];
+    size_t n = 0;
+    while (*s != 0)
+        n += shmi_next_piece(&s, quoted, piece);
+    return n;
+}
+/* Appends s, with escapes, to the text of n bytes at to, which has room for cap bytes. Returns the new length. */
+SHMI_FN size_t shmi_append_escaped(char *to, size_t cap, size_t n, const char *s, int quoted)
+{
+    char piece[5];
+    while (*s != 0) {
+        size_t k = shmi_next_piece(&s, quoted, piece);
+        if (n + k >= cap)
+            break;
+        memcpy(to + n, piece, k);
+        n += k;
+    }
+    to[n] = 0;
+    return n;
+}
+/* The end of s, at most n bytes. A path is shortened to its end, because the end has the name of the file. */
+SHMI_FN const char *shmi_end_of(const char *s, size_t n)
+{
+    size_t length = strlen(s);
+    if (length <= n)
+        return s;
+    for (s += length - n; ((unsigned char)*s & 0xc0) == 0x80; s++) { /* the rest of a character of several bytes */
+    }
+    return s;
+}
+
+#define SHMI_FEWEST_OF_OBJECT 64 /* bytes of an object that a text with a long cause shows */
+/* shmi_fail notes what failed, and returns err. object may be NULL. If the text is too long, it shows only the end of the
+ * object, so that the cause fits. */
 __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
 {
-    int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
-                     object != NULL ? object : "", object != NULL ? "\"" : "", shmsync_strerror(err), *format != 0 ? ": " : "");
+    char detail[sizeof shmi_last.text];
+    const size_t cap = sizeof shmi_last.text;
+    const char *cause = shmsync_strerror(err);
+    size_t n, room;
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(detail, sizeof detail, format, args) < 0)
+        detail[0] = 0;
+    va_end(args);
+    n = (size_t)snprintf(shmi_last.text, cap, "shmsync: %.64s", op);
+    if (object != NULL) {
+        const char *end = object;
+        room = n + strlen(cause) + shmi_escaped_length(detail, 0) + 8; /* 8: quotes, colons, spaces and the final 0 */
+        room = room + SHMI_FEWEST_OF_OBJECT < cap ? cap - room : SHMI_FEWEST_OF_OBJECT;
+        end = shmi_end_of(end, room);
+        while (shmi_escaped_length(end, 1) + (end != object ? 3 : 0) > room)
+            end = shmi_end_of(end, strlen(end) - 1);
+        n += (size_t)snprintf(shmi_last.text + n, cap - n, " \"%s", end != object ? "..." : "");
+        n = shmi_append_escaped(shmi_last.text, cap, n, end, 1);
+        n += (size_t)snprintf(shmi_last.text + n, cap - n, "\"");
+    }
+    n += (size_t)snprintf(shmi_last.text + n, cap - n, ": %s%s", cause, detail[0] != 0 ? ": " : "");
+    shmi_append_escaped(shmi_last.text, cap, n, detail, 0);
     shmi_last.err = err;
     shmi_last.brief = 0;
     shmi_last.who_known = 0;
-    if (n > 0 && (size_t)n < sizeof shmi_last.text) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(shmi_last.text + n, sizeof shmi_last.text - (size_t)n, format, args);
-        va_end(args);
-        if (*format != 0 && shmi_last.text[n] == 0) /* no detail: no colon before it */
-            shmi_last.text[n - 2] = 0;
-    }
     return err;
 }
 
+/* Copies from, or its end if it is too long. */
 SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
 {
-    size_t n = from != NULL ? strnlen(from, cap - 1) : 0;
-    memcpy(to, from != NULL ? from : "", n);
-    to[n] = 0;
+    if (from == NULL)
+        from = "";
+    if (strnlen(from, cap) < cap)
+        memcpy(to, from, strlen(from) + 1);
+    else
+        snprintf(to, cap, "...%s", shmi_end_of(from, cap - 4));
 }
 /* As shmi_fail, for an expected result such as ETIMEDOUT: the text is made only when the program asks for it. */
 SHMI_FN int shmi_brief(int err, const char *op, const char *object)
@@ -279,7 +365,7 @@ struct shmsync_arena {
     unsigned char *base;
     uint64_t size;
     shmi_geometry geo;
-    char label[256]; /* the file of the arena, for messages */
+    char label[256]; /* the file of the arena, for messages; the end of a long path */
     char *path;      /* the path of the file; without a slash if the file has no name */
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* a descriptor of the working directory at the open, or -1 if the program gave no relative path */
@@ -310,7 +396,7 @@ struct shmsync_arena {
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
-    char start_text[256]; /* why the join failed */
+    char start_text[sizeof(((shmi_failure *)0)->text)]; /* why the join failed */
     unsigned char *robust; /* a page with the robust list */
     void *robust_before;   /* the robust list that the C library had registered for the helper thread */
     uint32_t alive;        /* what an alive word contains while the helper thread runs */

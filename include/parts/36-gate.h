@@ -302,11 +302,12 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
     return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
 }
 
-/* Whether path leads to the file of the arena. */
+/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open follows no
+ * link at the end of a path. */
 SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
+    return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
 /* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
  * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
@@ -340,7 +341,7 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
     struct stat st;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (stat(a->path, &st) != 0)
+    if (lstat(a->path, &st) != 0)
         return errno == ENOENT && !shmi_leads_home(a, path);
     return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
 }
@@ -456,6 +457,21 @@ SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
     struct stat there;
     return lstat(path, &there) == 0 && there.st_dev == own->st_dev && there.st_ino == own->st_ino;
 }
+/* Notes that the file fd could not be removed from path, and why, and returns err. */
+SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
+{
+    char dir[PATH_MAX];
+    struct stat own, st;
+    const char *slash = strrchr(path, '/');
+    if (err == EBUSY)
+        return shmi_fail(err, "arena.remove", path, "the file is a mount point");
+    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
+    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+        return shmi_fail(err, "arena.remove", path, "%s", "");
+    if ((st.st_mode & S_ISVTX) != 0)
+        return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
+    return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
+}
 /* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
  * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
  * first, and then checks which file it has. */
@@ -471,13 +487,13 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
-        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", private_name);
+        return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
         *moved = err != ENOENT;
         return 0;
     }
     if (err != 0)
-        return shmi_fail(err, "arena.remove", path, "%s", "");
+        return shmi_fail_removal(err, fd, path);
     if (lstat(private_name, &there) != 0)
         return errno == ENOENT ? 0 : shmi_fail(errno, "arena.remove", path, "%s", "");
     if (own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
@@ -492,7 +508,7 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
             unlink(private_name);
     }
     if (err != 0)
-        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", private_name);
+        return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
 /* Removes files that were at path, and whose removers died after they had renamed them to private names. */
@@ -771,6 +787,28 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
+ * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char path[PATH_MAX];
+    int err, moved;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    shmi_current_path(a, path);
+    if (!shmi_leads_to(a, path))
+        return SHMI_MOVED;
+    err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
+        return SHMI_MOVED;
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
+    err = shmi_remove_file(a->lock_fd, path, &moved);
+    if (err != 0)
+        return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
+    return SHMI_MOVED;
+}
+
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
@@ -789,7 +827,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
-            return SHMI_MOVED;
+            return shmi_drop_further_name(a, named);
         if (a->lock_fd < 0) { /* without a byte lock this joiner cannot take the gate, so it begins no epoch */
             shmi_participant_id n = shmi_epoch_claimant(w);
             if (phase == SHMI_epochClaiming) {

@@ -152,13 +152,21 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
+/* Whether the file of the arena is on overlayfs, where shmi_pin_lock has no effect: see losesItsPin in
+ * internal/arenakernel/lockpin_linux.go. */
+SHMI_COLD int shmi_loses_its_pin(const shmsync_arena *a)
+{
+    struct statfs fs;
+    return statfs(a->path, &fs) == 0 && (uint32_t)fs.f_type == 0x794c7630;
+}
 /* Ends this process if it has lost its slot. Other processes may have taken its locks by then, so this process must
  * not go on as if it held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
     if (!shmi_slot_present(w) || shmi_id_in(a->my_slot, w) != a->self)
-        shmi_abort("this process was declared dead by a peer");
+        shmi_abort(shmi_loses_its_pin(a) ? "this process was declared dead by a peer; the file is on overlayfs, where the byte lock of a program that closes all its descriptors is lost"
+                                         : "this process was declared dead by a peer");
 }
 
 SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64_t delay)

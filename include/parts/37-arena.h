@@ -144,6 +144,37 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     return 0;
 }
 
+/* The uid as which a user namespace shows users that it does not map. */
+SHMI_FN uid_t shmi_overflow_uid(void)
+{
+    char b[16];
+    ssize_t n = -1;
+    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        n = read(fd, b, sizeof b - 1);
+        close(fd);
+    }
+    if (n <= 0)
+        return 65534;
+    b[n] = 0;
+    return (uid_t)strtoul(b, NULL, 10);
+}
+/* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
+ * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. */
+SHMI_FN int shmi_owns(int fd, uid_t uid)
+{
+    int flags, owned;
+    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+        return uid == geteuid();
+    flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
+        return 0;
+    owned = fcntl(fd, F_SETFL, flags | SHMI_NOATIME) == 0;
+    if (owned)
+        fcntl(fd, F_SETFL, flags);
+    return owned;
+}
+
 /* Checks the file behind s->fd and maps it. */
 SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
@@ -155,11 +186,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
         return shmi_fail(errno, "arena.open", path, "stat");
     if (!S_ISREG(st.st_mode))
         return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
-    trusted = st.st_uid == geteuid() || st.st_uid == 0;
+    trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted)
-        return shmi_fail(EPERM, "arena.open", path, "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
+    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+        return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
     p = shmi_map_sparsely((size_t)st.st_size, s->fd);
@@ -1239,7 +1270,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     a->dev = s->dev;
     a->ino = s->ino;
     a->stage = SHMI_opening;
-    snprintf(a->label, sizeof a->label, "%s", path);
+    shmi_note_word(a->label, sizeof a->label, path);
     pthread_mutex_init(&a->start_lock, NULL);
     pthread_cond_init(&a->start_cond, NULL);
     pthread_mutex_init(&a->handles, NULL);
@@ -1422,7 +1453,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     a->dev = (uint64_t)st.st_dev;
     a->ino = (uint64_t)st.st_ino;
     a->path = (char *)(uintptr_t)path;
-    snprintf(a->label, sizeof a->label, "%s", path);
+    shmi_note_word(a->label, sizeof a->label, path);
     readable = shmi_validate(header, (size_t)n, (uint64_t)st.st_size, path, &a->geo) == 0;
     shmi_no_failure();
     if (readable) {
@@ -1830,10 +1861,16 @@ int shmsync_arena_close(shmsync_arena *a)
         /* If there is no memory for the path, the file stays until the next open of the arena. */
         char *path = a->ephemeral && strchr(a->path, '/') != NULL ? (char *)malloc(PATH_MAX) : NULL;
         uint64_t dev = a->dev, ino = a->ino;
-        int keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
-        int judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
-        if (path != NULL)
+        int keep, judged;
+        if (path != NULL) {
             shmi_current_path(a, path);
+            if (!shmi_leads_to(a, path)) { /* the file was moved or removed: what is at the path now stays */
+                free(path);
+                path = NULL;
+            }
+        }
+        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
+        judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
         shmi_closer_end(&closer);

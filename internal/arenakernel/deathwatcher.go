@@ -396,7 +396,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 func (a *Arena) checkSelf() {
 	if w := a.slotState(a.mySlot); !w.present() || participantIn(a.mySlot, w) != a.self {
 		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
-			a.self.String() + " is " + w.String() + ")")
+			a.self.String() + " is " + w.String() + ")" + losesItsPin(a.label))
 	}
 }
 

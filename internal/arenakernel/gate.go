@@ -194,7 +194,7 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 		// sync(arena.epoch): acquire
 		w := a.epochWord()
 		if w.phase() == epochRemoved {
-			return errMoved
+			return a.dropFurtherName(named)
 		}
 		in := 0
 		if w.phase() != epochClaimed {

@@ -33,6 +33,17 @@ func unpinLock(page []byte) {
 	}
 }
 
+// losesItsPin returns a text for a process that was declared dead, if the file at path is on overlayfs: there pinLock has
+// no effect, because the kernel maps the file of the upper layer. The mapping then does not keep the open file description
+// that has the byte lock.
+func losesItsPin(path string) string {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil || uint32(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
+		return ""
+	}
+	return "; the file is on overlayfs, where the byte lock of a program that closes all its descriptors is lost"
+}
+
 // isFile reports whether f is still a descriptor of the file with the given identity.
 func isFile(f *os.File, id segmentID) bool {
 	var st unix.Stat_t

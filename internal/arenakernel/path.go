@@ -20,7 +20,7 @@ const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
 	PathReplaced PathState = "replaced" // another file is at the path
-	PathNone     PathState = "none"     // the arena has no path: a memfd, or an open file
+	PathNone     PathState = "none"     // the arena has no path: a memfd, or a file whose name led elsewhere
 )
 
 // PathState reports whether the path of the arena still leads to the arena's file. After the file
@@ -38,10 +38,11 @@ func (a *Arena) PathState() PathState {
 
 func (a *Arena) pathState() PathState {
 	own, err := a.ownFile()
-	if err != nil || !leadsToFile(a.label) {
+	path := a.seg.Path()
+	if err != nil || path == "" {
 		return PathNone
 	}
-	s := stateFor(own, a.label)
+	s := stateFor(own, path)
 	if (s == PathRemoved || s == PathReplaced) && a.home.leadsTo(own) != "" {
 		return PathThere
 	}
@@ -134,11 +135,6 @@ func closeUnlessLost(f *os.File, own bool) {
 	}
 }
 
-// leadsToFile reports whether the label of an arena is the path of its file. The label of a memfd may have slashes, too.
-func leadsToFile(label string) bool {
-	return strings.Contains(label, "/") && !strings.HasPrefix(label, "memfd:")
-}
-
 // stateOfPath reports whether path leads to the open file f.
 func stateOfPath(f *os.File, path string) PathState {
 	own, err := f.Stat()
@@ -148,9 +144,10 @@ func stateOfPath(f *os.File, path string) PathState {
 	return stateFor(own, path)
 }
 
-// stateFor reports whether path leads to the file own.
+// stateFor reports whether path leads to the file own. A symbolic link to the file does not count, because an open
+// follows no link at the end of a path.
 func stateFor(own os.FileInfo, path string) PathState {
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return PathRemoved

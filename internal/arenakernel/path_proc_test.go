@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -66,6 +68,46 @@ func TestLabelOfMemfdIsNoPath(t *testing.T) {
 	defer a.Close()
 	require.Equal(t, PathNone, a.PathState())
 	require.False(t, a.moved(), "OnDetached would be called")
+}
+
+// TestNameOfADescriptorIsNoPath: a program that inherits the descriptor of an arena gives the file a name that looks like
+// a path. Only a name that leads to the file is the path of the arena.
+func TestNameOfADescriptorIsNoPath(t *testing.T) {
+	dir := t.TempDir()
+	inFile := func() (*shm.Segment, error) {
+		return shm.CreateAt(dir+"/jobs", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+	}
+	inMemory := func() (*shm.Segment, error) {
+		return shm.CreateMemfd("jobs", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
+	}
+	for _, c := range []struct {
+		make  func() (*shm.Segment, error)
+		name  func(fd int) string
+		state PathState
+	}{
+		{inMemory, func(int) string { return "fd/3" }, PathNone},
+		{inMemory, func(fd int) string { return fmt.Sprint("/proc/self/fd/", fd) }, PathNone},
+		{inFile, func(int) string { return "fd/3" }, PathNone},
+		{inFile, func(fd int) string { return fmt.Sprint("/proc/self/fd/", fd) }, PathNone},
+		{inFile, func(int) string { return dir + "/jobs" }, PathThere},
+	} {
+		seg, err := c.make()
+		require.NoError(t, err)
+		fd, err := unix.FcntlInt(seg.File().Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, seg.Close())
+		f := os.NewFile(uintptr(fd), c.name(fd))
+		again, err := shm.FromFile(f, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		a, err := FromSegment(again, nil)
+		require.NoError(t, err)
+		require.Equal(t, c.state, a.PathState(), f.Name())
+		require.False(t, a.moved(), "OnDetached would be called")
+		require.NoError(t, os.RemoveAll(dir+"/jobs"))
+		require.Equal(t, c.state == PathThere, a.moved(), f.Name())
+		require.NoError(t, a.Close())
+	}
 }
 
 // TestRemoveBesideALabelOfMemfd: the relative path of an arena begins like the label of a memfd. Remove removes it.
@@ -143,6 +185,25 @@ func TestRelativePathOutlivesARenamedWorkingDirectory(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSymbolicLinkIsNoPath: a symbolic link to the file of an arena replaces the file at its path. No process can open
+// the arena by this path, because an open follows no link. So the participants learn that the path is gone, and the last
+// Close of an ephemeral arena leaves the link alone.
+func TestSymbolicLinkIsNoPath(t *testing.T) {
+	dir := t.TempDir()
+	path := dir + "/jobs"
+	a, err := Open(path, &Options{Size: 2 << 20, MaxParticipants: 4, Lifetime: LifetimeEphemeral})
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(path, dir+"/moved"))
+	require.NoError(t, os.Symlink("moved", path))
+	_, err = Attach(path, nil)
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.Equal(t, PathReplaced, a.PathState())
+	require.True(t, a.moved(), "OnDetached would not be called")
+	require.NoError(t, a.Close())
+	_, err = os.Lstat(path)
+	require.NoError(t, err)
 }
 
 // TestPrivateNameIsBesideTheFile: the path of an arena has ".." behind a symbolic link. The private name that the file

@@ -2,6 +2,7 @@ package arenakernel
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -188,12 +189,56 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	return moved, nil
 }
 
+// dropFurtherName is for a joiner that finds the epoch word removed. The remover has removed the name that it knew, but
+// the file may have a further name: a hard link, or a new path after a rename. No process can join the arena any more. So
+// if the joiner has found the file by such a name, dropFurtherName removes this name. The result Is errMoved if the joiner
+// can start over at the name.
+//
+// A correct remover claims the arena first, so no participant is in. If a participant is in, a peer has changed the epoch
+// word, and the name stays.
+func (a *Arena) dropFurtherName(named bool) error {
+	if !named || a.lock == nil || a.pathState() != PathThere {
+		return errMoved
+	}
+	// The gate keeps other removers from the private name. The method leave releases it together with the byte lock.
+	locked, err := a.lockGate()
+	if err != nil {
+		return err
+	}
+	if in, _ := a.anyIn(); !locked || in != 0 {
+		return errMoved
+	}
+	if _, err := removeFile(a.lock, a.currentPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return a.fail("arena.open", err, "the arena was removed by another name of its file, and this name could not be removed")
+	}
+	return errMoved
+}
+
 // removeIt calls removeFile, and adds the operation and the path to its error.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
+		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err, Detail: whyNotRemovable(f, path, err)}
 	}
 	return moved, nil
+}
+
+// whyNotRemovable says in words why the file f could not be removed from path, if the error alone does not say it.
+func whyNotRemovable(f *os.File, path string, err error) string {
+	if errors.Is(err, errBusy) {
+		return "the file is a mount point"
+	}
+	if !errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	own, ferr := f.Stat()
+	dir, derr := os.Stat(directoryOf(path) + ".")
+	if ferr != nil || derr != nil {
+		return ""
+	}
+	if owner := anyOwner(own); dir.Mode()&fs.ModeSticky != 0 && len(owner) == 1 {
+		return fmt.Sprintf("the directory has the sticky bit, and the file belongs to uid %d: only that user may remove it", owner[0])
+	}
+	return "the removal needs write permission for the directory"
 }
 
 // removeLast removes the file of an arena with LifetimeEphemeral that this process has left, if no
@@ -209,7 +254,7 @@ func removeIt(f *os.File, path string) (moved bool, err error) {
 // The result is nil if another participant removes the file. It is also nil if this process has no permission to remove
 // the file: then the next epoch replaces the arena. Any other failure is an error.
 func (a *Arena) removeLast() error {
-	if !leadsToFile(a.label) || a.moved() {
+	if a.seg.Path() == "" || a.moved() {
 		return nil
 	}
 	own, err := a.ownFile()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func TestRemoveReplacesNoForeignFile(t *testing.T) {
 		t.Cleanup(func() { os.Remove(private) })
 		v := remover(t, ta, renames)
 		ans := v.try(t, order{Do: "remove", Arena: ta.name})
-		require.Contains(t, ans.Err, "another program has a file at "+private)
+		require.Contains(t, ans.Err, "another program has a file at "+strconv.Quote(private))
 		require.Contains(t, ans.Is, "exists")
 		b, err := os.ReadFile(private)
 		require.NoError(t, err)

@@ -54,7 +54,7 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case errors.Is(err, fs.ErrExist):
-		return false, fmt.Errorf("another program has a file at %s, which %s needs while it is removed: move it away: %w", private, path, err)
+		return false, fmt.Errorf("another program has a file at %q, which %q needs while it is removed: move it away: %w", private, path, err)
 	case err != nil && !leadsTo(path, own):
 		return true, nil // such as a directory, which cannot replace the symbolic link
 	case err != nil:
@@ -69,7 +69,7 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 		return false, err
 	}
 	if err := renameNoReplace(private, path); err != nil {
-		return false, fmt.Errorf("another program has put a file at %s, which is at %s now: %w", path, private, err)
+		return false, fmt.Errorf("another program has put a file at %q, which is at %q now: %w", path, private, err)
 	}
 	return true, nil
 }

@@ -3,7 +3,10 @@
 package cinterop
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +53,51 @@ func TestRelativePathInCOutlivesChdir(t *testing.T) { runGate(t, "chdir", t.Temp
 // A relative path of a process in C still counts as the path of the arena after its working directory was renamed.
 func TestRelativePathInCOutlivesARenamedWorkingDirectory(t *testing.T) {
 	runGate(t, "rename", t.TempDir())
+}
+
+// A process in C learns that a symbolic link to the file of its arena has replaced the file at the path.
+func TestSymbolicLinkIsNoPathInC(t *testing.T) { runGate(t, "symlink", t.TempDir()) }
+
+// A process in C that opens a further name of a removed arena replaces this name.
+func TestOpenInCReplacesAFurtherNameOfARemovedArena(t *testing.T) { runGate(t, "further", t.TempDir()) }
+
+// A process in C, in a user namespace that maps no user, opens only its own files.
+func TestUnmappedUserInCIsNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: it changes the owner of a file")
+	}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	proctest.NeedAttr(t, attr, "a user namespace")
+	dir, err := os.MkdirTemp("/dev/shm", "unmapped")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	for _, name := range []string{"own", "foreign"} {
+		a, err := arena.Create(filepath.Join(dir, name), &arena.Options{Size: 2 << 20, MaxParticipants: 4, Mode: 0o666})
+		require.NoError(t, err)
+		require.NoError(t, a.Close())
+	}
+	require.NoError(t, os.Chown(filepath.Join(dir, "foreign"), 12345, -1))
+	cmd := exec.Command(program(t, "gate.c"), "unmapped", dir)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// A process in C cannot replace an ephemeral arena of another user in a directory with the sticky bit.
+func TestEphemeralArenaOfAnotherUserInC(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: its process becomes another user")
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "sticky")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	a, err := arena.Create(dir+"/jobs", &arena.Options{Size: 2 << 20, MaxParticipants: 4, Mode: 0o666})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	out, err := exec.Command(program(t, "gate.c"), "sticky", dir+"/jobs").CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // A loop over the participants in C ends when the arena is closed meanwhile.

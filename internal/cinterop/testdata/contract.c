@@ -561,6 +561,53 @@ static int delete_at(void)
     return shmsync_arena_close(a);
 }
 
+static void check_text(int line, const char *want)
+{
+    if (strcmp(shmsync_error(), want) != 0) {
+        fprintf(stderr, "line %d: shmsync_error() is %s, not %s\n", line, shmsync_error(), want);
+        _exit(1);
+    }
+}
+/* The text of a failure escapes what a terminal could take for its own, and a long object leaves room for the cause. */
+static int error_texts(void)
+{
+    char object[5000], cause[300];
+    const char *text;
+    size_t i;
+    shmi_fail(EPERM, "op", "a\"\\\n\x1b[2J\xc3\xbc\xff\xc2\x9b\x7f", "%s said \"no\"\t%s", "w\nrker", "\xe2\x82\xac");
+    check_text(__LINE__, "shmsync: op \"a\\\"\\\\\\n\\x1b[2J\xc3\xbc\\xff\\xc2\\x9b\\x7f\": not held by this process, or not permitted: w\\nrker said \"no\"\\t\xe2\x82\xac");
+    shmi_brief(EBUSY, "op", "a\nb");
+    check_text(__LINE__, "shmsync: op \"a\\nb\": busy");
+    shmi_fail(EBUSY, "op", NULL, "%s", "");
+    check_text(__LINE__, "shmsync: op: busy");
+
+    memset(cause, 'c', sizeof cause - 1);
+    memcpy(cause + sizeof cause - 6, " end", 5);
+    for (i = 0; i < 3; i++) {
+        memset(object, i == 0 ? 'x' : '\n', sizeof object);
+        if (i == 2) { /* characters of two bytes */
+            size_t k;
+            for (k = 0; k + 1 < sizeof object; k += 2)
+                memcpy(object + k, "\xc3\xbc", 2);
+        }
+        snprintf(object + sizeof object - 20, 20, "%s", "/the-file");
+        shmi_fail(ENOENT, "arena.open", object, "%s", cause);
+        text = shmsync_error();
+        if (strstr(text, "/the-file\": not found: ccc") == NULL || strcmp(text + strlen(text) - 4, " end") != 0 ||
+            strncmp(text, "shmsync: arena.open \"...", 24) != 0 || strstr(text, "\\x") != NULL) {
+            fprintf(stderr, "shmsync_error() is %s\n", text);
+            _exit(1);
+        }
+        shmi_brief(EBUSY, "op", object);
+        text = shmsync_error();
+        if (strncmp(text, "shmsync: op \"...", 16) != 0 || strstr(text, "/the-file\": busy") == NULL || strstr(text, "\\x") != NULL) {
+            fprintf(stderr, "shmsync_error() is %s\n", text);
+            _exit(1);
+        }
+    }
+    return 0;
+}
+
 /* Each failure has a text of its own, and the text of an expected failure is made only when it is asked for. */
 static int errors(void)
 {
@@ -1868,6 +1915,7 @@ int main(int argc, char **argv)
         {"closed-without-room", closed_without_room},
         {"few-sizes", few_sizes},
         {"errors", errors},
+        {"error-texts", error_texts},
         {"delete-at", delete_at},
         {"helper", helper},
         {"last-thread", last_thread},

@@ -334,6 +334,95 @@ static void renames_directory(const char *dir)
     }
 }
 
+/* A symbolic link to the file of an arena replaces the file at its path. An open follows no link. */
+static void links_symbolically(const char *dir)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a, *b;
+    struct stat st;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(chdir(dir), 0);
+    CHECK(shmsync_arena_open("./jobs", &o, &a), 0);
+    CHECK(rename("jobs", "moved"), 0);
+    CHECK(symlink("moved", "jobs"), 0);
+    CHECK(shmsync_arena_open("./jobs", NULL, &b), EINVAL);
+    CHECK(shmi_moved(a), 1); /* so that on_detached is called */
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(lstat("jobs", &st), 0);
+}
+
+/* The file of an arena has two names when the arena is removed by one of them. A further name of a forged removal
+ * stays. */
+static void further_name(const char *dir)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a, *b;
+    uint64_t w;
+    struct stat old, st;
+    int fd, status;
+    pid_t opener;
+    memset(&o, 0, sizeof o);
+    o.size = 2 << 20;
+    o.max_participants = 4;
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(chdir(dir), 0);
+    CHECK(shmsync_arena_open("./jobs", &o, &a), 0);
+    CHECK(link("jobs", "further"), 0);
+    CHECK(link("jobs", "third"), 0);
+    fd = open("jobs", O_RDONLY); /* while it is open, no other file can get its inode number */
+    CHECK(fstat(fd, &old), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(access("jobs", F_OK), -1);
+    CHECK(shmsync_arena_open("./further", &o, &a), 0);
+    CHECK(stat("further", &st), 0);
+    CHECK(st.st_ino == old.st_ino, 0);
+    o.attach_only = 1;
+    o.lifetime = SHMSYNC_LIFETIME_DURABLE;
+    CHECK(shmsync_arena_open("./third", &o, &b), ENOENT);
+    CHECK(access("third", F_OK), -1);
+
+    w = shmi_epoch(a);
+    CHECK(shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), 0)), 1);
+    opener = fork();
+    if (opener == 0) {
+        CHECK(shmsync_arena_open("./further", &o, &b), EINVAL);
+        _exit(0);
+    }
+    CHECK(waitpid(opener, &status, 0), opener);
+    CHECK(status, 0);
+    CHECK(access("further", F_OK), 0);
+    shmi_st64(shmi_u64(a, SHMI_hdrEpoch), w);
+    CHECK(shmsync_arena_close(a), 0);
+    close(fd);
+}
+
+/* This process is in a user namespace that maps no user, so it and the owners of all files have the same uid. */
+static void unmapped_user(const char *dir)
+{
+    shmsync_arena *a;
+    int fd;
+    CHECK(chdir(dir), 0);
+    CHECK(shmsync_arena_open("./foreign", NULL, &a), EPERM);
+    fd = open("foreign", O_RDWR);
+    CHECK(fd >= 0, 1);
+    CHECK(shmsync_arena_from_fd(fd, NULL, &a), EPERM);
+    CHECK(shmsync_arena_open("./own", NULL, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* This process may not remove the file of an ephemeral arena of another user. The error says why. */
+static void sticky_directory(const char *path)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(setresuid(12345, 12345, 12345), 0);
+    CHECK(shmsync_arena_open(path, &o, &a), EPERM);
+    CHECK(strstr(shmsync_error(), "the directory has the sticky bit, and the file belongs to uid 0: only that user may remove it") != NULL, 1);
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -370,6 +459,14 @@ int main(int argc, char **argv)
         unknown_boot(argv[2]);
     else if (strcmp(argv[1], "last") == 0)
         last_close(argv[2]);
+    else if (strcmp(argv[1], "further") == 0)
+        further_name(argv[2]);
+    else if (strcmp(argv[1], "unmapped") == 0)
+        unmapped_user(argv[2]);
+    else if (strcmp(argv[1], "sticky") == 0)
+        sticky_directory(argv[2]);
+    else if (strcmp(argv[1], "symlink") == 0)
+        links_symbolically(argv[2]);
     else if (strcmp(argv[1], "rename") == 0)
         renames_directory(argv[2]);
     else if (strcmp(argv[1], "chdir") == 0)
