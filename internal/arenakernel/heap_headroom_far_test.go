@@ -68,7 +68,7 @@ func TestWaitNodesLieWithinReach(t *testing.T) {
 	// A participant of an older version has used a chunk out of reach for wait nodes, and one of them is free.
 	require.True(t, a.swapChunk(beyond, chunkFree, makeChunk(chunkSlab, classNode, 0)))
 	a.heap.next[classNode].Store(beyond * blockWords)
-	a.heap.look[classNode].Store(beyond)
+	a.heap.search[classNode].begun, a.heap.search[classNode].at = true, beyond+1
 	claim(roomOfAll)
 
 	// There are free chunks out of reach only, and one of them can be swept.
