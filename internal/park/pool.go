@@ -12,7 +12,7 @@ import (
 
 // A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait in
 // queues. It keeps nodes for later waits. So a wait allocates a node only if more goroutines wait at the same time than
-// ever before.
+// in the last seconds; see shrink.
 type nodePool struct {
 	lot *lot
 
@@ -22,6 +22,10 @@ type nodePool struct {
 	free []*WaitNode                      // guarded by: mu; the other wait nodes
 
 	looked int // guarded by: mu; index in the field used: the last wait node that checkQueues has examined
+
+	fewest  int // guarded by: mu; the least length of the field free in the present period of shrink
+	ticks   int // guarded by: mu; the calls of shrink in the present period
+	surplus int // guarded by: mu; how many free nodes shrink still gives back
 }
 
 // TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
@@ -35,6 +39,7 @@ func (b *nodePool) cached() *WaitNode { // guarded by: mu
 	}
 	s := b.free[n-1]
 	b.free = b.free[:n-1]
+	b.fewest = min(b.fewest, n-1)
 	b.use(s)
 	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)

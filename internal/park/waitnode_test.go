@@ -305,6 +305,56 @@ func TestChecksVisitOnlyWaits(t *testing.T) {
 	until(t, func() bool { return len(used()) == 0 })
 }
 
+// TestPoolGivesNodesBack: wait nodes that no wait has needed for a period go back to the arena, except for some that the
+// process keeps. Nodes in use stay, and so do nodes that a wait has needed in the period.
+func TestPoolGivesNodesBack(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	pool := &lotOf(b.Arena).nodePool
+	const crowd = 2*shrinkMost + 100
+	nodes := func() int { return int(b.Stats().Nodes) }
+	before := nodes()
+	waits := b.waitNode(o, 1)
+	come := func(n int) (crowd []*WaitNode) {
+		for range n {
+			crowd = append(crowd, b.takeNode())
+		}
+		return crowd
+	}
+	leave := func(crowd []*WaitNode) {
+		for _, s := range crowd {
+			s.Withdrawn()
+		}
+	}
+	period := func() {
+		for range shrinkTicks {
+			pool.shrink()
+		}
+	}
+	const often = freeKept + 50
+	present := come(crowd)
+	period()
+	leave(present)
+	require.True(t, pool.shrinks())
+	period()
+	require.Equal(t, crowd+1, nodes()-before, "the crowd was there in the last period")
+	leave(come(often))
+	period()
+	leave(come(often))
+	period()
+	require.Equal(t, freeKept+often+1, nodes()-before, "a wait has needed the others in the last period")
+	period()
+	period()
+	require.Equal(t, freeKept+1, nodes()-before)
+	require.False(t, pool.shrinks())
+	all, free := pool.counts()
+	require.Equal(t, [2]int{freeKept + 1, freeKept}, [2]int{all, free})
+	require.Equal(t, arenakernel.NodeQueued, waits.Node.State())
+	leave(come(crowd)) // the arena has the nodes again
+	waits.Node.Stamp().Store(0)
+	waits.Withdrawn()
+}
+
 // orphan pushes a node that is not ready on the ready stack of this process. The poller then
 // searches for nodes that were lost from the stack.
 func (b *rig) orphan() {
