@@ -3687,6 +3687,16 @@ typedef struct shmi_dead_waits {
     shmi_off off[SHMI_deadWaits];
 } shmi_dead_waits;
 
+/* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
+ * fields other than turn are guarded by turn. */
+typedef struct shmi_search {
+    pthread_mutex_t turn; /* held by the thread that searches or takes a fresh chunk */
+    int begun;
+    uint64_t passed;     /* chunks that the first pass has searched */
+    uint64_t at;         /* the search continues below this chunk */
+    uint64_t first, end; /* the slabs of the class that this process knows are in the chunks from first to end-1 */
+} shmi_search;
+
 typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
@@ -3763,7 +3773,8 @@ struct shmsync_arena {
     uint32_t alive;        /* what an alive word contains while the helper thread runs */
     int linked;            /* the robust list has the alive words of the slot */
 
-    uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+    uint64_t heap_next[SHMI_classes], heap_top; /* hints, atomic */
+    shmi_search searches[SHMI_classes];
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
     uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
 
@@ -4343,7 +4354,17 @@ SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_particip
 }
 /* ---- Heap: the chunk words and the block words are its whole state ---- */
 
-enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
+enum {
+    /* An allocation searches this many slabs for a free block before it takes a fresh chunk, and reads this many chunk
+     * words at most. */
+    SHMI_nearSlabs = 16,
+    SHMI_nearWords = 4096,
+    /* These limits during the first pass over all chunks. */
+    SHMI_firstSlabs = 256,
+    SHMI_firstWords = 1 << 16,
+    SHMI_claimTries = 64,
+    SHMI_timeout = 64
+};
 
 /* The headroom is a part of the heap that blocks of shmsync_alloc and new objects cannot use. When users have filled the
  * rest, participants can still use objects that exist: the headroom has room for their slot records and wait nodes. It
@@ -4666,37 +4687,93 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
             shmi_cas32(word, claimed, SHMI_blockFree);
             return 0;
         }
-        __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + (index + 1) % n, __ATOMIC_RELAXED);
         return shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
     }
     return 0;
 }
 
-SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
+/* Claims a block in the chunk from which the last block of the class came. Returns 0 if that chunk is full. */
+SHMI_FN shmi_off shmi_claim_next(shmsync_arena *a, int cls, shmi_room in)
 {
-    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, most = SHMI_nearChunks, k;
-    uint64_t count = a->geo.chunk_count;
-    shmi_off off;
-    if (next / SHMI_blockWords < count && shmi_serves(a, in, next / SHMI_blockWords)) {
-        off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
-        if (off != 0)
-            return off;
+    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), chunk = next / SHMI_blockWords;
+    if (chunk >= a->geo.chunk_count || !shmi_serves(a, in, chunk))
+        return 0;
+    return shmi_claim_in(a, chunk, cls, next % SHMI_blockWords);
+}
+
+/* Adds a slab to the chunks of a search. */
+SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
+{
+    if (s->first == s->end) {
+        s->first = chunk;
+        s->end = chunk + 1;
+    } else if (chunk < s->first) {
+        s->first = chunk;
+    } else if (chunk >= s->end) {
+        s->end = chunk + 1;
     }
-    start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
-    if (!shmi_in_headroom(in)) {
-        __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
-    } else { /* the headroom is small: take no fresh chunk while any slab of the class in it has a free block */
-        start = a->geo.headroom;
-        most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
-    }
-    for (k = 0; k < most && k < count; k++) {
-        if (!shmi_serves(a, in, (start + k) % count))
+}
+/* Claims a block of the class in one of the chunks from first to end-1. Goes downwards from *at, and from first to
+ * end-1. Reads the given number of chunk words at most, and searches the given number of slabs. Adds the number of
+ * chunk words to *passed, and sets *at to the last of these chunks. */
+SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint64_t *at, uint64_t first, uint64_t end,
+                                  uint64_t words, uint64_t slabs, uint64_t *passed)
+{
+    uint64_t i = *at;
+    shmi_off off = 0;
+    for (; words > 0 && slabs > 0 && off == 0; words--) {
+        if (i <= first || i > end)
+            i = end;
+        i--;
+        ++*passed;
+        if (!shmi_serves(a, in, i) || !shmi_chunk_slab_of(shmi_load_chunk(a, i), cls))
             continue;
-        off = shmi_claim_in(a, (start + k) % count, cls, 0);
-        if (off != 0)
-            return off;
+        slabs--;
+        shmi_search_know(&a->searches[cls], i);
+        off = shmi_claim_in(a, i, cls, 0);
     }
-    return 0;
+    *at = i;
+    return off;
+}
+/* Claims a block in a slab that is not full, if a search finds one. The caller holds searches[cls].turn.
+ *
+ * In the headroom, it searches all chunks: an allocation takes no fresh chunk of the small headroom while another of
+ * its chunks has a free block. It also searches all chunks for a block for a wait node, because no chunk of such blocks
+ * is ever used for anything else. internal/arenakernel/heap_search.go describes the search. */
+SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
+{
+    shmi_search *s = &a->searches[cls];
+    uint64_t count = a->geo.chunk_count, chunk = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED) / SHMI_blockWords;
+    uint64_t passed = 0, most;
+    shmi_off off;
+    if (count == 0)
+        return 0;
+    if (!s->begun) {
+        s->begun = 1;
+        s->at = shmi_ld64(shmi_u64(a, SHMI_hdrChunkHint));
+    }
+    if (chunk < count && shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
+        shmi_search_know(s, chunk);
+    if (shmi_in_headroom(in)) {
+        uint64_t first = a->geo.headroom, end = first + a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
+        chunk = end;
+        return shmi_claim_below(a, cls, in, &chunk, first, end, end - first, count, &passed);
+    }
+    if (cls == SHMI_classNode)
+        return shmi_claim_below(a, cls, in, &s->at, 0, a->geo.linked, a->geo.linked, count, &passed);
+    if (s->passed < count) {
+        most = count - s->passed;
+        if (most > SHMI_firstWords)
+            most = SHMI_firstWords;
+        off = shmi_claim_below(a, cls, in, &s->at, 0, count, most, SHMI_firstSlabs, &passed);
+        s->passed += passed;
+        return off;
+    }
+    most = s->end - s->first;
+    if (most > SHMI_nearWords)
+        most = SHMI_nearWords;
+    return shmi_claim_below(a, cls, in, &s->at, s->first, s->end, most, SHMI_nearSlabs, &passed);
 }
 
 /* Claims a free chunk of a room whose chunk word has all bits of the parameter bits set. */
@@ -4778,7 +4855,7 @@ SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_room in, shmi_off *
     for (index = 0; index < shmi_blocks_of(cls); index++) {
         if (shmi_cas32(shmi_block_word(a, chunk, index), SHMI_blockFree, shmi_make_block(SHMI_blockClaimed, a->self))) {
             *off = shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
-            __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + (index + 1) % shmi_blocks_of(cls), __ATOMIC_RELAXED);
             break;
         }
     }
@@ -4840,13 +4917,14 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+/* Claims a block of the class in another slab or in a fresh chunk. The caller holds searches[cls].turn. */
+SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         int busy = 0, err;
         uint64_t i;
-        if ((*off = shmi_claim_near(a, cls, in)) != 0)
+        if ((*off = shmi_claim_next(a, cls, in)) != 0 || (*off = shmi_claim_known(a, cls, in)) != 0)
             return 0;
         err = shmi_claim_fresh(a, cls, in, off, &busy);
         if (*off != 0)
@@ -4869,12 +4947,24 @@ SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_o
     }
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
 }
-/* Claims a block of the class in a room. The bytes of the block stay as they are. If there is no room, it may be in
- * blocks that a peer guarded when they were deleted. */
+/* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
+ * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk.
+ * If there is no room, it may be in blocks that a peer guarded when they were deleted. No call that a signal handler
+ * may make claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
-    int err = shmi_try_claim_block(a, cls, in, off);
-    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_block(a, cls, in, off) : err;
+    int err;
+    if ((*off = shmi_claim_next(a, cls, in)) != 0)
+        return 0;
+    pthread_mutex_lock(&a->searches[cls].turn);
+    err = shmi_claim_searching(a, cls, in, off);
+    pthread_mutex_unlock(&a->searches[cls].turn);
+    if (err != ENOSPC || !shmi_flush_deferred(a))
+        return err;
+    pthread_mutex_lock(&a->searches[cls].turn);
+    err = shmi_claim_searching(a, cls, in, off);
+    pthread_mutex_unlock(&a->searches[cls].turn);
+    return err;
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */
@@ -6310,12 +6400,12 @@ SHMI_FN int shmi_type_difference(const char *arena, const char *program, int mos
  * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains
  * that number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
  * handle is closed. Such a call may come at any time. So the memory is never given back to malloc, and only used again
- * for things of the same size. */
+ * for things of the same size class. */
 
 typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
     uint64_t serial;        /* serial number of the thing behind the head; 0: closed. Atomic. */
-    size_t size;
+    size_t size;            /* of the thing, rounded up to its size class */
     uint64_t off;           /* in the head of a handle: the offset of the object. Atomic. */
     uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
     uint32_t pad_[3];
@@ -6325,32 +6415,37 @@ SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memo
 /* A bit of users: the opening has ended or is ending. From then on, no call can keep the object open. */
 #define SHMI_ENDED UINT32_C(0x80000000)
 
-/* A closed thing is used again only after SHMI_SPARES further closes of things of its size, because calls of other
+/* A closed thing is used again only after SHMI_SPARES further closes of things of its size class, because calls of other
  * threads may still read it. */
-enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
+enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 4 * (64 - 6) + 1 };
 
 typedef struct shmi_spares {
-    size_t size, n;
+    size_t n;
     shmi_head *first, *last;
 } shmi_spares;
 
 static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* also taken by fork */
-static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock */
+static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock; by size class */
 static uint64_t shmi_serials;                                        /* atomic */
 
 SHMI_FN shmi_head *shmi_head_of(const void *thing) { return (shmi_head *)(uintptr_t)thing - 1; }
 
-/* The closed things of that size; NULL if the table is full. */
-SHMI_FN shmi_spares *shmi_spares_of(size_t size)
+/* Rounds *size up to its size class, and returns the closed things of this class. There are four classes between one
+ * power of two and the next, and one for all sizes up to 64. So there is a class for every size, however many arenas and
+ * objects of different sizes a process opens. */
+SHMI_FN shmi_spares *shmi_spares_of(size_t *size)
 {
-    int i;
-    for (i = 0; i < SHMI_SPARE_SIZES; i++) {
-        if (shmi_spare[i].size == 0)
-            shmi_spare[i].size = size;
-        if (shmi_spare[i].size == size)
-            return &shmi_spare[i];
+    size_t last, step;
+    int top;
+    if (*size <= 64) {
+        *size = 64;
+        return &shmi_spare[0];
     }
-    return NULL;
+    last = *size - 1;
+    top = 63 - __builtin_clzll((unsigned long long)last); /* the highest bit, at least bit 6 */
+    step = (size_t)1 << (top - 2);
+    *size = (last | (step - 1)) + 1;
+    return &shmi_spare[4 * (top - 6) + (int)(last >> (top - 2) & 3) + 1];
 }
 
 /* Returns size bytes behind a head, all zero, or NULL if there is no memory. */
@@ -6359,8 +6454,8 @@ SHMI_FN void *shmi_new_thing(size_t size)
     shmi_head *h = NULL;
     shmi_spares *s;
     pthread_mutex_lock(&shmi_spares_lock);
-    s = shmi_spares_of(size);
-    if (s != NULL && s->n > SHMI_SPARES) {
+    s = shmi_spares_of(&size);
+    if (s->n > SHMI_SPARES) {
         h = s->first;
         s->first = h->next;
         s->n--;
@@ -6390,14 +6485,12 @@ SHMI_FN void shmi_free_thing(void *thing)
     shmi_close_thing(thing);
     h->next = NULL;
     pthread_mutex_lock(&shmi_spares_lock);
-    s = shmi_spares_of(h->size);
-    if (s != NULL) {
-        if (s->n++ == 0)
-            s->first = h;
-        else
-            s->last->next = h;
-        s->last = h;
-    }
+    s = shmi_spares_of(&h->size); /* the size stays: it is that of a class */
+    if (s->n++ == 0)
+        s->first = h;
+    else
+        s->last->next = h;
+    s->last = h;
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
@@ -12890,6 +12983,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->counter_lock);
     for (i = 0; i < SHMI_recordLocks; i++)
         pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_destroy(&a->searches[i].turn);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -13097,6 +13192,8 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->counter_lock, NULL);
     for (i = 0; i < SHMI_recordLocks; i++)
         pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_init(&a->searches[i].turn, NULL);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;

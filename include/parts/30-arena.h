@@ -326,6 +326,16 @@ typedef struct shmi_dead_waits {
     shmi_off off[SHMI_deadWaits];
 } shmi_dead_waits;
 
+/* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
+ * fields other than turn are guarded by turn. */
+typedef struct shmi_search {
+    pthread_mutex_t turn; /* held by the thread that searches or takes a fresh chunk */
+    int begun;
+    uint64_t passed;     /* chunks that the first pass has searched */
+    uint64_t at;         /* the search continues below this chunk */
+    uint64_t first, end; /* the slabs of the class that this process knows are in the chunks from first to end-1 */
+} shmi_search;
+
 typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
@@ -402,7 +412,8 @@ struct shmsync_arena {
     uint32_t alive;        /* what an alive word contains while the helper thread runs */
     int linked;            /* the robust list has the alive words of the slot */
 
-    uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
+    uint64_t heap_next[SHMI_classes], heap_top; /* hints, atomic */
+    shmi_search searches[SHMI_classes];
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
     uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
 

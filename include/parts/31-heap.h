@@ -1,6 +1,16 @@
 /* ---- Heap: the chunk words and the block words are its whole state ---- */
 
-enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
+enum {
+    /* An allocation searches this many slabs for a free block before it takes a fresh chunk, and reads this many chunk
+     * words at most. */
+    SHMI_nearSlabs = 16,
+    SHMI_nearWords = 4096,
+    /* These limits during the first pass over all chunks. */
+    SHMI_firstSlabs = 256,
+    SHMI_firstWords = 1 << 16,
+    SHMI_claimTries = 64,
+    SHMI_timeout = 64
+};
 
 /* The headroom is a part of the heap that blocks of shmsync_alloc and new objects cannot use. When users have filled the
  * rest, participants can still use objects that exist: the headroom has room for their slot records and wait nodes. It
@@ -323,37 +333,93 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
             shmi_cas32(word, claimed, SHMI_blockFree);
             return 0;
         }
-        __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + (index + 1) % n, __ATOMIC_RELAXED);
         return shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
     }
     return 0;
 }
 
-SHMI_FN shmi_off shmi_claim_near(shmsync_arena *a, int cls, shmi_room in)
+/* Claims a block in the chunk from which the last block of the class came. Returns 0 if that chunk is full. */
+SHMI_FN shmi_off shmi_claim_next(shmsync_arena *a, int cls, shmi_room in)
 {
-    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), start, most = SHMI_nearChunks, k;
-    uint64_t count = a->geo.chunk_count;
-    shmi_off off;
-    if (next / SHMI_blockWords < count && shmi_serves(a, in, next / SHMI_blockWords)) {
-        off = shmi_claim_in(a, next / SHMI_blockWords, cls, next % SHMI_blockWords);
-        if (off != 0)
-            return off;
+    uint64_t next = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED), chunk = next / SHMI_blockWords;
+    if (chunk >= a->geo.chunk_count || !shmi_serves(a, in, chunk))
+        return 0;
+    return shmi_claim_in(a, chunk, cls, next % SHMI_blockWords);
+}
+
+/* Adds a slab to the chunks of a search. */
+SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
+{
+    if (s->first == s->end) {
+        s->first = chunk;
+        s->end = chunk + 1;
+    } else if (chunk < s->first) {
+        s->first = chunk;
+    } else if (chunk >= s->end) {
+        s->end = chunk + 1;
     }
-    start = __atomic_load_n(&a->heap_look[cls], __ATOMIC_RELAXED);
-    if (!shmi_in_headroom(in)) {
-        __atomic_store_n(&a->heap_look[cls], start + SHMI_nearChunks, __ATOMIC_RELAXED);
-    } else { /* the headroom is small: take no fresh chunk while any slab of the class in it has a free block */
-        start = a->geo.headroom;
-        most = a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
-    }
-    for (k = 0; k < most && k < count; k++) {
-        if (!shmi_serves(a, in, (start + k) % count))
+}
+/* Claims a block of the class in one of the chunks from first to end-1. Goes downwards from *at, and from first to
+ * end-1. Reads the given number of chunk words at most, and searches the given number of slabs. Adds the number of
+ * chunk words to *passed, and sets *at to the last of these chunks. */
+SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint64_t *at, uint64_t first, uint64_t end,
+                                  uint64_t words, uint64_t slabs, uint64_t *passed)
+{
+    uint64_t i = *at;
+    shmi_off off = 0;
+    for (; words > 0 && slabs > 0 && off == 0; words--) {
+        if (i <= first || i > end)
+            i = end;
+        i--;
+        ++*passed;
+        if (!shmi_serves(a, in, i) || !shmi_chunk_slab_of(shmi_load_chunk(a, i), cls))
             continue;
-        off = shmi_claim_in(a, (start + k) % count, cls, 0);
-        if (off != 0)
-            return off;
+        slabs--;
+        shmi_search_know(&a->searches[cls], i);
+        off = shmi_claim_in(a, i, cls, 0);
     }
-    return 0;
+    *at = i;
+    return off;
+}
+/* Claims a block in a slab that is not full, if a search finds one. The caller holds searches[cls].turn.
+ *
+ * In the headroom, it searches all chunks: an allocation takes no fresh chunk of the small headroom while another of
+ * its chunks has a free block. It also searches all chunks for a block for a wait node, because no chunk of such blocks
+ * is ever used for anything else. internal/arenakernel/heap_search.go describes the search. */
+SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
+{
+    shmi_search *s = &a->searches[cls];
+    uint64_t count = a->geo.chunk_count, chunk = __atomic_load_n(&a->heap_next[cls], __ATOMIC_RELAXED) / SHMI_blockWords;
+    uint64_t passed = 0, most;
+    shmi_off off;
+    if (count == 0)
+        return 0;
+    if (!s->begun) {
+        s->begun = 1;
+        s->at = shmi_ld64(shmi_u64(a, SHMI_hdrChunkHint));
+    }
+    if (chunk < count && shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
+        shmi_search_know(s, chunk);
+    if (shmi_in_headroom(in)) {
+        uint64_t first = a->geo.headroom, end = first + a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
+        chunk = end;
+        return shmi_claim_below(a, cls, in, &chunk, first, end, end - first, count, &passed);
+    }
+    if (cls == SHMI_classNode)
+        return shmi_claim_below(a, cls, in, &s->at, 0, a->geo.linked, a->geo.linked, count, &passed);
+    if (s->passed < count) {
+        most = count - s->passed;
+        if (most > SHMI_firstWords)
+            most = SHMI_firstWords;
+        off = shmi_claim_below(a, cls, in, &s->at, 0, count, most, SHMI_firstSlabs, &passed);
+        s->passed += passed;
+        return off;
+    }
+    most = s->end - s->first;
+    if (most > SHMI_nearWords)
+        most = SHMI_nearWords;
+    return shmi_claim_below(a, cls, in, &s->at, s->first, s->end, most, SHMI_nearSlabs, &passed);
 }
 
 /* Claims a free chunk of a room whose chunk word has all bits of the parameter bits set. */
@@ -435,7 +501,7 @@ SHMI_FN int shmi_claim_fresh(shmsync_arena *a, int cls, shmi_room in, shmi_off *
     for (index = 0; index < shmi_blocks_of(cls); index++) {
         if (shmi_cas32(shmi_block_word(a, chunk, index), SHMI_blockFree, shmi_make_block(SHMI_blockClaimed, a->self))) {
             *off = shmi_chunk_off(a, chunk) + index * shmi_class_size[cls];
-            __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + index + 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&a->heap_next[cls], chunk * SHMI_blockWords + (index + 1) % shmi_blocks_of(cls), __ATOMIC_RELAXED);
             break;
         }
     }
@@ -497,13 +563,14 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
+/* Claims a block of the class in another slab or in a fresh chunk. The caller holds searches[cls].turn. */
+SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
     for (tries = 0; tries < SHMI_claimTries; tries++) {
         int busy = 0, err;
         uint64_t i;
-        if ((*off = shmi_claim_near(a, cls, in)) != 0)
+        if ((*off = shmi_claim_next(a, cls, in)) != 0 || (*off = shmi_claim_known(a, cls, in)) != 0)
             return 0;
         err = shmi_claim_fresh(a, cls, in, off, &busy);
         if (*off != 0)
@@ -526,12 +593,24 @@ SHMI_FN int shmi_try_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_o
     }
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
 }
-/* Claims a block of the class in a room. The bytes of the block stay as they are. If there is no room, it may be in
- * blocks that a peer guarded when they were deleted. */
+/* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
+ * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk.
+ * If there is no room, it may be in blocks that a peer guarded when they were deleted. No call that a signal handler
+ * may make claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
-    int err = shmi_try_claim_block(a, cls, in, off);
-    return err == ENOSPC && shmi_flush_deferred(a) ? shmi_try_claim_block(a, cls, in, off) : err;
+    int err;
+    if ((*off = shmi_claim_next(a, cls, in)) != 0)
+        return 0;
+    pthread_mutex_lock(&a->searches[cls].turn);
+    err = shmi_claim_searching(a, cls, in, off);
+    pthread_mutex_unlock(&a->searches[cls].turn);
+    if (err != ENOSPC || !shmi_flush_deferred(a))
+        return err;
+    pthread_mutex_lock(&a->searches[cls].turn);
+    err = shmi_claim_searching(a, cls, in, off);
+    pthread_mutex_unlock(&a->searches[cls].turn);
+    return err;
 }
 
 /* ---- Spans: whole chunks, for what is bigger than any class ---- */

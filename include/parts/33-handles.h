@@ -3,12 +3,12 @@
  * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains
  * that number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
  * handle is closed. Such a call may come at any time. So the memory is never given back to malloc, and only used again
- * for things of the same size. */
+ * for things of the same size class. */
 
 typedef struct shmi_head {
     struct shmi_head *next; /* guarded by: shmi_spares_lock */
     uint64_t serial;        /* serial number of the thing behind the head; 0: closed. Atomic. */
-    size_t size;
+    size_t size;            /* of the thing, rounded up to its size class */
     uint64_t off;           /* in the head of a handle: the offset of the object. Atomic. */
     uint32_t users;         /* calls under way that keep the object open, or SHMI_ENDED. Atomic. */
     uint32_t pad_[3];
@@ -18,32 +18,37 @@ SHMI_ASSERT(sizeof(shmi_head) % 16 == 0, "what follows a head is aligned as memo
 /* A bit of users: the opening has ended or is ending. From then on, no call can keep the object open. */
 #define SHMI_ENDED UINT32_C(0x80000000)
 
-/* A closed thing is used again only after SHMI_SPARES further closes of things of its size, because calls of other
+/* A closed thing is used again only after SHMI_SPARES further closes of things of its size class, because calls of other
  * threads may still read it. */
-enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 48 };
+enum { SHMI_SPARES = 64, SHMI_SPARE_SIZES = 4 * (64 - 6) + 1 };
 
 typedef struct shmi_spares {
-    size_t size, n;
+    size_t n;
     shmi_head *first, *last;
 } shmi_spares;
 
 static pthread_mutex_t shmi_spares_lock = PTHREAD_MUTEX_INITIALIZER; /* also taken by fork */
-static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock */
+static shmi_spares shmi_spare[SHMI_SPARE_SIZES];                      /* guarded by: shmi_spares_lock; by size class */
 static uint64_t shmi_serials;                                        /* atomic */
 
 SHMI_FN shmi_head *shmi_head_of(const void *thing) { return (shmi_head *)(uintptr_t)thing - 1; }
 
-/* The closed things of that size; NULL if the table is full. */
-SHMI_FN shmi_spares *shmi_spares_of(size_t size)
+/* Rounds *size up to its size class, and returns the closed things of this class. There are four classes between one
+ * power of two and the next, and one for all sizes up to 64. So there is a class for every size, however many arenas and
+ * objects of different sizes a process opens. */
+SHMI_FN shmi_spares *shmi_spares_of(size_t *size)
 {
-    int i;
-    for (i = 0; i < SHMI_SPARE_SIZES; i++) {
-        if (shmi_spare[i].size == 0)
-            shmi_spare[i].size = size;
-        if (shmi_spare[i].size == size)
-            return &shmi_spare[i];
+    size_t last, step;
+    int top;
+    if (*size <= 64) {
+        *size = 64;
+        return &shmi_spare[0];
     }
-    return NULL;
+    last = *size - 1;
+    top = 63 - __builtin_clzll((unsigned long long)last); /* the highest bit, at least bit 6 */
+    step = (size_t)1 << (top - 2);
+    *size = (last | (step - 1)) + 1;
+    return &shmi_spare[4 * (top - 6) + (int)(last >> (top - 2) & 3) + 1];
 }
 
 /* Returns size bytes behind a head, all zero, or NULL if there is no memory. */
@@ -52,8 +57,8 @@ SHMI_FN void *shmi_new_thing(size_t size)
     shmi_head *h = NULL;
     shmi_spares *s;
     pthread_mutex_lock(&shmi_spares_lock);
-    s = shmi_spares_of(size);
-    if (s != NULL && s->n > SHMI_SPARES) {
+    s = shmi_spares_of(&size);
+    if (s->n > SHMI_SPARES) {
         h = s->first;
         s->first = h->next;
         s->n--;
@@ -83,14 +88,12 @@ SHMI_FN void shmi_free_thing(void *thing)
     shmi_close_thing(thing);
     h->next = NULL;
     pthread_mutex_lock(&shmi_spares_lock);
-    s = shmi_spares_of(h->size);
-    if (s != NULL) {
-        if (s->n++ == 0)
-            s->first = h;
-        else
-            s->last->next = h;
-        s->last = h;
-    }
+    s = shmi_spares_of(&h->size); /* the size stays: it is that of a class */
+    if (s->n++ == 0)
+        s->first = h;
+    else
+        s->last->next = h;
+    s->last = h;
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 

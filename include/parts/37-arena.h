@@ -1076,6 +1076,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->counter_lock);
     for (i = 0; i < SHMI_recordLocks; i++)
         pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_destroy(&a->searches[i].turn);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -1283,6 +1285,8 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->counter_lock, NULL);
     for (i = 0; i < SHMI_recordLocks; i++)
         pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_init(&a->searches[i].turn, NULL);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;

@@ -20,22 +20,17 @@ var (
 )
 
 const (
-	// nearChunks is how many chunks an allocation searches for a free block before it takes a fresh
-	// chunk. It is large enough to find blocks that other participants have freed, and small enough
-	// to keep the search cheap.
-	nearChunks = 16
-
 	// claimTries is how often an allocation tries at most. An allocation starts over if other
 	// participants are changing the chunks that it uses.
 	claimTries = 64
 )
 
-// heapLocal is what this process remembers about the heap. All fields are hints, so a wrong value
-// does no harm.
+// heapLocal is what this process remembers about the heap. Apart from the mutexes, all fields are
+// hints, so a wrong value does no harm.
 type heapLocal struct {
-	next [classes]atomic.Uint64 // chunk<<10 plus the index of the block to try first
-	look [classes]atomic.Uint64 // the chunk in which the next search for free blocks begins
-	top  atomic.Uint64          // the chunk from which the next search for a span goes downwards
+	next   [classes]atomic.Uint64 // chunk<<10 plus the index of the block to try first
+	search [classes]slabSearch
+	top    atomic.Uint64 // the chunk from which the next search for a span goes downwards
 }
 
 // A block describes a block of the heap, or a span, which consists of whole chunks: its place, its
@@ -106,17 +101,38 @@ func (c *core) claimZeroed(class int, in room) (Offset, error) {
 // claimBlock claims a block of the given size class in the given room of the heap. It does not zero
 // the block.
 func (c *core) claimBlock(class int, in room) (Offset, error) {
-	off, err := c.tryClaimBlock(class, in)
-	if err != nil && isNoSpace(err) && c.flushDeferred() {
-		off, err = c.tryClaimBlock(class, in)
+	if off, ok := c.claimNext(class, in); ok {
+		return off, nil
+	}
+	off, err := c.claimSearching(class, in)
+	if err != nil && isNoSpace(err) && c.flushDeferred() { // frees blocks that a peer guarded when they were deleted
+		off, err = c.claimSearching(class, in)
 	}
 	return off, err
 }
 
-func (c *core) tryClaimBlock(class int, in room) (Offset, error) {
+// claimNext claims a block in the chunk from which the last block of the class came.
+func (c *core) claimNext(class int, in room) (Offset, bool) {
+	next := c.heap.next[class].Load()
+	chunk := next / blockWords
+	if chunk >= c.geo.chunkCount || !c.geo.serves(in, chunk) {
+		return 0, false
+	}
+	return c.claimIn(chunk, class, next%blockWords)
+}
+
+// claimSearching claims a block of the class in another slab or in a fresh chunk. The goroutines of
+// this process take turns. So if many goroutines need a block at the same time and no slab has one,
+// they share one fresh chunk.
+func (c *core) claimSearching(class int, in room) (Offset, error) {
+	c.heap.search[class].turn.Lock()
+	defer c.heap.search[class].turn.Unlock()
 	var failed error
 	for try := range claimTries {
-		if off, ok := c.claimNear(class, in); ok {
+		if off, ok := c.claimNext(class, in); ok {
+			return off, nil
+		}
+		if off, ok := c.claimKnown(class, in); ok {
 			return off, nil
 		}
 		off, busy, err := c.claimFresh(class, in)
@@ -150,34 +166,6 @@ func (c *core) tryClaimBlock(class int, in room) (Offset, error) {
 	return 0, c.noSpace(uint64(classSizes[class]), in)
 }
 
-// claimNear searches for a free block of the class. It first searches the chunk from which the last
-// block came. Outside the headroom, it then searches a few other chunks, which change from call to
-// call. In the headroom, it searches all chunks.
-func (c *core) claimNear(class int, in room) (Offset, bool) {
-	next := c.heap.next[class].Load()
-	if chunk := next / blockWords; chunk < c.geo.chunkCount && c.geo.serves(in, chunk) {
-		if off, ok := c.claimIn(chunk, class, next%blockWords); ok {
-			return off, true
-		}
-	}
-	start, n := c.heap.look[class].Load(), min(nearChunks, c.geo.chunkCount)
-	if !in.inHeadroom() {
-		c.heap.look[class].Store(start + nearChunks)
-	} else { // take no fresh chunk of the small headroom while another of its chunks has a free block
-		start, n = c.geo.headroom.first, c.geo.headroom.chunks()
-	}
-	for k := range n {
-		chunk := (start + k) % c.geo.chunkCount
-		if !c.geo.serves(in, chunk) {
-			continue
-		}
-		if off, ok := c.claimIn(chunk, class, 0); ok {
-			return off, true
-		}
-	}
-	return 0, false
-}
-
 // claimIn claims a free block of a chunk, if the chunk is a slab of the class. The search begins at
 // block number start.
 func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
@@ -185,12 +173,13 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 		return 0, false
 	}
 	n := blocksOf(class)
+	words := c.words(c.placeOfBlockWord(chunk, 0), n)
 	for k := range n {
 		index := start + k
 		if index >= n {
 			index %= n
 		}
-		word := c.blockWordOf(chunk, index)
+		word := &words[index]
 		if word.Load() != blockFree {
 			continue
 		}
@@ -211,7 +200,7 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
 		}
-		c.heap.next[class].Store(chunk*blockWords + index + 1)
+		c.heap.next[class].Store(chunk*blockWords + (index+1)%n)
 		return c.chunkOff(chunk) + Offset(index*uint64(classSizes[class])), true
 	}
 	return 0, false
@@ -239,7 +228,7 @@ func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error)
 	for index := range blocksOf(class) {
 		if c.blockWordOf(chunk, index).CompareAndSwap(blockFree, uint32(makeBlock(blockClaimed, c.self))) {
 			off = c.chunkOff(chunk) + Offset(index*uint64(classSizes[class]))
-			c.heap.next[class].Store(chunk*blockWords + index + 1)
+			c.heap.next[class].Store(chunk*blockWords + (index+1)%blocksOf(class))
 			break
 		}
 	}

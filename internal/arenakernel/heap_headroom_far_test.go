@@ -113,7 +113,7 @@ func TestWaitNodesLieWithinReach(t *testing.T) {
 	// free.
 	require.True(t, a.swapChunk(beyond, chunkFree, makeChunk(chunkSlab, classNode, 0)))
 	a.heap.next[classNode].Store(beyond * blockWords)
-	a.heap.look[classNode].Store(beyond)
+	a.heap.search[classNode].begun, a.heap.search[classNode].at = true, beyond+1
 	claim(roomOfAll)
 
 	// The only free chunks are out of reach. A sweep could free another chunk, which is out of reach, too.

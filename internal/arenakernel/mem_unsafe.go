@@ -46,6 +46,13 @@ func (m *memory) u32(off Offset) *atomic.Uint32 {
 	return (*atomic.Uint32)(m.at(off, 4, 4))
 }
 
+// words returns the n 32-bit words at off.
+func (m *memory) words(off Offset, n uint64) []atomic.Uint32 {
+	// SAFETY: at checks that the n words are within the mapping and aligned. An atomic.Uint32 has the
+	// size and the alignment of a uint32, and every value of these bytes is valid.
+	return unsafe.Slice((*atomic.Uint32)(m.at(off, n*4, 4)), n)
+}
+
 // u64 returns the 64-bit word at off.
 func (m *memory) u64(off Offset) *atomic.Uint64 {
 	return (*atomic.Uint64)(m.at(off, 8, 8))

@@ -50,6 +50,16 @@ func (c *core) claimNode() (Offset, error) {
 	return off, c.publish(off, blockNode)
 }
 
+// ReturnNode frees a wait node that this participant got from ClaimNode. The node is idle, and no queue
+// and no list refers to it. If a peer has overwritten the node, ReturnNode leaves it to the reaper of
+// this participant.
+func (a *Arena) ReturnNode(off Offset) {
+	n, err := a.nodeAt(off)
+	if err == nil && n.Owner() == a.self && n.list.Load() == 0 && n.stamp.Load() == 0 && n.State() == NodeIdle {
+		a.freeNode(off)
+	}
+}
+
 // newNode claims a block for a node, and makes this participant its owner. The node is not
 // published yet. It lies within reach of the links of queues, which have 32 bits.
 func (c *core) newNode() (Offset, *Node, error) {
@@ -186,9 +196,11 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 			continue
 		}
 		c.work.Add(uint64(blocksOf(classNode)))
-		for k := range blocksOf(classNode) {
-			if b := c.blockIn(i, k, classNode); b.load() == makeBlock(blockNode, 0) {
-				f(b.off, c.node(b.off))
+		words := c.words(c.placeOfBlockWord(i, 0), blocksOf(classNode)) // one check of the bounds for all of them
+		for k := range words {
+			if words[k].Load() == uint32(makeBlock(blockNode, 0)) {
+				off := c.chunkOff(i) + Offset(k*nodeSize)
+				f(off, c.node(off))
 			}
 		}
 	}

@@ -47,6 +47,20 @@ func init() {
 			pkg:  "prims", run: "TestLargeSlotRecordsPreventNoRecovery",
 		},
 		{
+			name: "goroutines that need a block at the same time each take a fresh chunk",
+			file: kernel + "heap.go",
+			old:  "\tc.heap.search[class].turn.Lock()\n\tdefer c.heap.search[class].turn.Unlock()\n",
+			new:  "",
+			pkg:  pkg, run: "TestCrowdSharesAFreshChunk",
+		},
+		{
+			name: "a new process searches no slabs of other processes",
+			file: kernel + "heap_search.go",
+			old:  "\tcase s.passed < count:\n",
+			new:  "\tcase s.passed > count:\n",
+			pkg:  pkg, run: "TestShortLivedProcessesShareASlab",
+		},
+		{
 			name: "C: blocks of users lie in the headroom",
 			file: "include/parts/31-heap.h",
 			old:  "        if (!shmi_serves(a, in, i))\n            continue;\n        switch (shmi_chunk_kind(w)) {\n",

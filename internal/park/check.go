@@ -24,7 +24,8 @@ func (h *lot) checkPeriodically(q *Queue) {
 	}
 }
 
-// runChecks is the periodic checker of a process. It ends when no goroutine has waited for a while.
+// runChecks is the periodic checker of a process. It ends when no goroutine has waited for a while, and the pool has
+// given back the wait nodes that it does not keep.
 func (h *lot) runChecks() {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -42,12 +43,13 @@ func (h *lot) runChecks() {
 		h.a.StampAnnounced()
 		h.nodePool.check()
 		h.nodePool.checkQueues()
+		h.nodePool.shrink()
 		kept := c.check(queues)
 		resting := c.rest()
 		h.resting.Store(int32(resting))
 		h.mu.Lock()
 		h.checked = append(h.checked, kept...)
-		if len(h.checked) == 0 && resting == 0 {
+		if len(h.checked) == 0 && resting == 0 && !h.nodePool.shrinks() {
 			h.checking = false
 			h.mu.Unlock()
 			return

@@ -12,16 +12,20 @@ import (
 
 // A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait in
 // queues. It keeps nodes for later waits. So a wait allocates a node only if more goroutines wait at the same time than
-// ever before.
+// in the last seconds; see shrink.
 type nodePool struct {
 	lot *lot
 
 	mu   sync.Mutex
-	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
-	all  []*WaitNode                      // guarded by: mu; the values of the map called of
-	free []*WaitNode                      // guarded by: mu; the wait nodes that are not in use
+	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; all wait nodes, by their nodes
+	used []*WaitNode                      // guarded by: mu; the wait nodes that are taken or owed, for the periodic checks
+	free []*WaitNode                      // guarded by: mu; the other wait nodes
 
-	looked int // guarded by: mu; index in the field all: the last wait node that checkQueues has examined
+	looked int // guarded by: mu; index in the field used: the last wait node that checkQueues has examined
+
+	fewest  int // guarded by: mu; the least length of the field free in the present period of shrink
+	ticks   int // guarded by: mu; the calls of shrink in the present period
+	surplus int // guarded by: mu; how many free nodes shrink still gives back
 }
 
 // TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
@@ -35,6 +39,8 @@ func (b *nodePool) cached() *WaitNode { // guarded by: mu
 	}
 	s := b.free[n-1]
 	b.free = b.free[:n-1]
+	b.fewest = min(b.fewest, n-1)
+	b.use(s)
 	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)
 	s.suspect.Store(false)
@@ -67,13 +73,26 @@ func (b *nodePool) take() (*WaitNode, error) {
 		b.of = map[arenakernel.Offset]*WaitNode{}
 	}
 	b.of[off] = s
-	s.index = len(b.all)
-	b.all = append(b.all, s)
+	b.use(s)
 	return s, nil
+}
+
+func (b *nodePool) use(s *WaitNode) { // guarded by: mu
+	s.index = len(b.used)
+	b.used = append(b.used, s)
+}
+
+func (b *nodePool) unuse(s *WaitNode) { // guarded by: mu
+	last := len(b.used) - 1
+	b.used[s.index] = b.used[last]
+	b.used[s.index].index = s.index
+	b.used[last] = nil
+	b.used = b.used[:last]
 }
 
 func (b *nodePool) put(s *WaitNode) { // guarded by: mu
 	s.taken = false
+	b.unuse(s)
 	b.free = append(b.free, s)
 }
 
@@ -91,11 +110,7 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 		return
 	}
 	delete(b.of, s.Off)
-	last := len(b.all) - 1
-	b.all[s.index] = b.all[last]
-	b.all[s.index].index = s.index
-	b.all[last] = nil
-	b.all = b.all[:last]
+	b.unuse(s)
 }
 
 // popped handles a node that has come off the ready stack, or that was lost from the stack and will
@@ -139,7 +154,7 @@ type untold struct {
 func (b *nodePool) untold() (lost []untold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, s := range b.all {
+	for _, s := range b.used {
 		if w := s.Node.Load(); s.owed && w.State() == arenakernel.NodeResolved {
 			lost = append(lost, untold{s, w})
 		}
@@ -180,9 +195,9 @@ func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 // stopped.
 func (b *nodePool) check() {
 	b.mu.Lock()
-	all := slices.Clone(b.all)
+	used := slices.Clone(b.used)
 	b.mu.Unlock()
-	for _, s := range all {
+	for _, s := range used {
 		if s.Resolved() {
 			b.prod(s, false)
 		}
@@ -198,10 +213,10 @@ const queuesMost = 256
 // wake they could wait for ever, because no granter may find them in such a queue.
 func (b *nodePool) checkQueues() {
 	b.mu.Lock()
-	some := make([]*WaitNode, min(len(b.all), queuesMost))
+	some := make([]*WaitNode, min(len(b.used), queuesMost))
 	for i := range some {
-		b.looked = (b.looked + 1) % len(b.all)
-		some[i] = b.all[b.looked]
+		b.looked = (b.looked + 1) % len(b.used)
+		some[i] = b.used[b.looked]
 	}
 	b.mu.Unlock()
 	for _, s := range some {
@@ -258,9 +273,9 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 // goroutine that is not asleep yet sees by itself that the handle is being closed.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
-	all := slices.Clone(b.all)
+	used := slices.Clone(b.used)
 	b.mu.Unlock()
-	for _, s := range all {
+	for _, s := range used {
 		if q == nil || s.in.Load() == q {
 			b.prod(s, true)
 		}
@@ -273,10 +288,8 @@ func DescribeWaitNodes(a *arenakernel.Arena) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := ""
-	for _, s := range b.all {
-		if s.taken || s.owed {
-			out += fmt.Sprintf("wait node %v: %v, stamp %d, taken %v, owed %v, told %d\n", s.Off, s.Node.Load(), s.Node.Stamp().Load(), s.taken, s.owed, len(s.wake))
-		}
+	for _, s := range b.used {
+		out += fmt.Sprintf("wait node %v: %v, stamp %d, taken %v, owed %v, told %d\n", s.Off, s.Node.Load(), s.Node.Stamp().Load(), s.taken, s.owed, len(s.wake))
 	}
 	return out
 }

@@ -51,7 +51,7 @@ type WaitNode struct {
 	told   bool   // notify was called
 	taken  bool   // a wait uses the node
 	owed   bool   // the node was parked, and has not come off the ready stack since
-	index  int    // in nodePool.all
+	index  int    // in nodePool.used, if the node is taken or owed
 }
 
 // Sleep waits until the wait is resolved, the context of c ends, the handle is closed or the queue is found damaged. The

@@ -76,7 +76,7 @@ func (p *place) sleeps(s *WaitNode, ctx context.Context) <-chan Result {
 func (b *nodePool) counts() (all, free int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.all), len(b.free)
+	return len(b.of), len(b.free)
 }
 
 func (s *WaitNode) isOwed() bool {
@@ -255,6 +255,104 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	b.EndTell()
 	p.comes(s, arenakernel.NodeIdle)
 	until(t, func() bool { _, free := nodePool.counts(); return free == 2 })
+}
+
+// TestChecksVisitOnlyWaits: after a crowd of waiters has gone, the periodic checks visit the wait nodes of the present
+// waits only, and nodes that have not come off the ready stack.
+func TestChecksVisitOnlyWaits(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	p := b.place(o)
+	pool := &lotOf(b.Arena).nodePool
+	used := func() (offs []arenakernel.Offset) {
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		for i, s := range pool.used {
+			require.Equal(t, i, s.index)
+			offs = append(offs, s.Off)
+		}
+		return offs
+	}
+	var crowd []*WaitNode
+	for n := range uint64(100) {
+		crowd = append(crowd, b.waitNode(o, n+1))
+	}
+	owed, waits := crowd[20], crowd[50]
+	owed.Watch(p.Queue, func() {})
+	for _, s := range crowd {
+		switch s {
+		case waits:
+		case owed, crowd[70]:
+			s.resolve(t)
+			s.Leave()
+		case crowd[30]:
+			s.Forget()
+		default:
+			s.Node.Stamp().Store(0)
+			s.Withdrawn()
+		}
+	}
+	require.ElementsMatch(t, []arenakernel.Offset{owed.Off, waits.Off}, used())
+	again := b.takeNode()
+	require.ElementsMatch(t, []arenakernel.Offset{owed.Off, waits.Off, again.Off}, used())
+	again.Withdrawn()
+	waits.Node.Stamp().Store(0)
+	waits.Withdrawn()
+	b.BeginTell()
+	b.Tell(owed.Off, owed.Node, b.Self())
+	b.EndTell()
+	p.comes(owed, arenakernel.NodeIdle)
+	until(t, func() bool { return len(used()) == 0 })
+}
+
+// TestPoolGivesNodesBack: wait nodes that no wait has needed for a period go back to the arena, except for some that the
+// process keeps. Nodes in use stay, and so do nodes that a wait has needed in the period.
+func TestPoolGivesNodesBack(t *testing.T) {
+	b := newNodePool(t)
+	o := b.object()
+	pool := &lotOf(b.Arena).nodePool
+	const crowd = 2*shrinkMost + 100
+	nodes := func() int { return int(b.Stats().Nodes) }
+	before := nodes()
+	waits := b.waitNode(o, 1)
+	come := func(n int) (crowd []*WaitNode) {
+		for range n {
+			crowd = append(crowd, b.takeNode())
+		}
+		return crowd
+	}
+	leave := func(crowd []*WaitNode) {
+		for _, s := range crowd {
+			s.Withdrawn()
+		}
+	}
+	period := func() {
+		for range shrinkTicks {
+			pool.shrink()
+		}
+	}
+	const often = freeKept + 50
+	present := come(crowd)
+	period()
+	leave(present)
+	require.True(t, pool.shrinks())
+	period()
+	require.Equal(t, crowd+1, nodes()-before, "the crowd was there in the last period")
+	leave(come(often))
+	period()
+	leave(come(often))
+	period()
+	require.Equal(t, freeKept+often+1, nodes()-before, "a wait has needed the others in the last period")
+	period()
+	period()
+	require.Equal(t, freeKept+1, nodes()-before)
+	require.False(t, pool.shrinks())
+	all, free := pool.counts()
+	require.Equal(t, [2]int{freeKept + 1, freeKept}, [2]int{all, free})
+	require.Equal(t, arenakernel.NodeQueued, waits.Node.State())
+	leave(come(crowd)) // the arena has the nodes again
+	waits.Node.Stamp().Store(0)
+	waits.Withdrawn()
 }
 
 // orphan pushes a node that is not ready on the ready stack of this process. The poller then

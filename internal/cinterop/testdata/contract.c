@@ -332,7 +332,7 @@ static int few_sizes(void)
 {
     static const uint32_t participants[] = {70, 100, 128};
     size_t i;
-    int used = 0;
+    int used = 0, now, k;
     for (i = 0; i < sizeof participants / sizeof participants[0]; i++) {
         char name[128];
         shmsync_arena_options o;
@@ -350,11 +350,36 @@ static int few_sizes(void)
         CHECK(shmsync_event_open(a, "automatic", &automatic, &e), 0);
         CHECK(shmsync_arena_close(a), 0);
         CHECK(shmsync_arena_remove(name), 0);
+        for (now = k = 0; k < SHMI_SPARE_SIZES; k++)
+            now += shmi_spare[k].n != 0;
         if (i == 0)
-            while (used < SHMI_SPARE_SIZES && shmi_spare[used].size != 0)
-                used++;
-        CHECK(used < SHMI_SPARE_SIZES, 1);
-        CHECK(shmi_spare[used].size, 0);
+            used = now;
+        CHECK(now, used);
+    }
+    return 0;
+}
+
+/* However many sizes the handles of a process have, the memory of closed handles serves the next ones. */
+static int many_sizes(void)
+{
+    enum { TIMES = 3 * SHMI_SPARES };
+    static void *seen[TIMES];
+    size_t size;
+    for (size = 1; size < 100000; size += 500) {
+        int i, k, distinct = 0;
+        for (i = 0; i < TIMES; i++) {
+            void *thing = shmi_new_thing(size);
+            CHECK(thing != NULL, 1);
+            CHECK(shmi_head_of(thing)->size >= size, 1);
+            CHECK(shmi_head_of(thing)->size <= 64 + size + size / 4, 1);
+            memset(thing, 1, size);
+            for (k = 0; k < distinct && seen[k] != thing; k++)
+                continue;
+            if (k == distinct)
+                seen[distinct++] = thing;
+            shmi_free_thing(thing);
+        }
+        CHECK(distinct <= SHMI_SPARES + 1, 1);
     }
     return 0;
 }
@@ -1914,6 +1939,7 @@ int main(int argc, char **argv)
         {"closed-many", closed_many},
         {"closed-without-room", closed_without_room},
         {"few-sizes", few_sizes},
+        {"many-sizes", many_sizes},
         {"errors", errors},
         {"error-texts", error_texts},
         {"delete-at", delete_at},

@@ -94,7 +94,8 @@ int main(int argc, char **argv)
     /* A participant of an older version has used a chunk out of reach for wait nodes, and all of them are free. */
     CHECK(shmi_swap_chunk(a, 64, 0, shmi_make_chunk(SHMI_chunkSlab, SHMI_classNode, 0)), 1);
     a->heap_next[SHMI_classNode] = 64 * SHMI_blockWords;
-    a->heap_look[SHMI_classNode] = 64;
+    a->searches[SHMI_classNode].begun = 1;
+    a->searches[SHMI_classNode].at = 65;
     claim(a, SHMI_roomOfAll);
 
     /* There are free chunks out of reach only, and one of them can be swept. */

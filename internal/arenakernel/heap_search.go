@@ -1,0 +1,103 @@
+package arenakernel
+
+import "sync"
+
+const (
+	// nearSlabs is how many slabs of its class an allocation searches for a free block before it
+	// takes a fresh chunk. It is large enough to find blocks that other participants have freed, and
+	// small enough to keep the search cheap.
+	nearSlabs = 16
+
+	// nearWords is how many chunk words such a search reads at most.
+	nearWords = 4096
+
+	// firstSlabs and firstWords are these limits while the first pass over all chunks is under way.
+	// The pass costs a process this much more once for each fresh chunk that it takes meanwhile.
+	firstSlabs = 256
+	firstWords = 1 << 16
+)
+
+// A slabSearch is a search of this process for free blocks of one class, in slabs other than the one
+// from which the last block came. It goes downwards, and continues where the last search found a
+// block. So if few blocks are free, each search finds the next of them.
+//
+// The search begins with one pass over all chunks of the arena. Most slabs are the work of other
+// processes, and without this pass each short-lived process would take a fresh chunk. The pass
+// begins where the last chunk was claimed, because there the slab of a process that came before is
+// likely to have room. After the pass, the search covers the chunks in which this process has seen
+// slabs of the class: in an arena of many chunks, it does not pass over all of them again.
+type slabSearch struct {
+	turn   sync.Mutex // held by the goroutine that searches or takes a fresh chunk
+	begun  bool       // guarded by: turn
+	passed uint64     // guarded by: turn; chunks that the first pass has searched
+	at     uint64     // guarded by: turn; the search continues below this chunk
+
+	// The slabs of the class that this process knows are in the chunks from first to end-1.
+	first, end uint64 // guarded by: turn
+}
+
+// know adds a slab to the chunks of the search.
+func (s *slabSearch) know(chunk uint64) {
+	if s.first == s.end {
+		s.first, s.end = chunk, chunk+1
+	}
+	s.first, s.end = min(s.first, chunk), max(s.end, chunk+1)
+}
+
+// claimKnown claims a block in a slab that is not full, if a search finds one. The caller has the
+// turn.
+//
+// In the headroom, it searches all chunks: an allocation takes no fresh chunk of the small headroom
+// while another of its chunks has a free block. It also searches all chunks for a block for a wait
+// node, because no chunk of such blocks is ever used for anything else.
+func (c *core) claimKnown(class int, in room) (Offset, bool) {
+	s, count := &c.heap.search[class], c.geo.chunkCount
+	if count == 0 {
+		return 0, false
+	}
+	if !s.begun {
+		s.begun, s.at = true, c.u64(hdrChunkHint).Load()
+	}
+	if chunk := c.heap.next[class].Load() / blockWords; chunk < count && c.loadChunk(chunk).slabOf(class) {
+		s.know(chunk)
+	}
+	switch h := &c.geo.headroom; {
+	case in.inHeadroom():
+		at := h.first + h.chunks()
+		off, _, ok := c.claimBelow(class, in, &at, h.first, at, count, count)
+		return off, ok
+	case class == classNode:
+		end := min(count, c.geo.linked)
+		off, _, ok := c.claimBelow(class, in, &s.at, 0, end, end, end)
+		return off, ok
+	case s.passed < count:
+		off, passed, ok := c.claimBelow(class, in, &s.at, 0, count, min(firstWords, count-s.passed), firstSlabs)
+		s.passed += passed
+		return off, ok
+	}
+	off, _, ok := c.claimBelow(class, in, &s.at, s.first, s.end, min(nearWords, s.end-s.first), nearSlabs)
+	return off, ok
+}
+
+// claimBelow claims a block of the class in one of the chunks from first to end-1. It goes downwards
+// from *at, and from first to end-1. It reads the given number of chunk words at most, and searches
+// the given number of slabs. It returns how many chunk words it has read, and sets *at to the last of
+// these chunks.
+func (c *core) claimBelow(class int, in room, at *uint64, first, end, words, slabs uint64) (off Offset, read uint64, ok bool) {
+	i := *at
+	for read < words && slabs > 0 && !ok {
+		if i <= first || i > end {
+			i = end
+		}
+		i--
+		read++
+		if !c.geo.serves(in, i) || !c.loadChunk(i).slabOf(class) {
+			continue
+		}
+		slabs--
+		c.heap.search[class].know(i)
+		off, ok = c.claimIn(i, class, 0)
+	}
+	*at = i
+	return off, read, ok
+}
