@@ -200,6 +200,8 @@ class SynchronizedOptions(Options):
     ]
 
 
+# The function of shmsync_wait_hook. Its argument is always NULL here, and a function in Python does not get it.
+WaitHook = ctypes.CFUNCTYPE(ctypes.c_int)
 Repair = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 OnParticipant = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(RawParticipant), ctypes.c_void_p)
 OnDeath = ctypes.CFUNCTYPE(None, ctypes.POINTER(RawParticipant), ctypes.c_void_p)

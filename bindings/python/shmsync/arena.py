@@ -15,15 +15,18 @@ import traceback
 import weakref
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Type, TypeVar
 
-from . import _library, errors
+from . import _calls, _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
-from ._wait import SLICE_NS, in_main_thread
+from ._wait import in_main_thread
 from .errors import Participant
 from .layout import description_of, layout_of
 
 __all__ = ["Arena", "Policy", "remove"]
 
 C = TypeVar("C")
+
+# How long the main thread waits, in nanoseconds, before it runs signal handlers and waits again.
+_SLICE_NS = 100_000_000
 
 _U64 = ctypes.c_uint64
 _open = function("arena_open_abi", P, P, P, ctypes.c_uint32)
@@ -113,7 +116,7 @@ class Arena:
     def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
         # The function on_first of another process may run for long. The main thread waits for it in slices.
         if in_main_thread():
-            opts.gate_timeout_ns = SLICE_NS
+            opts.gate_timeout_ns = _SLICE_NS
         while True:
             try:
                 self._try_join(call, which, ctypes.byref(opts))
@@ -160,6 +163,9 @@ class Arena:
         Afterwards calls of its objects raise :class:`Closed`. Its memory must not be used any more: what the process
         writes there reaches no other process. A second close does nothing. If the process has opened the arena
         several times, only the last close leaves it.
+
+        In a signal handler that runs during a wait in the arena, the call does not wait for the end of that wait, which
+        comes when the handler returns: the arena is closed in another thread.
         """
         joined: List[ctypes.c_void_p] = getattr(self, "_joined", [])
         arenas = list(joined)
@@ -169,9 +175,13 @@ class Arena:
             results.extend(itertools.islice(map(_close, iter(joined.pop, None)), 1))
         except IndexError:
             return  # it is closed, or another thread closes it
-        if results[0] == errno.EDEADLK:
-            joined.extend(arenas)  # a later close can leave the arena
-        check(results[0])
+        if results[0] == errno.EDEADLK and _calls.handles_signal_in_wait():
+            # The close would wait for the wait during which this handler runs. In another thread, it ends that wait.
+            threading.Thread(target=_close_later, args=(arenas,), name="shmsync-close").start()
+        else:
+            if results[0] == errno.EDEADLK:
+                joined.extend(arenas)  # a later close can leave the arena
+            check(results[0])
         self._forget_deaths()
 
     def _forget_deaths(self) -> None:

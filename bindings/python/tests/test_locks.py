@@ -398,16 +398,6 @@ class Signals(ArenaCase):
             self.assertEqual(c.hear(), "handled")
         self.assertEqual(c.hear(), "acquired")
 
-    def test_a_long_wait_keeps_one_result(self) -> None:
-        codes = iter([errno.ETIMEDOUT] * 1000 + [0])
-        results: List[int] = []
-
-        def timed(*_: object) -> int:
-            return next(codes)
-
-        _wait._wait_into(results, timed, timed, (), None, True)
-        self.assertEqual(results, [0])
-
     def test_what_an_interrupted_call_took_is_given_back(self) -> None:
         old = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, old)
