@@ -37,6 +37,7 @@ _self = function("arena_self", P, P)
 _participants = function("arena_participants", P, P, P)
 _on_death = function("arena_on_death", P, P, P)
 _size = function("arena_size", P, result=_U64)
+_base = function("arena_base", P, result=ctypes.c_void_p)
 _delete = function("delete", P, P)
 _delete_at = function("delete_at", P, _U64)
 _alloc = function("alloc", P, _U64, P)
@@ -58,6 +59,10 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+# Where the header of an arena has its random ID, and how many bytes the ID has: hdrID in docs/abi.md.
+_ID_AT, _ID_BYTES = 56, 16
 
 
 class Policy(enum.IntEnum):
@@ -108,6 +113,7 @@ class Arena:
         # The arena, or nothing if this process has closed it. It is a list, so that only one close gets the arena.
         self._joined: List[ctypes.c_void_p] = []
         self._name = name
+        self._path = name if name is None or "/" not in name else os.path.join(os.getcwd(), name)
         self._pid = os.getpid()
         self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
         with _lock:
@@ -211,7 +217,12 @@ class Arena:
     def __reduce__(self) -> Tuple[Any, ...]:
         if self._name is None:
             raise TypeError("an arena that was opened by a descriptor has no name that another process could open")
-        return (_reopened, (self._name,))
+        return (_reopened, (self._path, self._id()))
+
+    def _id(self) -> bytes:
+        """The random ID of the arena."""
+        base: int = _base(self._pointer())
+        return ctypes.string_at(base + _ID_AT, _ID_BYTES)
 
     def this_participant(self) -> Participant:
         """Return this process as a participant."""
@@ -344,16 +355,19 @@ def _close_later(arenas: List[ctypes.c_void_p]) -> None:
 # Keeps the functions that the library may call until the process ends.
 _callbacks: List[Any] = []
 
-_by_name: Dict[str, weakref.ReferenceType[Arena]] = {}
+_by_id: Dict[bytes, weakref.ReferenceType[Arena]] = {}
 
 
-def _reopened(name: str) -> Arena:
+def _reopened(path: str, number: bytes) -> Arena:
     """Open an arena that was passed from another process. All objects that were passed with it share this arena."""
-    known = _by_name.get(name)
+    known = _by_id.get(number)
     arena = None if known is None else known()
     if arena is None or not arena._joined or arena._pid != os.getpid():
-        arena = Arena(name, create=False)
-        _by_name[name] = weakref.ref(arena)
+        arena = Arena(path, create=False)
+        if arena._id() != number:
+            arena.close()
+            raise errors.NotFound(errno.ENOENT, f"arena {path!r}: its file was replaced, and is another arena now")
+        _by_id[number] = weakref.ref(arena)
     return arena
 
 
