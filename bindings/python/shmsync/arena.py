@@ -13,7 +13,7 @@ import queue
 import threading
 import traceback
 import weakref
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tuple, Type, TypeVar, Union
 
 from . import _calls, _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
@@ -79,10 +79,13 @@ class Policy(enum.IntEnum):
 class Arena:
     """Shared memory that this process has joined.
 
-    ``Arena("jobs")`` joins the file ``/dev/shm/jobs`` and creates it if it does not exist. A name with a slash is
-    the path of a file. ``size`` and ``max_participants`` are for a new arena; 0 means 64 MiB and 128 participants.
+    ``Arena("jobs")`` joins the file ``/dev/shm/jobs`` and creates it if it does not exist. A name with a slash, or a
+    path object such as a ``pathlib.Path``, is the path of a file. ``size`` and ``max_participants`` are for a new arena; 0 means 64 MiB and 128 participants.
     ``label`` is a name of this process for people; other processes see it if this one dies. With ``create=False``
     the call raises :class:`NotFound` if the arena does not exist.
+
+    The file has to belong to the effective user of the process, to root, or to one of the users in ``trust_uids``.
+    Otherwise the call raises :class:`NotPermitted`, since the owner of a file can damage what the process relies on.
 
     A process stays in the arena until it closes the arena as often as it opened it, or ends. Leaving is treated like
     a death: other processes get or recover what the process held. At the end of a Python program the arenas are
@@ -95,31 +98,35 @@ class Arena:
 
     def __init__(
         self,
-        name: str,
+        name: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]],
         *,
         size: int = 0,
         max_participants: int = 0,
         mode: int = 0,
         label: Optional[str] = None,
         create: bool = True,
+        trust_uids: Iterable[int] = (),
     ) -> None:
         opts = ArenaOptions(size=size, max_participants=max_participants, mode=mode, attach_only=not create)
         opts.label = None if label is None else _library.text(label, "the label")
-        path = _library.text(name, "the name")
-        self._begin(name)
+        path = _library.path(name)
+        self._begin(os.fsdecode(path), trust_uids)
         self._join(_open, path, opts)
 
-    def _begin(self, name: Optional[str]) -> None:
+    def _begin(self, name: Optional[str], trust_uids: Iterable[int]) -> None:
         # The arena, or nothing if this process has closed it. It is a list, so that only one close gets the arena.
         self._joined: List[ctypes.c_void_p] = []
         self._name = name
         self._path = name if name is None or "/" not in name else os.path.join(os.getcwd(), name)
         self._pid = os.getpid()
+        self._trusted = [_library.fits(uid, 0, (1 << 32) - 1, "the user ID") for uid in trust_uids]
         self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
         with _lock:
             Arena._all.add(self)
 
     def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
+        trusted = (ctypes.c_uint32 * len(self._trusted))(*self._trusted)
+        opts.trust_uids, opts.n_trust_uids = ctypes.addressof(trusted), len(trusted)
         # The function on_first of another process may run for long. The main thread waits for it in slices.
         if in_main_thread():
             opts.gate_timeout_ns = _SLICE_NS
@@ -133,7 +140,7 @@ class Arena:
     def _try_join(self, call: Callable[..., int], *args: Any) -> None:
         arena = ctypes.c_void_p()
         try:
-            check(call(*args, ctypes.byref(arena), ABI))
+            check(call(*args, ctypes.byref(arena), ABI), of_file=True)
             self._joined = [arena]
         except BaseException:
             if arena.value is not None and not self._joined:  # a signal handler has raised
@@ -141,10 +148,10 @@ class Arena:
             raise
 
     @classmethod
-    def from_fd(cls, fd: int) -> Arena:
+    def from_fd(cls, fd: int, *, trust_uids: Iterable[int] = ()) -> Arena:
         """Join the arena in an open file, such as an inherited memfd. The caller still has to close the descriptor."""
         self = cls.__new__(cls)
-        self._begin(None)
+        self._begin(None, trust_uids)
         self._join(_from_fd, _library.fits(fd, -1 << 31, (1 << 31) - 1, "the descriptor"), ArenaOptions())
         return self
 
@@ -217,7 +224,7 @@ class Arena:
     def __reduce__(self) -> Tuple[Any, ...]:
         if self._name is None:
             raise TypeError("an arena that was opened by a descriptor has no name that another process could open")
-        return (_reopened, (self._path, self._id()))
+        return (_reopened, (self._path, self._id(), self._trusted))
 
     def _id(self) -> bytes:
         """The random ID of the arena."""
@@ -358,12 +365,12 @@ _callbacks: List[Any] = []
 _by_id: Dict[bytes, weakref.ReferenceType[Arena]] = {}
 
 
-def _reopened(path: str, number: bytes) -> Arena:
+def _reopened(path: str, number: bytes, trust_uids: List[int]) -> Arena:
     """Open an arena that was passed from another process. All objects that were passed with it share this arena."""
     known = _by_id.get(number)
     arena = None if known is None else known()
     if arena is None or not arena._joined or arena._pid != os.getpid():
-        arena = Arena(path, create=False)
+        arena = Arena(path, create=False, trust_uids=trust_uids)
         if arena._id() != number:
             arena.close()
             raise errors.NotFound(errno.ENOENT, f"arena {path!r}: its file was replaced, and is another arena now")
@@ -371,9 +378,9 @@ def _reopened(path: str, number: bytes) -> Arena:
     return arena
 
 
-def remove(name: str) -> None:
+def remove(name: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]) -> None:
     """Remove the file of an arena. :class:`Busy` if a process is in it, :class:`NotFound` if it does not exist."""
-    check(_remove(_library.text(name, "the name")))
+    check(_remove(_library.path(name)), of_file=True)
 
 
 def _close_all() -> None:
