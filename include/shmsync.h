@@ -1287,6 +1287,18 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
  * auto-reset events that it has taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
+/* Sets a function for the waits of the calling thread, or removes it if f is NULL. Once a call has waited for 100 ms,
+ * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
+ * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
+ * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
+ * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f.
+ *
+ * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
+ * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
+ * waits of f run f only if f sets it. When f returns, it is set as before. f must not close the arenas of the wait:
+ * shmsync_arena_close returns EDEADLK. */
+void shmsync_wait_hook(int (*f)(void *arg), void *arg);
+
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
 
 /* A handle on a MultiLock of an arena. A copy is the same handle. */
@@ -4091,6 +4103,36 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     SHMI_OUTSIDE(failed = repair(arg));
     shmi_let_cancel();
     return failed;
+}
+
+/* The function of shmsync_wait_hook for this thread. */
+typedef struct shmi_hook {
+    int (*f)(void *);
+    void *arg;
+    int64_t due; /* it does not run before this time: CLOCK_MONOTONIC ns */
+} shmi_hook;
+static SHMI_THREAD shmi_hook shmi_wait_hook;
+
+/* Runs the function of shmsync_wait_hook, if there is one and it is due. Returns whether the wait has to end. Sets *now
+ * to the time after the function. */
+SHMI_SELDOM int shmi_run_wait_hook(int64_t *now)
+{
+    shmi_hook h = shmi_wait_hook;
+    int ends;
+    if (h.f == NULL || *now < h.due)
+        return 0;
+    shmi_wait_hook.f = NULL;
+    ends = shmi_call_repair(h.f, h.arg);
+    *now = shmi_now();
+    h.due = *now + SHMI_CHECK_EVERY;
+    shmi_wait_hook = h;
+    return ends != 0;
+}
+/* Whether the hook of the thread ends a wait that began at the time since. A wait that lasts for less than 100 ms does
+ * not read the hook. */
+SHMI_FN int shmi_hook_ends(int64_t since, int64_t *now)
+{
+    return SHMI_UNLIKELY(*now - since >= SHMI_CHECK_EVERY) && shmi_run_wait_hook(now);
 }
 
 /* The arenas on which the thread is in a call. If such a call runs a function of the user's, that function must not
@@ -9006,7 +9048,7 @@ SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
  * are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
-    int64_t ask = 0, now, wait;
+    int64_t ask = 0, now, wait, since = 0;
     int err;
     int was = w != NULL && shmi_current(a, w->name); /* not 0 only if a peer has overwritten the word */
     if (shmi_await_over(a, w, 1))
@@ -9017,10 +9059,13 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
     shmi_follow(a);
     while (err == 0 && !shmi_await_over(a, w, was)) {
         now = shmi_now();
+        since = since != 0 ? since : now;
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
             err = shmi_fail(EBADF, op, called, "this process closed the arena");
         } else if (abs != 0 && now >= abs) {
             err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
+        } else if (shmi_hook_ends(since, &now)) {
+            abs = 1; /* but what came while the hook ran takes precedence */
         } else {
             wait = shmi_next_ask(&ask);
             shmi_exact_nap(abs != 0 && abs - now < wait ? abs - now : wait);
@@ -14207,7 +14252,7 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_
 
 enum {
     SHMI_AGAIN,  /* the state may have changed: read it again */
-    SHMI_LATE,   /* the deadline has passed */
+    SHMI_LATE,   /* the deadline has passed, or the function of shmsync_wait_hook ends the wait */
     SHMI_LOOK,   /* a periodic check of the object is due: every 100 ms, or every 10 ms without futex_waitv */
     SHMI_CLOSED  /* this process leaves the arena */
 };
@@ -14239,6 +14284,8 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
+    if (shmi_wait_hook.f != NULL)
+        return NULL; /* the thread has to run it every 100 ms */
     if (pthread_equal(pthread_self(), a->watcher))
         return NULL; /* on_death runs on the watcher, and waits: meanwhile the watcher checks nothing */
     s = shmi_claim_sleeper(a);
@@ -14257,7 +14304,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
 SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 {
-    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
+    int64_t now = shmi_now(), until;
     shmi_waitv v[4];
     shmi_sleeper *sleeper = NULL;
     unsigned n = 1;
@@ -14268,12 +14315,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
+    if (*sleep_spec->since != 0 && shmi_hook_ends(*sleep_spec->since, &now))
+        return SHMI_LATE;
     /* If the check is due, the thread makes it before it sleeps. A thread that is woken often, or waits briefly each
      * time, never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
         *sleep_spec->since = now;
+    until = now + SHMI_CHECK_EVERY;
     record = shmi_announce_sleep(a, sleep_spec->object, shmi_off_of(a, sleep_spec->word), sleep_spec->wanted, *sleep_spec->since);
     v[0] = shmi_waitv_of(sleep_spec->word, sleep_spec->val);
     if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {
@@ -25061,7 +25111,16 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
-SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
+/* Locks the mutex again after the wait. The caller expects to hold it, so the hook of the thread cannot end this wait. */
+SHMI_FN int shmi_cond_lock_mutex(void *m)
+{
+    shmi_hook hook = shmi_wait_hook;
+    int err;
+    shmi_wait_hook.f = NULL;
+    err = shmsync_mutex_lock((shmsync_mutex *)m);
+    shmi_wait_hook = hook;
+    return err;
+}
 /* Waits with a mutex. EINVAL: the thread is in a transaction with the mutex, and an unlock would show unfinished
  * changes to others. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
@@ -29073,13 +29132,19 @@ SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *x, void **
 SHMI_FN void shmi_await_exit(const shmsync_awaitable *x, void *thing) { shmi_exit_for(thing, shmi_await_arena(x, thing)); }
 /* The result of a wait whose arena this process closes. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
-/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
-SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
+/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. If the hook of the thread ends the call, the
+ * deadline has passed from then on, but the caller first checks what came while the hook ran. */
+SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t *deadline)
 {
-    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
+    int64_t now = shmi_now(), until, abs = *deadline;
     size_t i;
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
+    if (shmi_hook_ends(since, &now)) {
+        *deadline = 1;
+        return 0;
+    }
+    until = now + SHMI_CHECK_EVERY;
     shmi_await_sleep(at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
         if (at[i].what == SHMI_awaits_sequencer)
@@ -29093,6 +29158,12 @@ SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t a
     return 0;
 }
 
+void shmsync_wait_hook(int (*f)(void *arg), void *arg)
+{
+    shmi_wait_hook.f = f;
+    shmi_wait_hook.arg = arg;
+    shmi_wait_hook.due = 0;
+}
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
     SHMI_BEGIN();
@@ -29132,7 +29203,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             result = shmi_await_judge(&list[chosen], kept[chosen], &at[chosen]);
             break;
         }
-        err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, abs);
+        err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, &abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -29202,7 +29273,7 @@ SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r
         r->n = k;
         if (r->n == 0)
             break;
-        err = shmi_await_turn(r->at, r->n, since, abs);
+        err = shmi_await_turn(r->at, r->n, since, &abs);
     }
     for (i = 0; i < r->n; i++) {
         shmi_await_leave(&r->at[i]);

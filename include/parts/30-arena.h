@@ -732,6 +732,36 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     return failed;
 }
 
+/* The function of shmsync_wait_hook for this thread. */
+typedef struct shmi_hook {
+    int (*f)(void *);
+    void *arg;
+    int64_t due; /* it does not run before this time: CLOCK_MONOTONIC ns */
+} shmi_hook;
+static SHMI_THREAD shmi_hook shmi_wait_hook;
+
+/* Runs the function of shmsync_wait_hook, if there is one and it is due. Returns whether the wait has to end. Sets *now
+ * to the time after the function. */
+SHMI_SELDOM int shmi_run_wait_hook(int64_t *now)
+{
+    shmi_hook h = shmi_wait_hook;
+    int ends;
+    if (h.f == NULL || *now < h.due)
+        return 0;
+    shmi_wait_hook.f = NULL;
+    ends = shmi_call_repair(h.f, h.arg);
+    *now = shmi_now();
+    h.due = *now + SHMI_CHECK_EVERY;
+    shmi_wait_hook = h;
+    return ends != 0;
+}
+/* Whether the hook of the thread ends a wait that began at the time since. A wait that lasts for less than 100 ms does
+ * not read the hook. */
+SHMI_FN int shmi_hook_ends(int64_t since, int64_t *now)
+{
+    return SHMI_UNLIKELY(*now - since >= SHMI_CHECK_EVERY) && shmi_run_wait_hook(now);
+}
+
 /* The arenas on which the thread is in a call. If such a call runs a function of the user's, that function must not
  * close these arenas. */
 enum { SHMI_INSIDE = 4 };

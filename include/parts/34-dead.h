@@ -300,7 +300,7 @@ SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
  * are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
-    int64_t ask = 0, now, wait;
+    int64_t ask = 0, now, wait, since = 0;
     int err;
     int was = w != NULL && shmi_current(a, w->name); /* not 0 only if a peer has overwritten the word */
     if (shmi_await_over(a, w, 1))
@@ -311,10 +311,13 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
     shmi_follow(a);
     while (err == 0 && !shmi_await_over(a, w, was)) {
         now = shmi_now();
+        since = since != 0 ? since : now;
         if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
             err = shmi_fail(EBADF, op, called, "this process closed the arena");
         } else if (abs != 0 && now >= abs) {
             err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
+        } else if (shmi_hook_ends(since, &now)) {
+            abs = 1; /* but what came while the hook ran takes precedence */
         } else {
             wait = shmi_next_ask(&ask);
             shmi_exact_nap(abs != 0 && abs - now < wait ? abs - now : wait);

@@ -50,7 +50,7 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_
 
 enum {
     SHMI_AGAIN,  /* the state may have changed: read it again */
-    SHMI_LATE,   /* the deadline has passed */
+    SHMI_LATE,   /* the deadline has passed, or the function of shmsync_wait_hook ends the wait */
     SHMI_LOOK,   /* a periodic check of the object is due: every 100 ms, or every 10 ms without futex_waitv */
     SHMI_CLOSED  /* this process leaves the arena */
 };
@@ -82,6 +82,8 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
+    if (shmi_wait_hook.f != NULL)
+        return NULL; /* the thread has to run it every 100 ms */
     if (pthread_equal(pthread_self(), a->watcher))
         return NULL; /* on_death runs on the watcher, and waits: meanwhile the watcher checks nothing */
     s = shmi_claim_sleeper(a);
@@ -100,7 +102,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
 /* Sleeps once. The caller is within shmi_enter and has announced itself in the object. */
 SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
 {
-    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
+    int64_t now = shmi_now(), until;
     shmi_waitv v[4];
     shmi_sleeper *sleeper = NULL;
     unsigned n = 1;
@@ -111,12 +113,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
+    if (*sleep_spec->since != 0 && shmi_hook_ends(*sleep_spec->since, &now))
+        return SHMI_LATE;
     /* If the check is due, the thread makes it before it sleeps. A thread that is woken often, or waits briefly each
      * time, never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
         *sleep_spec->since = now;
+    until = now + SHMI_CHECK_EVERY;
     record = shmi_announce_sleep(a, sleep_spec->object, shmi_off_of(a, sleep_spec->word), sleep_spec->wanted, *sleep_spec->since);
     v[0] = shmi_waitv_of(sleep_spec->word, sleep_spec->val);
     if (sleep_spec->bounded != 0 && now + sleep_spec->bounded < until) {

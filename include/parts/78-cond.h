@@ -617,7 +617,16 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
-SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
+/* Locks the mutex again after the wait. The caller expects to hold it, so the hook of the thread cannot end this wait. */
+SHMI_FN int shmi_cond_lock_mutex(void *m)
+{
+    shmi_hook hook = shmi_wait_hook;
+    int err;
+    shmi_wait_hook.f = NULL;
+    err = shmsync_mutex_lock((shmsync_mutex *)m);
+    shmi_wait_hook = hook;
+    return err;
+}
 /* Waits with a mutex. EINVAL: the thread is in a transaction with the mutex, and an unlock would show unfinished
  * changes to others. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)

@@ -224,13 +224,19 @@ SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *x, void **
 SHMI_FN void shmi_await_exit(const shmsync_awaitable *x, void *thing) { shmi_exit_for(thing, shmi_await_arena(x, thing)); }
 /* The result of a wait whose arena this process closes. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
-/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. */
-SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t abs)
+/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. If the hook of the thread ends the call, the
+ * deadline has passed from then on, but the caller first checks what came while the hook ran. */
+SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t *deadline)
 {
-    int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
+    int64_t now = shmi_now(), until, abs = *deadline;
     size_t i;
     if (abs != 0 && now >= abs)
         return ETIMEDOUT;
+    if (shmi_hook_ends(since, &now)) {
+        *deadline = 1;
+        return 0;
+    }
+    until = now + SHMI_CHECK_EVERY;
     shmi_await_sleep(at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
         if (at[i].what == SHMI_awaits_sequencer)
@@ -244,6 +250,12 @@ SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t a
     return 0;
 }
 
+void shmsync_wait_hook(int (*f)(void *arg), void *arg)
+{
+    shmi_wait_hook.f = f;
+    shmi_wait_hook.arg = arg;
+    shmi_wait_hook.due = 0;
+}
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index)
 {
     SHMI_BEGIN();
@@ -283,7 +295,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
             result = shmi_await_judge(&list[chosen], kept[chosen], &at[chosen]);
             break;
         }
-        err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, abs);
+        err = shmi_await_closing(at, n) ? shmi_await_closed("wait_any") : shmi_await_turn(at, n, since, &abs);
     }
     for (i = 0; i < begun; i++)
         if (i != chosen)
@@ -353,7 +365,7 @@ SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r
         r->n = k;
         if (r->n == 0)
             break;
-        err = shmi_await_turn(r->at, r->n, since, abs);
+        err = shmi_await_turn(r->at, r->n, since, &abs);
     }
     for (i = 0; i < r->n; i++) {
         shmi_await_leave(&r->at[i]);

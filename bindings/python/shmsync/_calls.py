@@ -17,7 +17,7 @@ import threading
 import types
 from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Tuple
 
-from . import _library
+from . import _library, _wait
 
 __all__: List[str] = []
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING or not built:
 else:
     from ._fast import Cond, Event, Items, Lease, Mutex, Object, RWMutex, Semaphore, Synchronized
 
-    _fast.setup(_library.failure_of, queue.Empty, ctypes.addressof)
     _fast.set_main_thread(threading.main_thread().ident)
     # In a child of fork, the thread that called fork is the main thread.
     os.register_at_fork(after_in_child=lambda: _fast.set_main_thread(threading.get_ident()))
@@ -63,6 +62,11 @@ Operation = Tuple[Optional[str], Optional[str], Optional[str], Optional[str]]
 
 # The first and the last of the four functions never wait, so their calls keep the global interpreter lock.
 KEEP_TRY, KEEP_UNDO = 1 << 0, 1 << 3
+
+
+def handles_signal_in_wait() -> bool:
+    """Report whether the calling thread runs a signal handler during a wait in the library."""
+    return _wait.in_main_thread() and bool(_wait.waits or (built and _fast.waits()))
 
 
 class _Exit:
@@ -109,6 +113,10 @@ def address_of(name: str) -> int:
     address = ctypes.cast(f, ctypes.c_void_p).value  # type: ignore[arg-type]
     assert address is not None
     return address
+
+
+if built:
+    _fast.setup(_library.failure_of, queue.Empty, ctypes.addressof, address_of("wait_hook"))
 
 
 def leaving(

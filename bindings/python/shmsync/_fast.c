@@ -16,8 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-/* The main thread runs the handlers at least this often. */
-#define SLICE_NS 100000000
 #define NO_END (-1)
 #define RAISED (-1)
 
@@ -69,10 +67,14 @@ typedef struct {
 } request;
 
 static PyObject *failure_of, *empty_queue, *address_of;
+static void (*set_hook)(int (*)(void *), void *); /* shmsync_wait_hook */
 
 /* The name of the attribute of a Cond with its mutex, so that the end of a with statement needs no memory. */
 static PyObject *mutex_name;
 static unsigned long main_thread;
+
+/* How many waits the main thread is in. A handler that runs during a wait may wait, too. */
+static int waits_in_main;
 
 /* ---- Calls of the library ---- */
 
@@ -143,36 +145,79 @@ static int after_success(const request *r)
     return RAISED;
 }
 
-/* Waits for what the call takes, until the time ends, in nanoseconds of CLOCK_MONOTONIC. The main thread waits in
- * slices. The result is 0, an errno, or RAISED if a handler raised: then nothing is taken. */
+/* ---- The handlers of signals during a wait of the main thread ---- */
+
+typedef struct {
+    PyThreadState *state;
+    int raised; /* a handler has raised. The exception of the last one that did is set */
+} handlers;
+
+/* The library calls this function about ten times a second. If a handler raises, the wait ends. If it is that of a Cond,
+ * the wait for its mutex follows, and ends at the next call of this function. */
+static int run_handlers(void *arg)
+{
+    handlers *h = (handlers *)arg;
+    PyObject *kind, *value, *trace;
+    PyEval_RestoreThread(h->state);
+    PyErr_Fetch(&kind, &value, &trace);
+    if (PyErr_CheckSignals() == 0) {
+        PyErr_Restore(kind, value, trace);
+    } else {
+        h->raised = 1;
+        Py_XDECREF(kind);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    }
+    h->state = PyEval_SaveThread();
+    return h->raised;
+}
+
+/* A wait of the library is between these two functions, without the interpreter lock. */
+static void begin_wait(handlers *h)
+{
+    h->raised = 0;
+    h->state = PyEval_SaveThread();
+    if (in_main_thread()) {
+        waits_in_main++;
+        set_hook(run_handlers, h);
+    }
+}
+static void end_wait(handlers *h)
+{
+    if (in_main_thread()) {
+        set_hook(NULL, NULL);
+        waits_in_main--;
+    }
+    PyEval_RestoreThread(h->state);
+}
+
+/* Returns the result of a wait that ended with code: 0, an errno, or RAISED if a handler raised. Then nothing is taken. */
+static int after_wait(const request *r, const handlers *h, int code)
+{
+    if (h->raised != 0) {
+        if (code == 0)
+            give_back(r);
+        return RAISED;
+    }
+    if (code == 0)
+        return after_success(r);
+    if (code == ETIMEDOUT && PyErr_CheckSignals() != 0) /* after another error it could change the text of that error */
+        return RAISED;
+    return code;
+}
+
+/* Waits for what the call takes, until the time ends, in nanoseconds of CLOCK_MONOTONIC. */
 static int wait_for(const request *r, int64_t ends)
 {
-    for (;;) {
-        int code, last = 1;
-        if (ends == NO_END && !in_main_thread()) {
-            code = released(r, PLAIN, NULL);
-        } else {
-            struct timespec until;
-            int64_t end = ends;
-            if (in_main_thread()) {
-                int64_t slice = now() + SLICE_NS;
-                if (ends == NO_END || ends > slice) {
-                    end = slice;
-                    last = 0;
-                }
-            }
-            until = timespec_of(end);
-            code = released(r, TIMED, &until);
-        }
-        if (code == 0)
-            return after_success(r);
-        if (code != ETIMEDOUT) /* no handler may run: it could change the text of the error */
-            return code;
-        if (PyErr_CheckSignals() != 0)
-            return RAISED;
-        if (last)
-            return code;
-    }
+    handlers h;
+    struct timespec until;
+    int code;
+    if (ends != NO_END)
+        until = timespec_of(ends);
+    begin_wait(&h);
+    code = ends == NO_END ? invoke(r, PLAIN, NULL) : invoke(r, TIMED, &until);
+    end_wait(&h);
+    return after_wait(r, &h, code);
 }
 
 static int attempt(const request *r) { return (r->keeps_gil >> TRY & 1) != 0 ? invoke(r, TRY, NULL) : released(r, TRY, NULL); }
@@ -834,8 +879,8 @@ static PyMethodDef event_methods[] = {
  * operation, and that of a signal as its UNDO. */
 typedef struct {
     request mutex;
-    PyThreadState *state;
-    int in_main, held, raised;
+    handlers handlers;
+    int held;
 } waiting;
 
 typedef int (*wait_with)(void *, int (*)(void *), int (*)(void *), void *, const struct timespec *);
@@ -849,28 +894,13 @@ static int unlock_for_wait(void *arg)
     return code;
 }
 
+/* If a handler has raised, and another process keeps the mutex, the call ends without the mutex. */
 static int lock_after_wait(void *arg)
 {
     waiting *w = (waiting *)arg;
-    int code;
-    for (;;) {
-        struct timespec until;
-        if (!w->in_main) {
-            code = invoke(&w->mutex, PLAIN, NULL);
-            break;
-        }
-        until = timespec_of(now() + SLICE_NS);
-        code = invoke(&w->mutex, TIMED, &until);
-        if (code != ETIMEDOUT)
-            break;
-        PyEval_RestoreThread(w->state);
-        w->raised = PyErr_CheckSignals() != 0;
-        w->state = PyEval_SaveThread();
-        if (w->raised)
-            return ECANCELED;
-    }
+    int code = invoke(&w->mutex, PLAIN, NULL);
     w->held = code == 0;
-    return code;
+    return code == ETIMEDOUT ? ECANCELED : code;
 }
 
 static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
@@ -878,8 +908,8 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
     request r;
     waiting w;
     struct timespec until;
-    int64_t ends, slice;
-    int code, sliced = 0;
+    int64_t ends;
+    int code;
     PyObject *mutex;
     if (prepare(&r, self, 0, NOTHING) != 0 || only_timeout(args, keywords, &ends) != 0)
         return NULL;
@@ -890,28 +920,13 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
         Py_DECREF(mutex);
         return NULL;
     }
-    w.in_main = in_main_thread();
     w.held = 1;
-    w.raised = 0;
-    if (w.in_main) {
-        slice = now() + SLICE_NS;
-        if (ends == NO_END || ends > slice) {
-            ends = slice;
-            sliced = 1;
-        }
-    }
     if (ends != NO_END)
         until = timespec_of(ends);
-    w.state = PyEval_SaveThread();
+    begin_wait(&w.handlers);
     code = ((wait_with)r.o->at[PLAIN])(r.handle, unlock_for_wait, lock_after_wait, &w, ends == NO_END ? NULL : &until);
-    PyEval_RestoreThread(w.state);
-    if (w.raised) {
-        code = RAISED;
-    } else if (code == 0) {
-        code = after_success(&r); /* a notification passes to another wait */
-    } else if (code == ETIMEDOUT && PyErr_CheckSignals() != 0) {
-        code = RAISED;
-    }
+    end_wait(&w.handlers);
+    code = after_wait(&r, &w.handlers, code); /* if a handler has raised, a notification passes to another wait */
     if (code != 0 && code != ETIMEDOUT) {
         if (!w.held)
             note_lost((calls *)mutex);
@@ -920,9 +935,7 @@ static PyObject *cond_wait(PyObject *self, PyObject *args, PyObject *keywords)
         return NULL;
     }
     Py_DECREF(mutex);
-    if (code == 0 || sliced)
-        Py_RETURN_TRUE;
-    Py_RETURN_FALSE;
+    return PyBool_FromLong(code == 0);
 }
 
 static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *keywords)
@@ -1332,12 +1345,15 @@ static PyObject *recover(PyObject *module, PyObject *args)
     return PyErr_Occurred() != NULL ? NULL : PyLong_FromLong(code);
 }
 
-/* setup(failure_of, Empty, addressof) gives the module what it needs of the package. */
+/* setup(failure_of, Empty, addressof, wait_hook) gives the module what it needs of the package. The last argument is the
+ * address of shmsync_wait_hook. */
 static PyObject *setup(PyObject *module, PyObject *args)
 {
+    unsigned long long hook;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &failure_of, &empty_queue, &address_of))
+    if (!PyArg_ParseTuple(args, "OOOK", &failure_of, &empty_queue, &address_of, &hook))
         return NULL;
+    set_hook = (void (*)(int (*)(void *), void *))(uintptr_t)hook;
     Py_INCREF(failure_of);
     Py_INCREF(empty_queue);
     Py_INCREF(address_of);
@@ -1348,14 +1364,23 @@ static PyObject *set_main_thread(PyObject *module, PyObject *ident)
 {
     (void)module;
     main_thread = PyLong_AsUnsignedLong(ident);
+    waits_in_main = 0; /* in a child of fork, the thread of such a wait may not exist */
     if (PyErr_Occurred() != NULL)
         return NULL;
     Py_RETURN_NONE;
 }
 
+static PyObject *waits(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromLong(waits_in_main);
+}
+
 static PyMethodDef functions[] = {
     {"setup", setup, METH_VARARGS, "Give the module what it needs of the package."},
     {"set_main_thread", set_main_thread, METH_O, "Say which thread runs signal handlers."},
+    {"waits", waits, METH_NOARGS, "Return how many waits the main thread is in."},
     {"recover", recover, METH_VARARGS, "Call a recover function of the library, and return its result."},
     {NULL, NULL, 0, NULL},
 };

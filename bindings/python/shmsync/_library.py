@@ -7,7 +7,7 @@ import errno
 import operator
 import os
 import sys
-from typing import Any, Callable, ClassVar, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, List, Optional, Sequence, Tuple, Union
 
 from . import errors
 
@@ -200,6 +200,8 @@ class SynchronizedOptions(Options):
     ]
 
 
+# The function of shmsync_wait_hook. Its argument is always NULL here, and a function in Python does not get it.
+WaitHook = ctypes.CFUNCTYPE(ctypes.c_int)
 Repair = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 OnParticipant = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(RawParticipant), ctypes.c_void_p)
 OnDeath = ctypes.CFUNCTYPE(None, ctypes.POINTER(RawParticipant), ctypes.c_void_p)
@@ -254,21 +256,34 @@ def participant(raw: RawParticipant) -> errors.Participant:
     return errors.Participant(raw.slot, raw.generation, raw.pid, label.decode("utf-8", "replace"), raw.died_ns)
 
 
-def failure_of(code: int) -> errors.Error:
-    """Return the exception for the last failure of the calling thread, whose result was code."""
+def path(name: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]) -> bytes:
+    """Return the name of an arena for the library. A path object is always a path, even if it has no slash."""
+    encoded = os.fsencode(name)
+    if b"\0" in encoded:
+        raise ValueError(f"the name {name!r} has a NUL character")
+    if b"/" not in encoded and not isinstance(name, (str, bytes)):
+        return b"./" + encoded
+    return encoded
+
+
+def failure_of(code: int, of_file: bool = False) -> errors.Error:
+    """Return the exception for the last failure of the calling thread, whose result was code.
+
+    of_file says whether the call was about the file of an arena.
+    """
     text: bytes = _error() or b""
     died: Optional[errors.Participant] = None
     if code in (errno.EOWNERDEAD, errno.ENOTRECOVERABLE):
         raw = RawParticipant()
         if _who_died(ctypes.byref(raw)) == 0:
             died = participant(raw)
-    return errors.make(code, text.decode("utf-8", "replace"), died)
+    return errors.make(code, text.decode("utf-8", "replace"), died, of_file)
 
 
-def check(code: int) -> None:
+def check(code: int, of_file: bool = False) -> None:
     """Raise the exception for a result that is not 0."""
     if code != 0:
-        raise failure_of(code)
+        raise failure_of(code, of_file)
 
 
 def version() -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Optional, Tuple, Type, TypeVar
 
 from . import _calls, _library
 from ._library import Handle, P, check, failure_of
+from .errors import NotFound
 
 if TYPE_CHECKING:
     from .arena import Arena
@@ -26,8 +28,8 @@ class Object(_calls.Object):
     other processes open by its offset. An object is deleted with :meth:`Arena.delete`, when no process has it open.
 
     An object can be an argument of a process that multiprocessing starts by ``spawn`` or ``forkserver``: the new
-    process opens the arena and the object. A child of ``fork`` gets :class:`Forked` from every call, and opens them
-    itself.
+    process opens the same arena and the same object, or gets :class:`NotFound`. A child of ``fork`` gets
+    :class:`Forked` from every call, and opens them itself.
     """
 
     # The name of the kind in the functions of the library, and the C type of the number that the open function takes
@@ -63,11 +65,26 @@ class Object(_calls.Object):
     def _open_at(self, arena: Arena, offset: int, number: Optional[int] = None) -> None:
         self._begin(arena, None)
         numbers = (self._number,) if self._number_always else ()
-        given = (number,) if self._number_always else ()
+        self._given = (number,) if self._number_always else ()
         call = self._function("at", P, _U64, *numbers, P)
         place = _library.u64(offset, "the offset")
         self._opened = True
-        self._opened_by(call(arena._pointer(), place, *given, self._ref))
+        self._opened_by(call(arena._pointer(), place, *self._given, self._ref))
+
+    def _has_name(self, name: str) -> bool:
+        """Report whether this object, which was opened by its offset, has a name. It cannot be deleted meanwhile."""
+        numbers = (self._number,) if self._number_always else ()
+        call = self._function("attach", P, P, *numbers, P, P)
+        named = Handle()
+        ref = ctypes.byref(named)
+        try:
+            code = call(self._arena._pointer(), _library.text(name, "the name"), *self._given, None, ref)
+            if code in (errno.ENOENT, errno.EINVAL):  # there is none, or one of another kind or size
+                return False
+            check(code)
+            return bool(self._function("offset", P, result=_U64)(ref) == self.offset)
+        finally:
+            self._closer(ref)
 
     def _opened_by(self, code: int) -> None:
         if code != 0:
@@ -142,5 +159,8 @@ if _calls.built:
 
 def _reopened(cls: Type[T], arena: Arena, name: Optional[str], offset: int, parts: Tuple[Any, ...]) -> T:
     self = cls._reopen(arena, offset, *parts)
+    if name is not None and not self._has_name(name):
+        self.close()
+        raise NotFound(errno.ENOENT, f"{name!r} was deleted from the arena {arena.name!r}, or replaced")
     self._name = name
     return self

@@ -13,17 +13,20 @@ import queue
 import threading
 import traceback
 import weakref
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tuple, Type, TypeVar, Union
 
-from . import _library, errors
+from . import _calls, _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
-from ._wait import SLICE_NS, in_main_thread
+from ._wait import in_main_thread
 from .errors import Participant
 from .layout import description_of, layout_of
 
 __all__ = ["Arena", "Policy", "remove"]
 
 C = TypeVar("C")
+
+# How long the main thread waits, in nanoseconds, before it runs signal handlers and waits again.
+_SLICE_NS = 100_000_000
 
 _U64 = ctypes.c_uint64
 _open = function("arena_open_abi", P, P, P, ctypes.c_uint32)
@@ -34,6 +37,7 @@ _self = function("arena_self", P, P)
 _participants = function("arena_participants", P, P, P)
 _on_death = function("arena_on_death", P, P, P)
 _size = function("arena_size", P, result=_U64)
+_base = function("arena_base", P, result=ctypes.c_void_p)
 _delete = function("delete", P, P)
 _delete_at = function("delete_at", P, _U64)
 _alloc = function("alloc", P, _U64, P)
@@ -57,6 +61,10 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+# Where the header of an arena has its random ID, and how many bytes the ID has: hdrID in docs/abi.md.
+_ID_AT, _ID_BYTES = 56, 16
+
+
 class Policy(enum.IntEnum):
     """What happens to a lock whose holder dies. The policy is fixed when the lock is created."""
 
@@ -71,10 +79,13 @@ class Policy(enum.IntEnum):
 class Arena:
     """Shared memory that this process has joined.
 
-    ``Arena("jobs")`` joins the file ``/dev/shm/jobs`` and creates it if it does not exist. A name with a slash is
-    the path of a file. ``size`` and ``max_participants`` are for a new arena; 0 means 64 MiB and 128 participants.
+    ``Arena("jobs")`` joins the file ``/dev/shm/jobs`` and creates it if it does not exist. A name with a slash, or a
+    path object such as a ``pathlib.Path``, is the path of a file. ``size`` and ``max_participants`` are for a new arena; 0 means 64 MiB and 128 participants.
     ``label`` is a name of this process for people; other processes see it if this one dies. With ``create=False``
     the call raises :class:`NotFound` if the arena does not exist.
+
+    The file has to belong to the effective user of the process, to root, or to one of the users in ``trust_uids``.
+    Otherwise the call raises :class:`NotPermitted`, since the owner of a file can damage what the process relies on.
 
     A process stays in the arena until it closes the arena as often as it opened it, or ends. Leaving is treated like
     a death: other processes get or recover what the process held. At the end of a Python program the arenas are
@@ -87,33 +98,38 @@ class Arena:
 
     def __init__(
         self,
-        name: str,
+        name: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]],
         *,
         size: int = 0,
         max_participants: int = 0,
         mode: int = 0,
         label: Optional[str] = None,
         create: bool = True,
+        trust_uids: Iterable[int] = (),
     ) -> None:
         opts = ArenaOptions(size=size, max_participants=max_participants, mode=mode, attach_only=not create)
         opts.label = None if label is None else _library.text(label, "the label")
-        path = _library.text(name, "the name")
-        self._begin(name)
+        path = _library.path(name)
+        self._begin(os.fsdecode(path), trust_uids)
         self._join(_open, path, opts)
 
-    def _begin(self, name: Optional[str]) -> None:
+    def _begin(self, name: Optional[str], trust_uids: Iterable[int]) -> None:
         # The arena, or nothing if this process has closed it. It is a list, so that only one close gets the arena.
         self._joined: List[ctypes.c_void_p] = []
         self._name = name
+        self._path = name if name is None or "/" not in name else os.path.join(os.getcwd(), name)
         self._pid = os.getpid()
+        self._trusted = [_library.fits(uid, 0, (1 << 32) - 1, "the user ID") for uid in trust_uids]
         self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
         with _lock:
             Arena._all.add(self)
 
     def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
+        trusted = (ctypes.c_uint32 * len(self._trusted))(*self._trusted)
+        opts.trust_uids, opts.n_trust_uids = ctypes.addressof(trusted), len(trusted)
         # The function on_first of another process may run for long. The main thread waits for it in slices.
         if in_main_thread():
-            opts.gate_timeout_ns = SLICE_NS
+            opts.gate_timeout_ns = _SLICE_NS
         while True:
             try:
                 self._try_join(call, which, ctypes.byref(opts))
@@ -124,7 +140,7 @@ class Arena:
     def _try_join(self, call: Callable[..., int], *args: Any) -> None:
         arena = ctypes.c_void_p()
         try:
-            check(call(*args, ctypes.byref(arena), ABI))
+            check(call(*args, ctypes.byref(arena), ABI), of_file=True)
             self._joined = [arena]
         except BaseException:
             if arena.value is not None and not self._joined:  # a signal handler has raised
@@ -132,10 +148,10 @@ class Arena:
             raise
 
     @classmethod
-    def from_fd(cls, fd: int) -> Arena:
+    def from_fd(cls, fd: int, *, trust_uids: Iterable[int] = ()) -> Arena:
         """Join the arena in an open file, such as an inherited memfd. The caller still has to close the descriptor."""
         self = cls.__new__(cls)
-        self._begin(None)
+        self._begin(None, trust_uids)
         self._join(_from_fd, _library.fits(fd, -1 << 31, (1 << 31) - 1, "the descriptor"), ArenaOptions())
         return self
 
@@ -160,6 +176,9 @@ class Arena:
         Afterwards calls of its objects raise :class:`Closed`. Its memory must not be used any more: what the process
         writes there reaches no other process. A second close does nothing. If the process has opened the arena
         several times, only the last close leaves it.
+
+        In a signal handler that runs during a wait in the arena, the call does not wait for the end of that wait, which
+        comes when the handler returns: the arena is closed in another thread.
         """
         joined: List[ctypes.c_void_p] = getattr(self, "_joined", [])
         arenas = list(joined)
@@ -169,9 +188,13 @@ class Arena:
             results.extend(itertools.islice(map(_close, iter(joined.pop, None)), 1))
         except IndexError:
             return  # it is closed, or another thread closes it
-        if results[0] == errno.EDEADLK:
-            joined.extend(arenas)  # a later close can leave the arena
-        check(results[0])
+        if results[0] == errno.EDEADLK and _calls.handles_signal_in_wait():
+            # The close would wait for the wait during which this handler runs. In another thread, it ends that wait.
+            threading.Thread(target=_close_later, args=(arenas,), name="shmsync-close").start()
+        else:
+            if results[0] == errno.EDEADLK:
+                joined.extend(arenas)  # a later close can leave the arena
+            check(results[0])
         self._forget_deaths()
 
     def _forget_deaths(self) -> None:
@@ -201,7 +224,12 @@ class Arena:
     def __reduce__(self) -> Tuple[Any, ...]:
         if self._name is None:
             raise TypeError("an arena that was opened by a descriptor has no name that another process could open")
-        return (_reopened, (self._name,))
+        return (_reopened, (self._path, self._id(), self._trusted))
+
+    def _id(self) -> bytes:
+        """The random ID of the arena."""
+        base: int = _base(self._pointer())
+        return ctypes.string_at(base + _ID_AT, _ID_BYTES)
 
     def this_participant(self) -> Participant:
         """Return this process as a participant."""
@@ -334,22 +362,25 @@ def _close_later(arenas: List[ctypes.c_void_p]) -> None:
 # Keeps the functions that the library may call until the process ends.
 _callbacks: List[Any] = []
 
-_by_name: Dict[str, weakref.ReferenceType[Arena]] = {}
+_by_id: Dict[bytes, weakref.ReferenceType[Arena]] = {}
 
 
-def _reopened(name: str) -> Arena:
+def _reopened(path: str, number: bytes, trust_uids: List[int]) -> Arena:
     """Open an arena that was passed from another process. All objects that were passed with it share this arena."""
-    known = _by_name.get(name)
+    known = _by_id.get(number)
     arena = None if known is None else known()
     if arena is None or not arena._joined or arena._pid != os.getpid():
-        arena = Arena(name, create=False)
-        _by_name[name] = weakref.ref(arena)
+        arena = Arena(path, create=False, trust_uids=trust_uids)
+        if arena._id() != number:
+            arena.close()
+            raise errors.NotFound(errno.ENOENT, f"arena {path!r}: its file was replaced, and is another arena now")
+        _by_id[number] = weakref.ref(arena)
     return arena
 
 
-def remove(name: str) -> None:
+def remove(name: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]) -> None:
     """Remove the file of an arena. :class:`Busy` if a process is in it, :class:`NotFound` if it does not exist."""
-    check(_remove(_library.text(name, "the name")))
+    check(_remove(_library.path(name)), of_file=True)
 
 
 def _close_all() -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Incompatible",
     "NotFound",
     "NotHeld",
+    "NotPermitted",
     "NotRecoverable",
     "NoSpace",
     "OwnerDead",
@@ -123,6 +124,10 @@ class NotHeld(Error):
     """The process released something that it does not hold. Nothing has changed."""
 
 
+class NotPermitted(Error, PermissionError):
+    """The process may not open or remove the file, or the file belongs to a user whom the process does not trust."""
+
+
 class Corrupt(Error):
     """A peer wrote bytes into the object that no correct program writes."""
 
@@ -155,6 +160,7 @@ _BY_ERRNO: Dict[int, Type[Error]] = {
     errno.EBADF: Closed,
     errno.ENOTCONN: Forked,
     errno.EPERM: NotHeld,
+    errno.EACCES: NotPermitted,
     errno.EPROTO: Corrupt,
     errno.EINVAL: Incompatible,
     errno.EPROTONOSUPPORT: Incompatible,
@@ -170,9 +176,14 @@ _IN_A_CHILD = (
 )
 
 
-def make(code: int, text: str, participant: Optional[Participant]) -> Error:
-    """Return the exception for a result of the library. For EOWNERDEAD the participant is the dead one."""
+def make(code: int, text: str, participant: Optional[Participant], of_file: bool = False) -> Error:
+    """Return the exception for a result of the library. For EOWNERDEAD the participant is the dead one.
+
+    of_file says whether the call was about the file of an arena.
+    """
     kind = _BY_ERRNO.get(code, Error)
+    if of_file and code == errno.EPERM:
+        kind = NotPermitted
     if kind is Forked:
         text += _IN_A_CHILD
     if issubclass(kind, _Death):

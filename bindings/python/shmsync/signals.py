@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Type, TypeVar
 from . import _calls
 from ._library import EventOptions, P, SemaphoreOptions, SequencerOptions, check, failure_of, function, i64, u64
 from ._object import Object
-from ._wait import deadline_of, in_main_thread, take, wait
+from ._wait import deadline_of, take, wait
 from .arena import Arena
 from .errors import BrokenBarrier, Incompatible, NotRecoverable, OwnerDead, TimedOut
 from .locks import Mutex
@@ -359,8 +359,8 @@ class Barrier(Object):
 class Cond(_calls.Cond, Object):
     """A condition variable with a :class:`Mutex`. ``with cond:`` holds that mutex.
 
-    In the main thread :meth:`wait` may return without a notification, so that Python can handle signals. So call it in
-    a loop that checks the condition, or call :meth:`wait_for`.
+    Another process may change the condition between a notification and the end of the wait. So call :meth:`wait` in a
+    loop that checks the condition, or call :meth:`wait_for`.
     """
 
     _kind = "cond"
@@ -423,22 +423,18 @@ class Cond(_calls.Cond, Object):
         exception. If the body acquires the mutex again, the ``with`` releases it. If a handler raises after a
         notification, another wait is notified.
         """
-        deadline = deadline_of(timeout)
         try:
-            if take(
+            return take(
                 None,
                 self._function("wait"),
                 self._function("timedwait"),
                 (self._ref, self._mutex._ref),
                 partial(self._function("signal"), self._ref),
                 timeout=timeout,
-                slices=False,
-            ):
-                return True
+            )
         except (NotRecoverable, OwnerDead):
             self._mutex._statement.lose()
             raise
-        return deadline is None or (in_main_thread() and time.monotonic_ns() < deadline)
 
     def wait_for(self, predicate: Callable[[], R], timeout: Optional[float] = None) -> R:
         """Wait until predicate returns a true value, and return it. Return its last value after timeout seconds."""

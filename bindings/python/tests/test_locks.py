@@ -12,6 +12,7 @@ import pickle
 import queue
 import signal
 import sys
+import tempfile
 import threading
 import unittest
 from typing import Any, Callable, List
@@ -398,16 +399,6 @@ class Signals(ArenaCase):
             self.assertEqual(c.hear(), "handled")
         self.assertEqual(c.hear(), "acquired")
 
-    def test_a_long_wait_keeps_one_result(self) -> None:
-        codes = iter([errno.ETIMEDOUT] * 1000 + [0])
-        results: List[int] = []
-
-        def timed(*_: object) -> int:
-            return next(codes)
-
-        _wait._wait_into(results, timed, timed, (), None, True)
-        self.assertEqual(results, [0])
-
     def test_what_an_interrupted_call_took_is_given_back(self) -> None:
         old = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, old)
@@ -479,6 +470,79 @@ except ImportError as e:
         self.assertEqual(q2.get(), b"x")
         self.assertEqual(m2.name, "m")
         self.assertIs(m2.arena, q2.arena)
+
+    def test_objects_of_each_kind_can_be_pickled(self) -> None:
+        a = self.arena
+        objects: List[Any] = [
+            shmsync.Mutex(a, "mutex"),
+            shmsync.RWMutex(a, "rwmutex"),
+            shmsync.Semaphore(a, "semaphore", 3),
+            shmsync.Event(a, "event", auto_reset=True),
+            shmsync.Sequencer(a, "sequencer"),
+            shmsync.Barrier(a, "barrier", 2),
+            shmsync.Cond(a, "cond", shmsync.Mutex(a, "mutex")),
+            shmsync.Queue(a, "queue", 4, 10),
+            shmsync.RecordQueue(a, "records", ctypes.c_uint32, 4),
+            shmsync.Synchronized(a, "synchronized", ctypes.c_uint64),
+        ]
+        for o in objects:
+            copied = pickle.loads(pickle.dumps(o))
+            self.assertEqual((type(copied), copied.name, copied.offset), (type(o), o.name, o.offset))
+
+    def load(self, data: bytes) -> str:
+        """Return what a child that opens pickled objects says of it."""
+
+        def open_it(c: Child) -> None:
+            try:
+                m = pickle.loads(data)
+                c.say(f"opened, and free: {m.acquire(False)}")
+            except shmsync.NotFound as e:
+                c.say(f"not found: {e}")
+
+        c = Child(open_it)
+        said = c.hear()
+        c.end()
+        return said
+
+    def test_a_pickled_object_is_not_opened_in_another_arena(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        m.acquire()
+        data = pickle.dumps(m)
+        self.assertEqual(self.load(data), "opened, and free: False")
+        os.unlink("/dev/shm/" + self.name)
+
+        def replace(c: Child) -> None:
+            a = shmsync.Arena(self.name, size=4 << 20, max_participants=16)
+            c.say(str(shmsync.Mutex(a, "m").offset))
+
+        c = Child(replace)
+        self.assertEqual(c.hear(), str(m.offset))
+        c.end()
+        self.assertRegex(self.load(data), "^not found: .*replaced")
+
+    def test_a_pickled_arena_is_not_found_by_another_working_directory(self) -> None:
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(one)
+            a = shmsync.Arena("./arena", size=4 << 20)
+            m = shmsync.Mutex(a, "m")
+            m.acquire()
+            os.chdir(two)
+            self.assertEqual(self.load(pickle.dumps(m)), "opened, and free: False")
+            self.assertEqual(a.name, "./arena")
+            a.close()
+
+    def test_a_pickled_object_is_not_another_one_in_its_place(self) -> None:
+        m = shmsync.Mutex(self.arena, "m")
+        data, offset = pickle.dumps(m), m.offset
+        m.close()
+        self.arena.delete("m")
+        other = shmsync.Mutex(self.arena, "other")
+        self.assertEqual(other.offset, offset)
+        self.assertRegex(self.load(data), "^not found: .*'m' was deleted")
+        shmsync.Event(self.arena, "m")
+        self.assertRegex(self.load(data), "^not found: .*'m' was deleted")
+        self.assertEqual(self.load(pickle.dumps(other)), "opened, and free: True")
 
     def test_threads_that_close_an_arena_close_one_opening(self) -> None:
         for _ in range(50):

@@ -1,0 +1,9 @@
+//go:build linux
+
+package cinterop
+
+import "testing"
+
+// The function of shmsync_wait_hook runs during each wait that lasts, which keeps its place meanwhile. The function can
+// end the wait, and what it waits for takes precedence.
+func TestWaitHook(t *testing.T) { runC(t, "hook.c", unusedName(t)) }
