@@ -25,11 +25,13 @@ func newFar(t *testing.T) *neighbours {
 	return p
 }
 
-// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, and 64 chunks out of reach. The
-// function returned makes the next search for a free chunk begin out of reach.
+// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, and 64 chunks out of reach. Their
+// directory is small, because a check reads all of it. The function returned makes the next search for a free chunk begin
+// out of reach.
 func nearFar(t *testing.T) (p *neighbours, beyond uint64, lookBeyond func(a *Arena)) {
 	t.Helper()
 	p = newFar(t)
+	p.geo.dirCount = 64
 	p.geo.heapOff, p.geo.chunkCount = linkUnit<<32-64*chunkSize, 128
 	p.geo.linked, p.geo.headroom = linkedChunks(p.geo.heapOff, 128), planHeadroom(p.geo.heapOff, 128)
 	return p, 64, func(a *Arena) { a.u64(hdrChunkHint).Store(64) }
