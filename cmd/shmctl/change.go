@@ -15,7 +15,6 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 type (
@@ -205,7 +204,7 @@ func (c *createCmd) Run(s *session) error {
 		return fmt.Errorf("%q is no mode such as 0600", c.Mode)
 	}
 	opts := &arena.Options{Size: bytes, MaxParticipants: c.MaxParticipants, Mode: fs.FileMode(mode), Counted: c.Counted, Label: "shmctl"}
-	a, err := createArena(c.Name, opts)
+	a, err := arena.Create(c.Name, opts)
 	if errors.Is(err, fs.ErrExist) {
 		return refused{c.Name + " is there already"}
 	}
@@ -217,17 +216,6 @@ func (c *createCmd) Run(s *session) error {
 		return err
 	}
 	return s.did("create", done)
-}
-
-func createArena(name string, opts *arena.Options) (*arena.Arena, error) {
-	if !strings.Contains(name, "/") {
-		return arena.Create(name, opts)
-	}
-	seg, err := shm.CreateAt(name, opts.Size, func(seg *shm.Segment) error { return arena.Format(seg, opts) }, &shm.Options{Mode: opts.Mode})
-	if err != nil {
-		return nil, err
-	}
-	return arena.FromSegment(seg, opts)
 }
 
 func parseSize(text string) (int64, error) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,4 +162,20 @@ func TestWaitsOfTheDeadAreNotCounted(t *testing.T) {
 	out := soon(t, exitOK, "waits", name)
 	require.Contains(t, out, "alice[")
 	require.Contains(t, out, "\nno process is stuck: ")
+}
+
+// The command create accepts the same sizes for a path as for a name, and other commands can use what it creates.
+func TestCreateOfAnySize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "arena")
+	soon(t, exitOK, "create", "--size=1100000", "--max-participants=4", path)
+	soon(t, exitOK, "check", path)
+	a, err := arena.Attach(path, nil)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, a.Size(), int64(1_100_000))
+	require.NoError(t, a.Close())
+
+	path += ".small" // a size that is refused leaves no file
+	code, _, errs := shmctl("create", "--size=1K", path)
+	require.Equal(t, exitError, code, errs)
+	require.NoFileExists(t, path)
 }
