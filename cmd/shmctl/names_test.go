@@ -66,6 +66,35 @@ func TestNameOfSeveralObjects(t *testing.T) {
 	soon(t, exitOK, "show", name, "y?")
 }
 
+// The command value finds objects by the same rules as the other commands: it does not choose one of several objects
+// that are printed with the same name, and a name has precedence over an offset.
+func TestValueOfSeveralObjects(t *testing.T) {
+	name := testArena(t)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	anonymous, err := prims.OpenSynchronized(a, "", int64(100), nil)
+	require.NoError(t, err)
+	for i, object := range []string{"x\x01", "x\x02", anonymous.Offset().String()} {
+		_, err := prims.OpenSynchronized(a, object, int64(i), nil)
+		require.NoError(t, err)
+	}
+	_, d := shmctlJSON(t, "objects", name)
+	require.Len(t, d.Objects, 4)
+	code, out, errs := shmctl("value", name, "x?")
+	require.Equal(t, exitError, code, out)
+	require.Contains(t, errs, fmt.Sprintf("2 objects are printed as \"x?\"; give the offset of one: %#x, %#x", d.Objects[1].Offset, d.Objects[2].Offset))
+
+	_, names, _ := shmctl("objects", "-o", "name", name)
+	require.Len(t, strings.Fields(names), 4)
+	for i, want := range []int{100, 0, 1, 2} {
+		_, one := shmctlJSON(t, "value", name, strings.Fields(names)[i])
+		require.EqualValues(t, want, one.Value.Fields[0].Value, names)
+	}
+	_, one := shmctlJSON(t, "value", name, anonymous.Offset().String())
+	require.EqualValues(t, 2, one.Value.Fields[0].Value, "a name has precedence over an offset")
+}
+
 // Each series of the metrics is there once. Prometheus refuses everything if a series is there twice.
 func TestMetricsAreUnique(t *testing.T) {
 	name := testArena(t)
