@@ -61,7 +61,7 @@ func (c *reapCmd) Run(s *session) error {
 		return refused{c.Arena + " is a dump"}
 	}
 	if !c.DryRun && len(d.Participants) > 0 {
-		if err := c.reap(s, src, d); err != nil {
+		if err := c.reap(s, src, snap, d); err != nil {
 			return err
 		}
 	}
@@ -98,8 +98,8 @@ func reapText(s *session, d *document, snap *snapshot, had map[string][]hold) {
 
 // reap joins the arena, and waits until all dead participants are reaped. Joining is enough, because every
 // participant reaps the dead.
-func (c *reapCmd) reap(s *session, src *source, d *document) error {
-	a, err := join(c.Arena)
+func (c *reapCmd) reap(s *session, src *source, snap *snapshot, d *document) error {
+	a, err := joinSeen(c.Arena, snap)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *setCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	a, err := join(c.Arena)
+	a, err := joinSeen(c.Arena, snap)
 	if err != nil {
 		return err
 	}

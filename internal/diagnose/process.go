@@ -203,6 +203,9 @@ func (p *processes) stat(dir string) (state byte, start uint64, ok bool) {
 	return fields[0][0], start, err == nil
 }
 
+// exists reports whether the process has not ended.
+func (p process) exists() bool { return !strings.ContainsRune("ZXx", rune(p.state)) }
+
 // stateText returns the state of a process as text, if the state matters here.
 func (p process) stateText() string {
 	switch p.state {

@@ -29,6 +29,8 @@ type Snapshot struct {
 	opts Options
 	who  map[string]int // index of each participant, by its name
 
+	unlocked []string // the participants whose processes exist, but have no byte lock on this file
+
 	named    map[string]int      // how many objects are printed with each name; made by Argument
 	waitsOf  map[string]*waitsOf // made by behind
 	waitsFor struct {            // made by waitFor, for one object
@@ -149,6 +151,10 @@ func (s *Snapshot) addParticipants() {
 		if boot == w.BootID || boot == [16]byte{} {
 			if proc, ok := procs.find(w.PIDNS, w.PID, w.StartTime); ok {
 				s.identify(&p, proc)
+				if w.Unlocked && s.opts.Dump == nil && boot == w.BootID && w.BootID != [16]byte{} && w.StartTime != 0 && proc.exists() {
+					p.Life = arenakernel.LifeUnknown
+					s.unlocked = append(s.unlocked, p.Name)
+				}
 			}
 		}
 		if w.PIDNS == 0 && w.Life == arenakernel.LifeAlive && s.opts.Dump == nil {
