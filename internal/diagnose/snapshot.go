@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // Snapshot is the state of an arena at one time.
@@ -116,8 +117,9 @@ func infoOf(ins *arenakernel.Inspector, present int) Arena {
 	}
 }
 
+// arenaName returns the shortest argument that names the arena at a path: the name of a segment, or else the path.
 func arenaName(path string) string {
-	if dir, base := filepath.Split(path); dir == "/dev/shm/" {
+	if dir, base := filepath.Split(path); dir == shm.Dir+"/" && shm.ValidName(base) == nil {
 		return base
 	}
 	return path
