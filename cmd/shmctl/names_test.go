@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -108,9 +109,19 @@ func TestMetricsAreUnique(t *testing.T) {
 	_, d := shmctlJSON(t, "objects", name)
 	_, err = prims.OpenMutex(a, arena.Offset(d.Objects[0].Offset).String(), nil)
 	require.NoError(t, err)
+	dir := t.TempDir()
+	dumps := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "three")}
+	for _, dump := range dumps {
+		soon(t, exitOK, "dump", "-o", dump, name)
+	}
+	unsafe := []string{filepath.Join(dir, "a\x01"), filepath.Join(dir, "a\x02"), filepath.Join(dir, "a\ufffd"), filepath.Join(dir, `a\x01`), filepath.Join(dir, "a?")}
+	for _, path := range unsafe {
+		soon(t, exitOK, "create", "--size=1M", path)
+	}
 	series := regexp.MustCompile(`^[a-z_]+\{([a-z]+="([^"\\\n]|\\\\|\\"|\\n)*",?)*\} [0-9.e+-]+$`)
-	for _, args := range [][]string{{"metrics", name}, {"metrics", name, "/dev/shm/" + name}, {"metrics", name, name}} {
-		seen := map[string]bool{}
+	for _, args := range [][]string{{"metrics", name}, {"metrics", name, "/dev/shm/" + name}, {"metrics", name, name},
+		append([]string{"metrics", name}, dumps...), append([]string{"metrics"}, unsafe...)} {
+		seen, arenas := map[string]bool{}, 0
 		for line := range strings.Lines(soon(t, exitOK, args...)) {
 			line = strings.TrimSuffix(line, "\n")
 			if strings.HasPrefix(line, "#") {
@@ -122,7 +133,17 @@ func TestMetricsAreUnique(t *testing.T) {
 			key := line[:strings.LastIndex(line, " ")]
 			require.False(t, seen[key], key)
 			seen[key] = true
+			if strings.HasPrefix(key, "shmsync_arena_bytes{") {
+				arenas++
+			}
 		}
+		files := map[fileID]bool{}
+		for _, arg := range args[1:] {
+			id, ok := idOfArena(arg)
+			require.True(t, ok, "%q", arg)
+			files[id] = true
+		}
+		require.Equal(t, len(files), arenas, args)
 	}
 }
 

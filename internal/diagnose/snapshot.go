@@ -80,6 +80,9 @@ func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
 	return s
 }
 
+// IsDump reports whether the snapshot is made from a dump.
+func (s *Snapshot) IsDump() bool { return s.opts.Dump != nil }
+
 // restore sets the participants to the states that they had when the dump was made, because their processes may be gone
 // or on another host.
 func (s *Snapshot) restore(then []Participant) {
