@@ -92,7 +92,7 @@ func ends(t *testing.T, f func(), what any) {
 	}
 }
 
-// The examination of other mount namespaces opens no target of a symbolic link there. Whoever makes the link chooses the
+// The examination of other mount namespaces opens no target of a symbolic link there. The maker of the link chooses the
 // target, and the mere open of a device can have an effect.
 func TestLinksOfOthersAreNotFollowed(t *testing.T) {
 	root := t.TempDir()
