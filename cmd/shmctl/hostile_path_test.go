@@ -122,6 +122,24 @@ func TestLinksOfOthersAreNotFollowed(t *testing.T) {
 	require.True(t, opened())
 }
 
+// A path may have any bytes. An argument reaches the command unchanged, even if it is no valid UTF-8, so that no command
+// acts on another file. Package kong on its own would replace such bytes.
+func TestPathWithAnyBytes(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a\xffb")
+	soon(t, exitOK, "create", "--size=1M", path)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.Equal(t, "a\xffb", entries[0].Name())
+	for _, args := range [][]string{{"check", path}, {"metrics", path}, {"dump", "--output=" + path + ".dump", path}, {"check", path + ".dump"}} {
+		soon(t, exitOK, args...)
+	}
+	require.FileExists(t, path+".dump")
+	soon(t, exitOK, "rm", path)
+	require.NoFileExists(t, path)
+}
+
 // A command never opens a file that is not regular, not even to examine it.
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
