@@ -15,7 +15,6 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/prims"
-	"github.com/shmsync/shmsync/shm"
 )
 
 type (
@@ -62,7 +61,7 @@ func (c *reapCmd) Run(s *session) error {
 		return refused{c.Arena + " is a dump"}
 	}
 	if !c.DryRun && len(d.Participants) > 0 {
-		if err := c.reap(s, src, d); err != nil {
+		if err := c.reap(s, src, snap, d); err != nil {
 			return err
 		}
 	}
@@ -99,8 +98,8 @@ func reapText(s *session, d *document, snap *snapshot, had map[string][]hold) {
 
 // reap joins the arena, and waits until all dead participants are reaped. Joining is enough, because every
 // participant reaps the dead.
-func (c *reapCmd) reap(s *session, src *source, d *document) error {
-	a, err := join(c.Arena)
+func (c *reapCmd) reap(s *session, src *source, snap *snapshot, d *document) error {
+	a, err := joinSeen(c.Arena, snap)
 	if err != nil {
 		return err
 	}
@@ -160,7 +159,7 @@ func (c *setCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	a, err := join(c.Arena)
+	a, err := joinSeen(c.Arena, snap)
 	if err != nil {
 		return err
 	}
@@ -205,7 +204,7 @@ func (c *createCmd) Run(s *session) error {
 		return fmt.Errorf("%q is no mode such as 0600", c.Mode)
 	}
 	opts := &arena.Options{Size: bytes, MaxParticipants: c.MaxParticipants, Mode: fs.FileMode(mode), Counted: c.Counted, Label: "shmctl"}
-	a, err := createArena(c.Name, opts)
+	a, err := arena.Create(c.Name, opts)
 	if errors.Is(err, fs.ErrExist) {
 		return refused{c.Name + " is there already"}
 	}
@@ -217,17 +216,6 @@ func (c *createCmd) Run(s *session) error {
 		return err
 	}
 	return s.did("create", done)
-}
-
-func createArena(name string, opts *arena.Options) (*arena.Arena, error) {
-	if !strings.Contains(name, "/") {
-		return arena.Create(name, opts)
-	}
-	seg, err := shm.CreateAt(name, opts.Size, func(seg *shm.Segment) error { return arena.Format(seg, opts) }, &shm.Options{Mode: opts.Mode})
-	if err != nil {
-		return nil, err
-	}
-	return arena.FromSegment(seg, opts)
 }
 
 func parseSize(text string) (int64, error) {

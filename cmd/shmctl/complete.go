@@ -10,8 +10,9 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/sys/unix"
 
-	"github.com/shmsync/shmsync/shm"
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 // completeCmd is the command that the completions of all shells call. It prints the candidates for the last of its
@@ -120,7 +121,7 @@ func argumentsOf(node *kong.Node, args []string) []string {
 // fast.
 func arenaNames() (names []string) {
 	for _, info := range segments(io.Discard) {
-		if isArena(shm.Dir + "/" + info.Name) {
+		if diagnose.Clean(info.Name) == info.Name && isArenaWith(pathOfArgument(info.Name), unix.O_NOFOLLOW) {
 			names = append(names, info.Name)
 		}
 	}

@@ -108,16 +108,19 @@ func TestHolderThatCannotBeSeen(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", self, "waits", "--older=1ms", name)
-	cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1")
-	text, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", text)
-	require.Equal(t, exitTrouble, exit.ExitCode(), "%s", text)
-	require.Contains(t, string(text), "LONG-HOLD: alice (pid ")
-	require.Contains(t, string(text), "its process cannot be seen from here")
-	require.NotContains(t, string(text), "sleeps")
-	require.NotContains(t, string(text), "$ ")
+	// Without --mount-proc, /proc shows the process, but with a pid that means another process in that namespace.
+	for _, flags := range [][]string{{"--pid", "--fork", "--mount-proc"}, {"--pid", "--fork"}} {
+		cmd := exec.Command("unshare", append(flags, self, "waits", "--older=1ms", name)...)
+		cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1")
+		text, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "%s", text)
+		require.Equal(t, exitTrouble, exit.ExitCode(), "%s", text)
+		require.Contains(t, string(text), "LONG-HOLD: alice (pid ")
+		require.Contains(t, string(text), "its process cannot be seen from here")
+		require.NotContains(t, string(text), "sleeps")
+		require.NotContains(t, string(text), "$ ")
+	}
 }
 
 // The advice says who may send the signal if this user may not.

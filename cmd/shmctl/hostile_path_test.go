@@ -92,6 +92,83 @@ func ends(t *testing.T, f func(), what any) {
 	}
 }
 
+// The examination of other mount namespaces opens no target of a symbolic link there. The maker of the link chooses the
+// target, and the mere open of a device can have an effect.
+func TestLinksOfOthersAreNotFollowed(t *testing.T) {
+	root := t.TempDir()
+	other := root + shm.Dir
+	require.NoError(t, os.MkdirAll(other, 0o700))
+	create := func(path string) string {
+		seg, err := shm.CreateAt(path, 1<<20, func(s *shm.Segment) error {
+			return arena.Format(s, &arena.Options{MaxParticipants: 4})
+		}, nil)
+		require.NoError(t, err)
+		require.NoError(t, seg.Close())
+		return path
+	}
+	own, outside, pipe := create(other+"/own"), create(filepath.Join(t.TempDir(), "a")), filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.Symlink(outside, other+"/link"))
+	require.NoError(t, os.Symlink(pipe, other+"/pipe"))
+	opened := opens(t, outside, pipe)
+	require.Equal(t, []string{own}, arenasIn(root))
+	require.False(t, opened())
+
+	linked := t.TempDir()
+	require.NoError(t, os.Mkdir(linked+"/dev", 0o700))
+	require.NoError(t, os.Symlink(other, linked+shm.Dir))
+	require.Empty(t, arenasIn(linked))
+	require.True(t, isArena(other+"/link"), "a user may give a link to his own arena")
+	require.True(t, opened())
+}
+
+// A path may have any bytes. An argument reaches the command unchanged, even if it is no valid UTF-8, so that no command
+// acts on another file. Package kong on its own would replace such bytes.
+func TestPathWithAnyBytes(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a\xffb")
+	soon(t, exitOK, "create", "--size=1M", path)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.Equal(t, "a\xffb", entries[0].Name())
+	for _, args := range [][]string{{"check", path}, {"metrics", path}, {"dump", "--output=" + path + ".dump", path}, {"check", path + ".dump"}} {
+		soon(t, exitOK, args...)
+	}
+	require.FileExists(t, path+".dump")
+	soon(t, exitOK, "rm", path)
+	require.NoFileExists(t, path)
+}
+
+// A command never opens a file that is not regular, not even to examine it.
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	opened := opens(t, pipe)
+	_, err := openRegular(pipe)
+	require.EqualError(t, err, pipe+" is not a regular file")
+	require.False(t, opened())
+}
+
+// opens returns a function that reports whether any of the files has been opened since the last call.
+func opens(t *testing.T, paths ...string) func() bool {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	for _, path := range paths {
+		_, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN)
+		require.NoError(t, err)
+	}
+	return func() bool {
+		n, err := unix.Read(fd, make([]byte, 4096))
+		if err != nil {
+			require.ErrorIs(t, err, unix.EAGAIN)
+		}
+		return n > 0
+	}
+}
+
 // Another user may replace a file by a pipe at any time, so also between an examination of the file and its open.
 func TestFileThatBecomesAPipe(t *testing.T) {
 	dir := t.TempDir()

@@ -212,6 +212,22 @@ var incidents = []incident{
 		_, err = f.WriteAt([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, owner)
 		require.NoError(t, err)
 	}, "Mutex ledger has impossible bytes", false},
+	{"path that does not lead to the byte locks", diagnose.Unlocked, findNow, func(t *testing.T, name string, alice, _, _ *agent) {
+		alice.does("lock mutex", "ledger")
+		awaitIdentities(t, name)
+		view := filepath.Join(shm.Dir, name)
+		require.NoError(t, os.WriteFile(view+".new", fileBytes(t, name), 0o600))
+		require.NoError(t, os.Rename(view+".new", view)) // a copy, as a view through another mount would be
+	}, "and 2 more exist, but have no byte lock on this file", false},
+}
+
+// awaitIdentities waits until each participant has stored which process it is, a moment after its join.
+func awaitIdentities(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the identities", func() bool {
+		_, d := shmctlJSON(t, "ps", name)
+		return !slices.ContainsFunc(d.Participants, func(p participant) bool { return p.PIDNamespace == 0 })
+	})
 }
 
 // For each incident, one command names it, and the printed advice resolves it.

@@ -3,14 +3,26 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/shm"
 )
+
+// joinSeen is join for an arena of which there is a snapshot. It refuses an arena with living processes that have no byte
+// lock on this file. This process would take them for dead, and would take their locks away from them.
+func joinSeen(name string, snap *snapshot) (*arena.Arena, error) {
+	if unlocked := snap.Unlocked(); len(unlocked) > 0 {
+		return nil, refused{fmt.Sprintf("%s has no byte lock on this file, although its process exists: use the path by which it opened the arena; shmctl waits %s says more",
+			snap.Title(unlocked[0]), diagnose.Quote(name))}
+	}
+	return join(name)
+}
 
 // join makes this process a participant of an arena. Packages shm and arena refuse a file that
 // belongs neither to this user nor to root. The owner of such a file could truncate it, which would

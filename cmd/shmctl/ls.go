@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
@@ -81,7 +83,7 @@ func (l *lister) addAll() {
 		}
 	}
 	for _, info := range segments(l.s.stderr) {
-		add(entry{arg: info.Name, path: shm.Dir + "/" + info.Name, size: info.Size})
+		add(entry{arg: info.Name, path: pathOfArgument(info.Name), size: info.Size})
 	}
 	for _, path := range removedSegments() {
 		add(entry{arg: path, path: path, place: true})
@@ -116,12 +118,12 @@ func (l *lister) entry(e *entry) {
 	case e.err == nil:
 		l.row(e.info, "")
 	case e.isOther:
-		l.otherLayout(e.arg, e.other)
+		l.otherLayout(diagnose.Clean(e.arg), e.other)
 	case e.place, errors.Is(e.err, shmsync.ErrIncompatible) && !l.all:
 		// The file belongs to another program, or the last user of the arena has just left.
 	default:
 		l.bad = l.bad || !errors.Is(e.err, shmsync.ErrIncompatible)
-		l.row(arenaInfo{Name: e.arg, Path: e.path, Size: e.size, Health: diagnose.ErrorText(e.err)}, "")
+		l.row(arenaInfo{Name: diagnose.Clean(e.arg), Path: e.path, Size: e.size, Health: diagnose.ErrorText(e.err)}, "")
 	}
 }
 
@@ -184,7 +186,17 @@ func epochText(a arenaInfo) string {
 	return s
 }
 
-// segments returns the segments of this host, sorted by name.
+// pathOfArgument returns the path of the arena that an argument names.
+func pathOfArgument(arg string) string {
+	if strings.Contains(arg, "/") {
+		return arg
+	}
+	return shm.Dir + "/" + arg
+}
+
+// segments returns the segments of this host, sorted by name. It also returns the arenas in the directory of the segments
+// whose file names are no names of segments. The name of such an arena is its path, because only the path is an argument
+// that names it.
 func segments(stderr io.Writer) (all []shm.Info) {
 	for info, err := range shm.List() {
 		if err != nil {
@@ -192,6 +204,16 @@ func segments(stderr io.Writer) (all []shm.Info) {
 			continue
 		}
 		all = append(all, info)
+	}
+	entries, _ := os.ReadDir(shm.Dir) // List has reported the error
+	for _, e := range entries {
+		path := pathOfArgument(e.Name())
+		if !e.Type().IsRegular() || shm.ValidName(e.Name()) == nil || !isArenaWith(path, unix.O_NOFOLLOW) {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			all = append(all, shm.Info{Name: path, Size: info.Size()})
+		}
 	}
 	slices.SortFunc(all, func(a, b shm.Info) int { return strings.Compare(a.Name, b.Name) })
 	return all

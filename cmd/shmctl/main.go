@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -110,7 +111,8 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	out := &output{to: stdout}
 	parser, err := kong.New(&p, kong.Name("shmctl"), kong.Description(description+"\n\n"+exitHelp),
 		kong.Writers(out, stderr), kong.Exit(func(code int) { ended = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.KindMapper(reflect.String, kong.MapperFunc(decodeString)))
 	if err != nil {
 		fmt.Fprintln(stderr, "shmctl:", err)
 		return exitError
@@ -193,4 +195,19 @@ func exitOf(err error, stderr io.Writer) int {
 		return exitTrouble
 	}
 	return exitError
+}
+
+// decodeString stores an argument in a string as it is. The mapper of package kong passes each string through JSON, which
+// replaces bytes that are no valid UTF-8. A path may have such bytes, so the command would act on another file.
+func decodeString(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text, ok := token.Value.(string)
+	if !ok {
+		return fmt.Errorf("expected a string, but got %v", token.Value)
+	}
+	target.SetString(text)
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/shmsync/shmsync/internal/diagnose"
@@ -25,7 +26,7 @@ func (c *metricsCmd) Run(s *session) error {
 			names = append(names, info.Name)
 		}
 	}
-	m := &metrics{families: map[string]*family{}}
+	m := &metrics{families: map[string]*family{}, labels: map[string]bool{}}
 	seen := map[fileID]bool{} // each series must occur once, even if an arena is given twice
 	for _, name := range names {
 		if id, ok := idOfArena(name); ok {
@@ -43,7 +44,7 @@ func (c *metricsCmd) Run(s *session) error {
 		}
 		f, snap, err := src.sure()
 		if err == nil {
-			m.add(snap, f)
+			m.add(snap, f, m.label(snap, name))
 		}
 		src.Close()
 		if err != nil && len(c.Arena) > 0 {
@@ -67,6 +68,34 @@ func idOfArena(name string) (fileID, bool) {
 type metrics struct {
 	families map[string]*family
 	order    []string
+	labels   map[string]bool // the labels of the arenas that were added
+}
+
+// label returns a text that identifies the arena among those that were added: its name, or else the argument that names
+// it. Several dumps may be of one arena, and their names are then equal.
+func (m *metrics) label(s *snapshot, argument string) string {
+	label := s.Info.Name
+	if !s.IsDump() {
+		label = quoteUnsafe(label, s.Info.Path)
+	}
+	if m.labels[label] {
+		label = quoteUnsafe(argument, argument)
+	}
+	for n, first := 2, label; m.labels[label]; n++ {
+		label = fmt.Sprintf("%s #%d", first, n)
+	}
+	m.labels[label] = true
+	return label
+}
+
+// quoteUnsafe returns text, or, if path could control a terminal, the path with escapes. Clean would not do here,
+// because it makes different paths equal.
+func quoteUnsafe(text, path string) string {
+	if diagnose.Clean(path) == path {
+		return text
+	}
+	quoted := strconv.QuoteToASCII(path)
+	return quoted[1 : len(quoted)-1]
 }
 
 // labelText writes a text as the value of a label.
@@ -91,9 +120,8 @@ func (m *metrics) put(name, kind, help string, value any, labels ...string) {
 	f.lines = append(f.lines, fmt.Sprintf("%s{%s} %v", name, strings.Join(pairs, ","), value))
 }
 
-// add adds the metrics of an arena, and its confirmed findings.
-func (m *metrics) add(s *snapshot, findings []finding) {
-	a := s.Info.Name
+// add adds the metrics of an arena, and its confirmed findings. The parameter a is the label of the arena.
+func (m *metrics) add(s *snapshot, findings []finding, a string) {
 	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.Info.Size, "arena", a)
 	m.put("shmsync_arena_used_bytes", "gauge", "Bytes of its heap that have memory.", s.Info.Used, "arena", a)
 	m.put("shmsync_arena_damaged", "gauge", "1 if its header cannot be right.", bit(s.Damage != nil), "arena", a)
@@ -115,12 +143,12 @@ func (m *metrics) add(s *snapshot, findings []finding) {
 		m.put("shmsync_trouble", "gauge", "What keeps processes from going on, by kind.", stuck[kind], "arena", a, "kind", kind)
 	}
 	for i := range s.Objects {
-		m.object(s, &s.Objects[i])
+		m.object(s, &s.Objects[i], a)
 	}
 }
 
-func (m *metrics) object(s *snapshot, o *object) {
-	labels := []string{"arena", s.Info.Name, "object", s.Argument(o), "type", o.Type} // each series must be unique
+func (m *metrics) object(s *snapshot, o *object, a string) {
+	labels := []string{"arena", a, "object", s.Argument(o), "type", o.Type} // each series must be unique
 	if o.Type == "Value" || o.Type == "Block" {
 		return
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -66,6 +67,35 @@ func TestNameOfSeveralObjects(t *testing.T) {
 	soon(t, exitOK, "show", name, "y?")
 }
 
+// The command value finds objects by the same rules as the other commands: it does not choose one of several objects
+// that are printed with the same name, and a name has precedence over an offset.
+func TestValueOfSeveralObjects(t *testing.T) {
+	name := testArena(t)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	anonymous, err := prims.OpenSynchronized(a, "", int64(100), nil)
+	require.NoError(t, err)
+	for i, object := range []string{"x\x01", "x\x02", anonymous.Offset().String()} {
+		_, err := prims.OpenSynchronized(a, object, int64(i), nil)
+		require.NoError(t, err)
+	}
+	_, d := shmctlJSON(t, "objects", name)
+	require.Len(t, d.Objects, 4)
+	code, out, errs := shmctl("value", name, "x?")
+	require.Equal(t, exitError, code, out)
+	require.Contains(t, errs, fmt.Sprintf("2 objects are printed as \"x?\"; give the offset of one: %#x, %#x", d.Objects[1].Offset, d.Objects[2].Offset))
+
+	_, names, _ := shmctl("objects", "-o", "name", name)
+	require.Len(t, strings.Fields(names), 4)
+	for i, want := range []int{100, 0, 1, 2} {
+		_, one := shmctlJSON(t, "value", name, strings.Fields(names)[i])
+		require.EqualValues(t, want, one.Value.Fields[0].Value, names)
+	}
+	_, one := shmctlJSON(t, "value", name, anonymous.Offset().String())
+	require.EqualValues(t, 2, one.Value.Fields[0].Value, "a name has precedence over an offset")
+}
+
 // Each series of the metrics is there once. Prometheus refuses everything if a series is there twice.
 func TestMetricsAreUnique(t *testing.T) {
 	name := testArena(t)
@@ -79,9 +109,19 @@ func TestMetricsAreUnique(t *testing.T) {
 	_, d := shmctlJSON(t, "objects", name)
 	_, err = prims.OpenMutex(a, arena.Offset(d.Objects[0].Offset).String(), nil)
 	require.NoError(t, err)
+	dir := t.TempDir()
+	dumps := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "three")}
+	for _, dump := range dumps {
+		soon(t, exitOK, "dump", "-o", dump, name)
+	}
+	unsafe := []string{filepath.Join(dir, "a\x01"), filepath.Join(dir, "a\x02"), filepath.Join(dir, "a\ufffd"), filepath.Join(dir, `a\x01`), filepath.Join(dir, "a?")}
+	for _, path := range unsafe {
+		soon(t, exitOK, "create", "--size=1M", path)
+	}
 	series := regexp.MustCompile(`^[a-z_]+\{([a-z]+="([^"\\\n]|\\\\|\\"|\\n)*",?)*\} [0-9.e+-]+$`)
-	for _, args := range [][]string{{"metrics", name}, {"metrics", name, "/dev/shm/" + name}, {"metrics", name, name}} {
-		seen := map[string]bool{}
+	for _, args := range [][]string{{"metrics", name}, {"metrics", name, "/dev/shm/" + name}, {"metrics", name, name},
+		append([]string{"metrics", name}, dumps...), append([]string{"metrics"}, unsafe...)} {
+		seen, arenas := map[string]bool{}, 0
 		for line := range strings.Lines(soon(t, exitOK, args...)) {
 			line = strings.TrimSuffix(line, "\n")
 			if strings.HasPrefix(line, "#") {
@@ -93,7 +133,17 @@ func TestMetricsAreUnique(t *testing.T) {
 			key := line[:strings.LastIndex(line, " ")]
 			require.False(t, seen[key], key)
 			seen[key] = true
+			if strings.HasPrefix(key, "shmsync_arena_bytes{") {
+				arenas++
+			}
 		}
+		files := map[fileID]bool{}
+		for _, arg := range args[1:] {
+			id, ok := idOfArena(arg)
+			require.True(t, ok, "%q", arg)
+			files[id] = true
+		}
+		require.Equal(t, len(files), arenas, args)
 	}
 }
 

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,4 +164,65 @@ func TestWaitsOfTheDeadAreNotCounted(t *testing.T) {
 	out := soon(t, exitOK, "waits", name)
 	require.Contains(t, out, "alice[")
 	require.Contains(t, out, "\nno process is stuck: ")
+}
+
+// The command create accepts the same sizes for a path as for a name, and other commands can use what it creates.
+func TestCreateOfAnySize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "arena")
+	soon(t, exitOK, "create", "--size=1100000", "--max-participants=4", path)
+	soon(t, exitOK, "check", path)
+	a, err := arena.Attach(path, nil)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, a.Size(), int64(1_100_000))
+	require.NoError(t, a.Close())
+
+	path += ".small" // a size that is refused leaves no file
+	code, _, errs := shmctl("create", "--size=1K", path)
+	require.Equal(t, exitError, code, errs)
+	require.NoFileExists(t, path)
+}
+
+// A byte lock belongs to a file of one mount. In a copy, and in a view of the file through another mount, the locks of
+// living processes are free. shmctl does not call these processes dead, and joins no such file: it would reap the living.
+func TestViewWithoutByteLocks(t *testing.T) {
+	name := testArena(t)
+	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
+	alice.does("lock mutex", "ledger")
+	bob.begins("lock mutex", "ledger")
+	carol.does("lock mutex", "index")
+	awaitWaits(t, name, 1)
+	awaitIdentities(t, name)
+	view := filepath.Join(t.TempDir(), "view")
+	require.NoError(t, os.WriteFile(view, fileBytes(t, name), 0o600))
+
+	_, d := shmctlJSON(t, "ps", view)
+	require.Len(t, d.Participants, 3)
+	for _, p := range d.Participants {
+		require.Equal(t, "unknown", p.Life)
+		require.NotZero(t, p.HostPID)
+	}
+	out := soon(t, exitTrouble, "waits", view)
+	require.Contains(t, out, "UNLOCKED: ")
+	require.Contains(t, out, " and 2 more exist, but have no byte lock on this file")
+	require.NotContains(t, out, "DEAD")
+	require.NotContains(t, out, "kill")
+	require.NotContains(t, out, "shmctl reap")
+	require.Contains(t, soon(t, exitOK, "reap", view), "nobody is dead")
+
+	carol.Kill(t) // the copy does not change, but the process does not exist any more
+	_, d = shmctlJSON(t, "ps", view)
+	require.Equal(t, []string{"unknown", "unknown", "dead"}, []string{d.Participants[0].Life, d.Participants[1].Life, d.Participants[2].Life})
+	for _, args := range [][]string{{"reap", view}, {"recover", view, "ledger"}, {"recover", "--all", view}, {"set", view, "ledger", "spin=none"}, {"delete", view, "index"}, {"rm", view}} {
+		before, err := os.ReadFile(view)
+		require.NoError(t, err)
+		code, _, errs := shmctl(args...)
+		require.Equal(t, exitRefused, code, "%v %s", args, errs)
+		require.Regexp(t, "no byte lock on this file|in use by|is open in", errs, args)
+		after, err := os.ReadFile(view)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(before, after), args)
+	}
+	alice.Kill(t)
+	bob.Kill(t)
+	require.Contains(t, soon(t, exitOK, "reap", view), "reaped 3")
 }

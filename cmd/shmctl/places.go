@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -35,28 +37,39 @@ func fileOf(path string) (id fileID, names uint64, ok bool) {
 	return fileID{uint64(st.Dev), st.Ino}, uint64(st.Nlink), true
 }
 
-// openRegular opens a regular file for reading. It examines the file after it has opened it, because another user may
-// replace a file between an examination and an open. The flags matter if the file is not regular: then open must not
-// wait for the other end of a pipe, and must not make a terminal the controlling terminal of this process.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+// openRegular opens a regular file for reading. Any user may put a device or a pipe at a path, or a symbolic link to
+// one, and even the open of a device can have an effect. An examination before the open would not help, because another
+// user may replace the file in between. So openRegular first gets a descriptor with O_PATH, which opens no device. It
+// examines the file of this descriptor, and opens exactly that file for reading.
+func openRegular(path string) (*os.File, error) { return openRegularWith(path, 0) }
+
+// openRegularWith is openRegular with further flags for the path, such as O_NOFOLLOW.
+func openRegularWith(path string, flags int) (*os.File, error) {
+	at, err := os.OpenFile(path, unix.O_PATH|flags, 0)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
+	defer at.Close()
+	info, err := at.Stat()
 	if err != nil {
-		f.Close()
 		return nil, err
 	}
-	return f, nil
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at.Fd()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // isArena reports whether a file begins like an arena, of any layout.
-func isArena(path string) bool {
-	f, err := openRegular(path)
+func isArena(path string) bool { return isArenaWith(path, 0) }
+
+// isArenaWith is isArena with further flags for the path, such as O_NOFOLLOW.
+func isArenaWith(path string, flags int) bool {
+	f, err := openRegularWith(path, flags)
 	if err != nil {
 		return false
 	}
@@ -77,12 +90,7 @@ func otherPlaces() (paths []string) {
 	for _, proc := range procs {
 		if space, err := os.Readlink(proc + "/ns/mnt"); err == nil && !spaces[space] {
 			spaces[space] = true
-			files, _ := filepath.Glob(proc + "/root" + shm.Dir + "/*")
-			for _, file := range files {
-				if diagnose.Clean(file) == file && isArena(file) {
-					paths = append(paths, file)
-				}
-			}
+			paths = append(paths, arenasIn(proc+"/root")...)
 		}
 	}
 	seen := map[fileID]bool{}
@@ -95,6 +103,26 @@ func otherPlaces() (paths []string) {
 					paths = append(paths, pathOf(proc, fd, id))
 				}
 			}
+		}
+	}
+	return paths
+}
+
+// arenasIn returns the paths of the arenas in the segment directory below the root directory of another process. It
+// follows no symbolic link there. The other process chooses the links, and the kernel would resolve an absolute link
+// from the root directory of this process.
+func arenasIn(root string) (paths []string) {
+	dir := root
+	for part := range strings.SplitSeq(strings.TrimPrefix(shm.Dir, "/"), "/") {
+		dir += "/" + part
+		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+			return nil
+		}
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if file := dir + "/" + e.Name(); diagnose.Clean(file) == file && isArenaWith(file, unix.O_NOFOLLOW) {
+			paths = append(paths, file)
 		}
 	}
 	return paths

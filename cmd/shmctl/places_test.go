@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/diagnose"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -92,6 +93,45 @@ func TestArenasOfProcesses(t *testing.T) {
 	defer made.Close()
 	newAgent(t, name, "alice")
 	require.Len(t, listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name }), 1, "it is listed twice")
+}
+
+// The file of an arena in /dev/shm may have a name that is no name of a segment. Then only the path names the arena on a
+// command line. ls lists it, and the printed commands have the path.
+func TestFileNameThatNamesNoSegment(t *testing.T) {
+	path := fmt.Sprintf("%s/shmctl test %d", shm.Dir, os.Getpid())
+	hostile := fmt.Sprintf("%s/shmctl\x1b test\n%d", shm.Dir, os.Getpid())
+	for _, p := range []string{path, hostile} {
+		a, err := arena.Create(p, &arena.Options{Size: 1 << 20, MaxParticipants: 8})
+		require.NoError(t, err)
+		t.Cleanup(func() { os.Remove(p) })
+		require.NoError(t, a.Close())
+	}
+	noArena := path + " no arena"
+	require.NoError(t, os.WriteFile(noArena, make([]byte, 1<<16), 0o600))
+	t.Cleanup(func() { os.Remove(noArena) })
+	require.NoError(t, os.Symlink(path, path+" link"))
+	t.Cleanup(func() { os.Remove(path + " link") })
+	var listed []string
+	_, d := shmctlJSON(t, "ls")
+	for _, a := range d.Arenas {
+		if strings.HasSuffix(a.Path, fmt.Sprint(os.Getpid())) && strings.Contains(a.Path, "shmctl") && strings.Contains(a.Path, " test") {
+			listed = append(listed, a.Name)
+		}
+		require.NotContains(t, a.Path, path+" ")
+	}
+	require.ElementsMatch(t, []string{path, diagnose.Clean(hostile)}, listed)
+	for _, args := range [][]string{{"ls"}, {"ls", "-o", "name"}, {"ls", "-o", "wide"}, {"metrics"}, {"complete", "--", "ps", ""}} {
+		_, out, _ := shmctl(args...)
+		require.Contains(t, out, path, args)
+		require.NotContains(t, out, "\x1b", args)
+	}
+	alice, _ := newAgent(t, path, "alice"), newAgent(t, path, "bob") // bob reaps
+	alice.does("lock mutex", "ledger")
+	alice.Kill(t)
+	f := awaitFinding(t, diagnose.OwnerDead, "waits", path)
+	require.Equal(t, "shmctl recover '"+path+"' ledger", f.Command)
+	pasted(t)(t, f.Command)
+	soon(t, exitOK, "waits", path)
 }
 
 // "ls --all" finds arenas in the segment directories of other mount namespaces. Other commands accept the path that

@@ -54,7 +54,7 @@ func (c *recoverCmd) Run(s *session) error {
 	case o.Kind == "MULT" && c.Key == nil:
 		return refused{c.Name + " is a MultiLock: say which key, as --key=4711"}
 	}
-	a, err := join(c.Arena)
+	a, err := joinSeen(c.Arena, snap)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *recoverCmd) Run(s *session) error {
 // all recovers locks until none needs it. Another holder may die meanwhile, so it looks again after each round, but it
 // tries each lock only once. A lock that fails does not keep it from the others.
 func (c *recoverCmd) all(s *session, src *source) error {
-	a, err := join(c.Arena)
+	a, err := joinSeen(c.Arena, src.look())
 	if err != nil {
 		return err
 	}

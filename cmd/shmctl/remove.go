@@ -50,7 +50,7 @@ func (c *deleteCmd) Run(s *session) error {
 	if len(in) > 0 {
 		return refused{fmt.Sprintf("%s %s is open in %s", o.Type, o.Name, listed(in))}
 	}
-	a, err := join(c.Arena)
+	a, err := joinSeen(c.Arena, snap)
 	if err != nil {
 		return err
 	}

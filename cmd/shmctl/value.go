@@ -89,23 +89,18 @@ func (c *valueCmd) Run(s *session) error {
 	return nil
 }
 
-// findObject returns the object with that name or offset.
+// findObject returns the object with that name or offset. It chooses by the same rules as find.
 func findObject(src *source, name string) (arenakernel.Object, error) {
-	off, err := strconv.ParseUint(name, 0, 64)
-	isOffset := err == nil
-	var at *arenakernel.Object
+	found, err := find(src.look(), name)
+	if err != nil {
+		return arenakernel.Object{}, err
+	}
 	for _, o := range src.ins.Objects() {
-		if o.Name == name || o.Name != "" && diagnose.Clean(o.Name) == name {
+		if uint64(o.Offset) == found.Offset {
 			return o.Object, nil
 		}
-		if isOffset && uint64(o.Offset) == off {
-			at = &o.Object
-		}
 	}
-	if at != nil {
-		return *at, nil
-	}
-	return arenakernel.Object{}, missing{fmt.Sprintf("%s: there is no object %q; shmctl objects lists all", src.ins.Path(), name)}
+	return arenakernel.Object{}, missing{fmt.Sprintf("%s %s was deleted meanwhile", found.Type, found.Name)}
 }
 
 // readValue reads the value of an object from the file.

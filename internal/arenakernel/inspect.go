@@ -213,6 +213,11 @@ type Witness struct {
 	// reaped yet, although its State is still live. It is "unknown" if the participant has left, or was
 	// reaped, since the copy was made.
 	Life string
+	// Unlocked reports that the participant counts as dead only because its byte lock is free: its slot is not marked
+	// dead, and the kernel, which marks the alive words of each process that ends, has marked none of them. If the process
+	// exists, other processes may hold the lock elsewhere: byte locks belong to the file of a mount, and not to a copy or
+	// to another view of the file.
+	Unlocked bool
 }
 
 // Values of Witness.Life.
@@ -231,9 +236,27 @@ func (i *Inspector) Participants() (all []Witness) {
 			continue
 		}
 		p.Self = false
-		all = append(all, Witness{Participant: p, Life: i.life(slot)})
+		w := Witness{Participant: p, Life: i.life(slot)}
+		w.Unlocked = w.Life == LifeDead && i.isUnmarked(slot)
+		all = append(all, w)
 	}
 	return all
+}
+
+// isUnmarked reports whether nothing in the file itself says that the participant in a slot has ended, although the end
+// of its process would have left a mark. It reads the words of the slot from the file, because the process may have
+// ended since the copy was made.
+func (i *Inspector) isUnmarked(slot int) bool {
+	if now := i.stateNow(slot); now != i.a.slotState(slot) || now.phase() == phaseDead || i.a.slotCaps(slot)&capRobust == 0 {
+		return false
+	}
+	for k := range aliveWords {
+		var b [4]byte
+		if _, err := i.img.File().ReadAt(b[:], int64(i.a.aliveWord(slot, k))); err != nil || binary.LittleEndian.Uint32(b[:])&shmsync.RobustOwnerDied != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // life returns LifeAlive, LifeDead or LifeUnknown for the participant in a slot. life first checks

@@ -60,6 +60,7 @@ func (s *Snapshot) findings() (all []Finding) {
 		all = append(all, s.objectFindings(i)...)
 	}
 	all = append(all, s.joinFindings()...)
+	all = s.unlockedFindings(all)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return all
 }

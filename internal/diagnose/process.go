@@ -19,17 +19,37 @@ type processes struct {
 	ownNS   uint64
 	byNS    map[[2]uint64]int // maps a pid namespace and a pid in it to the pid in the namespace of this process
 	scanned bool
+	foreign bool // /proc belongs to another pid namespace, so its pids have no meaning here
 }
 
-func newProcesses() *processes {
-	p := &processes{proc: "/proc"}
+func newProcesses() *processes { return processesOf("/proc") }
+
+// processesOf finds processes in the /proc that is mounted at a path.
+func processesOf(proc string) *processes {
+	p := &processes{proc: proc}
 	p.ownNS = p.namespace("self")
+	p.foreign = !p.isOwn()
 	return p
+}
+
+// isOwn reports whether /proc belongs to the pid namespace of this process. It does not after "unshare --pid --fork"
+// without --mount-proc. Then the numbers in /proc are no pids that a user of this namespace could give to kill.
+func (p *processes) isOwn() bool {
+	self, err := os.Readlink(p.proc + "/self")
+	if err != nil || self != strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	// The pids of this process in two namespaces may be equal. NSpid has its pid in the namespace of /proc, and in each
+	// further namespace down to its own one.
+	return len(p.pids(p.proc+"/self")) <= 1
 }
 
 // find returns the process that has the ID pid in the pid namespace ns. If start is not 0, the process must also have
 // that start time, because process IDs are reused.
 func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
+	if p.foreign {
+		return process{}, false
+	}
 	here := pid
 	if ns != p.ownNS {
 		p.scan()
@@ -54,7 +74,7 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 // with that pid, because shmctl prints commands that end it.
 func (p *processes) findMember(pid int, file *os.File, known []Participant) (found process, ok bool) {
 	arena, err := file.Stat()
-	if err != nil || pid == 0 {
+	if err != nil || pid == 0 || p.foreign {
 		return process{}, false
 	}
 	others := map[int]bool{os.Getpid(): true}
@@ -128,20 +148,26 @@ func (p *processes) namespace(pid string) uint64 {
 
 // innerPID returns the pid that a process has in its own namespace.
 func (p *processes) innerPID(dir string) int {
+	pids := p.pids(dir)
+	if len(pids) == 0 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(pids[len(pids)-1])
+	return pid
+}
+
+// pids returns the pids of a process: first that in the namespace of /proc, last that in its own one.
+func (p *processes) pids(dir string) []string {
 	b, err := os.ReadFile(dir + "/status")
 	if err != nil {
-		return 0
+		return nil
 	}
 	for line := range strings.SplitSeq(string(b), "\n") {
 		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			fields := strings.Fields(rest)
-			if len(fields) > 0 {
-				pid, _ := strconv.Atoi(fields[len(fields)-1])
-				return pid
-			}
+			return strings.Fields(rest)
 		}
 	}
-	return 0
+	return nil
 }
 
 // zombie returns the state of a process whose main thread has ended. In a C program the other threads may go on, and
@@ -176,6 +202,9 @@ func (p *processes) stat(dir string) (state byte, start uint64, ok bool) {
 	start, err = strconv.ParseUint(fields[startField], 10, 64)
 	return fields[0][0], start, err == nil
 }
+
+// exists reports whether the process has not ended.
+func (p process) exists() bool { return !strings.ContainsRune("ZXx", rune(p.state)) }
 
 // stateText returns the state of a process as text, if the state matters here.
 func (p process) stateText() string {

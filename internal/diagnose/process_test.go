@@ -1,6 +1,9 @@
 package diagnose
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +27,41 @@ func TestProcessWithoutMainThread(t *testing.T) {
 	}
 	_, ok := p.find(0, 7, 6)
 	require.False(t, ok, "another process had this pid")
+}
+
+// If /proc belongs to another pid namespace, it shows no processes: their pids mean other processes in this namespace, and
+// shmctl prints commands that end them. The pids of this process in two namespaces may be equal by chance.
+func TestProcOfAnotherNamespace(t *testing.T) {
+	own := strconv.Itoa(os.Getpid())
+	for _, c := range []struct {
+		self, nspid string
+		own         bool
+	}{
+		{own, "NSpid:\t" + own + "\n", true},
+		{own, "", true}, // the kernel does not say
+		{own, "NSpid:\t" + own + "\t" + own + "\n", false},
+		{own + "0", "NSpid:\t" + own + "0\t" + own + "\n", false},
+		{"", "", false},
+	} {
+		dir := t.TempDir()
+		write(t, dir, map[string]string{
+			"7/stat":   "7 (a) S " + strings.Repeat(" 5", 40),
+			"7/status": "Name:\ta\nNSpid:\t7\n", own + "/status": "Name:\ta\n" + c.nspid, own + "0/status": c.nspid,
+		})
+		if c.self != "" {
+			require.NoError(t, os.Symlink(c.self, filepath.Join(dir, "self")))
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "7/fd"), 0o700))
+		file, err := os.Create(filepath.Join(dir, "arena"))
+		require.NoError(t, err)
+		defer file.Close()
+		require.NoError(t, os.Symlink(file.Name(), filepath.Join(dir, "7/fd/3")))
+		p := processesOf(dir)
+		_, ok := p.find(0, 7, 5)
+		require.Equal(t, c.own, ok, c)
+		_, ok = p.findMember(7, file, nil)
+		require.Equal(t, c.own, ok, c)
+	}
 }
 
 // A quoted text cannot control a terminal.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // Snapshot is the state of an arena at one time.
@@ -28,6 +29,8 @@ type Snapshot struct {
 	ins  *arenakernel.Inspector
 	opts Options
 	who  map[string]int // index of each participant, by its name
+
+	unlocked []string // the participants whose processes exist, but have no byte lock on this file
 
 	named    map[string]int      // how many objects are printed with each name; made by Argument
 	waitsOf  map[string]*waitsOf // made by behind
@@ -77,6 +80,9 @@ func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
 	return s
 }
 
+// IsDump reports whether the snapshot is made from a dump.
+func (s *Snapshot) IsDump() bool { return s.opts.Dump != nil }
+
 // restore sets the participants to the states that they had when the dump was made, because their processes may be gone
 // or on another host.
 func (s *Snapshot) restore(then []Participant) {
@@ -114,8 +120,9 @@ func infoOf(ins *arenakernel.Inspector, present int) Arena {
 	}
 }
 
+// arenaName returns the shortest argument that names the arena at a path: the name of a segment, or else the path.
 func arenaName(path string) string {
-	if dir, base := filepath.Split(path); dir == "/dev/shm/" {
+	if dir, base := filepath.Split(path); dir == shm.Dir+"/" && shm.ValidName(base) == nil {
 		return base
 	}
 	return path
@@ -149,6 +156,10 @@ func (s *Snapshot) addParticipants() {
 		if boot == w.BootID || boot == [16]byte{} {
 			if proc, ok := procs.find(w.PIDNS, w.PID, w.StartTime); ok {
 				s.identify(&p, proc)
+				if w.Unlocked && s.opts.Dump == nil && boot == w.BootID && w.BootID != [16]byte{} && w.StartTime != 0 && proc.exists() {
+					p.Life = arenakernel.LifeUnknown
+					s.unlocked = append(s.unlocked, p.Name)
+				}
 			}
 		}
 		if w.PIDNS == 0 && w.Life == arenakernel.LifeAlive && s.opts.Dump == nil {

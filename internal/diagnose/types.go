@@ -156,11 +156,12 @@ const (
 	Exhausted      = "exhausted"
 	MissingParties = "missing-parties"
 	FullQueue      = "full-queue"
+	Unlocked       = "unlocked"
 )
 
 // Kinds lists the kinds of findings, the worst first.
 var Kinds = []string{
-	Corrupt, Deadlock, DeadHolder, StoppedHolder, OwnerDead, NotRecoverable,
+	Corrupt, Unlocked, Deadlock, DeadHolder, StoppedHolder, OwnerDead, NotRecoverable,
 	SelfWait, LeakedHold, FullQueue, Exhausted, MissingParties, LongHold,
 }
 
