@@ -27,7 +27,11 @@ var featuresRule = rule{
 			return append(found, finding{featuresDoc, err.Error()})
 		}
 		tests := testNames(files)
-		for _, table := range mdtable.With(tables, "system", "operation", "ours", "test") {
+		checked := mdtable.With(tables, "system", "operation", "ours", "test")
+		if len(checked) == 0 {
+			found = append(found, finding{featuresDoc, "no table has the columns system, operation, ours and test"})
+		}
+		for _, table := range checked {
 			for _, row := range table.Rows {
 				if slices.ContainsFunc(row.Cells, func(c string) bool { return strings.TrimSpace(c) == "" }) {
 					found = append(found, f.atLine(row.Line, "an empty cell"))
@@ -56,6 +60,7 @@ var featuresRule = rule{
 		featuresDoc:   "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | p | `TestX` |\n| s | o | none: a reason | none |\n",
 	},
 	bad: []sample{
+		{map[string]string{featuresDoc: "| system | operation | here | test |\n|---|---|---|---|\n| s | o | p | `TestX` |\n"}, "no table"},
 		{map[string]string{featuresDoc: "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | p | `TestX` |\n"}, "no test TestX"},
 		{map[string]string{featuresDoc: "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | p | by hand |\n"}, "no test"},
 		{map[string]string{featuresDoc: "| system | operation | ours | test |\n|---|---|---|---|\n| s | o | none | none |\n"}, "no test"},
