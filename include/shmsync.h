@@ -5504,8 +5504,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
             shmi_free_node(a, off);
     }
 }
-/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its use is
- * still that of its word w, it is on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its word
+ * differs from the earlier value w in the state at most, it is on no queue, and its owner is dead. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -8504,7 +8504,7 @@ SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
     return shmi_enter_for(thing, a, NULL) == 0; /* a refusal is no failure: the call has succeeded */
 }
 
-/* ---- The threads of a process that is ending: threads_linux.go has the reasons ---- */
+/* ---- The threads of a process that is ending: the Go file threads_linux.go says why their ends must be checked ---- */
 
 /* Reads a small file of /proc; the text ends with a NUL. */
 SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)

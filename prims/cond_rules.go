@@ -18,8 +18,8 @@ var (
 )
 
 // condCore is a process's side of a Cond. Its queue contains the waits that nobody has woken, in the order of
-// arrival. A wait that was woken is on no queue, and its node owes its wake: the owner has not locked L again, so
-// the wake may still have to pass on to another wait. See docs/design/0058.
+// arrival. A woken wait is on no queue. Until its owner has locked the lock of the Cond again, the wake may still have
+// to pass on to another wait, and the node of the woken wait says so. See docs/design/0058.
 type condCore struct {
 	recordQueue
 	plainRecords

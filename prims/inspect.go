@@ -47,8 +47,8 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits records what the waits that the function chosen selects wait for. what is the text, and on has the indexes
-// of the holds for whose end they wait.
+// waits records, for each wait for which the function chosen returns true, what the wait is for: the text what, and
+// the indexes on of the holds that must end first.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {

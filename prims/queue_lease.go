@@ -98,7 +98,7 @@ const endLeaseTries = 4
 
 // endLease sets the bit that ends the lease with the word w. It returns false if the slot no longer has that lease.
 func (s *queueSlot) endLease(w queueLeaseWord) bool {
-	was := w // the usual case: the lease has no date
+	was := w // in the usual case the lease is so new that no periodic check has stored its date in the word
 	for range endLeaseTries {
 		if s.lease.CompareAndSwap(uint64(was), uint64(was|queueLeaseEnded)) {
 			return true

@@ -31,7 +31,8 @@ func TestOnceReaperBesideARewriter(t *testing.T) {
 }
 
 // TestFairMutexReaperBesideARewriter: a peer changes the owner word of a FairMutex whenever a reaper is about to take the
-// lock back from a dead holder. The reaper gives up after some tries. When the peer has stopped, a call takes it back.
+// lock back from a dead holder. The reaper gives up after some tries. When the peer changes the word no more, the next
+// call that needs the lock takes it back.
 func TestFairMutexReaperBesideARewriter(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", &prims.FairMutexOptions{Policy: prims.PolicyRelease})

@@ -60,7 +60,7 @@ func (x *waitableCore) yield(ctx context.Context) {
 		return
 	}
 	for limit := shmsync.Monotonic() + int64(yieldWait); ; {
-		// Other calls may store new times, one after the other, or a peer may. The limit bounds the wait for all of them.
+		// Other calls, or a hostile peer, may store a new time again and again. limit bounds the whole wait.
 		now := shmsync.Monotonic()
 		ahead := time.Duration(int64(x.words.yieldUntil.Load()) - now)
 		switch {

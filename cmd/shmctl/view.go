@@ -90,11 +90,11 @@ func (s *session) show(text []byte, screen, first bool) error {
 	return err
 }
 
-// wide returns the cells of a row of a table. It appends those cells in the parameter more if the user chose the format
-// wide.
-func (s *session) wide(cells []string, more ...string) []string {
+// wide returns the cells of a row of a table, followed by the further cells that the format wide shows if the user chose
+// this format.
+func (s *session) wide(cells []string, further ...string) []string {
 	if s.format == formatWide {
-		return append(cells, more...)
+		return append(cells, further...)
 	}
 	return cells
 }

@@ -121,8 +121,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
             shmi_free_node(a, off);
     }
 }
-/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its use is
- * still that of its word w, it is on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its word
+ * differs from the earlier value w in the state at most, it is on no queue, and its owner is dead. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);

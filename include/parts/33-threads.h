@@ -1,4 +1,4 @@
-/* ---- The threads of a process that is ending: threads_linux.go has the reasons ---- */
+/* ---- The threads of a process that is ending: the Go file threads_linux.go says why their ends must be checked ---- */
 
 /* Reads a small file of /proc; the text ends with a NUL. */
 SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)

@@ -274,10 +274,10 @@ func condNoLaterWait(t *testing.T, lang, other string) {
 	condIdle(t, name, off)
 }
 
-// condCannotLock has a process fail to lock after a Signal has woken it, because the holder of the lock has died. The
-// Signal passes on to one wait, even if the process dies at the crash point meanwhile. If point is empty, the process
-// does not die. If the other process wakes that wait first, the process skips the later crash points. condCannotLock
-// repeats everything until the process has died at the point.
+// condCannotLock tests a wait of a victim that a Signal has woken, and that then cannot lock, because the holder of the
+// lock has died. The Signal passes on to a wait of process b, even if the victim dies at the crash point meanwhile. If
+// point is empty, the victim does not die. If b is faster and wakes its own wait, the victim does not reach the crash
+// points that follow. So condCannotLock repeats the scene until the victim has died at the point.
 func condCannotLock(t *testing.T, lang, other, point string) {
 	for tries := 0; !condDiesWithoutLock(t, lang, other, point); tries++ {
 		require.Less(t, tries, 20, "the process never comes to %s", point)

@@ -42,7 +42,7 @@ func (k *Kept) Proc() *Proc {
 	return k.proc
 }
 
-// Kill sends SIGKILL to the present process, and waits until that process has ended.
+// Kill sends SIGKILL to the kept process that runs now, and waits until it has ended.
 func (k *Kept) Kill() { k.Proc().Kill() }
 
 // Stop asks the process to end, waits until it has ended, and returns the number of deaths so far.
