@@ -1291,7 +1291,9 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
  * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
  * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
- * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f.
+ * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits until a dead
+ * participant has ended, waits of an open, and shmsync_synchronized_load. A claim of a WaitGroup that f ends may have
+ * claimed a part, and an arrival at a Latch that f ends counts.
  *
  * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
  * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
@@ -4772,7 +4774,8 @@ SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint6
         if (!shmi_serves(a, in, i) || !shmi_chunk_slab_of(shmi_load_chunk(a, i), cls))
             continue;
         slabs--;
-        shmi_search_know(&a->searches[cls], i);
+        if (!shmi_in_headroom(in))
+            shmi_search_know(&a->searches[cls], i);
         off = shmi_claim_in(a, i, cls, 0);
     }
     *at = i;
@@ -4795,7 +4798,7 @@ SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
         s->begun = 1;
         s->at = shmi_ld64(shmi_u64(a, SHMI_hdrChunkHint));
     }
-    if (chunk < count && shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
+    if (chunk < count && shmi_serves(a, SHMI_roomOfAll, chunk) && shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
         shmi_search_know(s, chunk);
     if (shmi_in_headroom(in)) {
         uint64_t first = a->geo.headroom, end = first + a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;
@@ -9528,6 +9531,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
             a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
             a->lost = 0;
+            memset(a->told, 0, SHMI_deathRecordDeaths * sizeof *a->told);
         }
         a->on_death = f;
         a->on_death_arg = arg;
@@ -11093,8 +11097,10 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
+    if (err == ENOENT)
+        return 0;
     if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
-        *moved = err != ENOENT;
+        *moved = 1;
         return 0;
     }
     if (err != 0)
@@ -11404,6 +11410,8 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
     err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    if (err == EAGAIN)
+        shmi_nap(1000000); /* another process is removing the name, or is stopped meanwhile */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
         return SHMI_MOVED;
     if (err != 0)
@@ -25813,11 +25821,14 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 /* For an acquire of more permits than the semaphore has in all: waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
-    int64_t left;
-    while ((left = abs - shmi_now()) > 0) {
+    int64_t since = shmi_now(), now = since, left;
+    while ((left = abs - now) > 0) {
         if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
+        if (shmi_hook_ends(since, &now))
+            break;
         shmi_nap((int64_t)shmi_min((uint64_t)left, 100000000) + 1);
+        now = shmi_now();
     }
     return ETIMEDOUT;
 }

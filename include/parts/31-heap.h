@@ -376,7 +376,8 @@ SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint6
         if (!shmi_serves(a, in, i) || !shmi_chunk_slab_of(shmi_load_chunk(a, i), cls))
             continue;
         slabs--;
-        shmi_search_know(&a->searches[cls], i);
+        if (!shmi_in_headroom(in))
+            shmi_search_know(&a->searches[cls], i);
         off = shmi_claim_in(a, i, cls, 0);
     }
     *at = i;
@@ -399,7 +400,7 @@ SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
         s->begun = 1;
         s->at = shmi_ld64(shmi_u64(a, SHMI_hdrChunkHint));
     }
-    if (chunk < count && shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
+    if (chunk < count && shmi_serves(a, SHMI_roomOfAll, chunk) && shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls))
         shmi_search_know(s, chunk);
     if (shmi_in_headroom(in)) {
         uint64_t first = a->geo.headroom, end = first + a->geo.headroom_records + a->geo.headroom_large + a->geo.headroom_nodes;

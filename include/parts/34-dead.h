@@ -780,6 +780,7 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
             a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
             a->lost = 0;
+            memset(a->told, 0, SHMI_deathRecordDeaths * sizeof *a->told);
         }
         a->on_death = f;
         a->on_death_arg = arg;

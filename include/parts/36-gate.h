@@ -488,8 +488,10 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
+    if (err == ENOENT)
+        return 0;
     if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
-        *moved = err != ENOENT;
+        *moved = 1;
         return 0;
     }
     if (err != 0)
@@ -799,6 +801,8 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
     err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
+    if (err == EAGAIN)
+        shmi_nap(1000000); /* another process is removing the name, or is stopped meanwhile */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
         return SHMI_MOVED;
     if (err != 0)

@@ -611,11 +611,14 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
 /* For an acquire of more permits than the semaphore has in all: waits until abs. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
-    int64_t left;
-    while ((left = abs - shmi_now()) > 0) {
+    int64_t since = shmi_now(), now = since, left;
+    while ((left = abs - now) > 0) {
         if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
             return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
+        if (shmi_hook_ends(since, &now))
+            break;
         shmi_nap((int64_t)shmi_min((uint64_t)left, 100000000) + 1);
+        now = shmi_now();
     }
     return ETIMEDOUT;
 }

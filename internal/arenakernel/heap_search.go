@@ -58,13 +58,13 @@ func (c *core) claimKnown(class int, in room) (Offset, bool) {
 	if !s.begun {
 		s.begun, s.at = true, c.u64(hdrChunkHint).Load()
 	}
-	if chunk := c.heap.next[class].Load() / blockWords; chunk < count && c.loadChunk(chunk).slabOf(class) {
+	if chunk := c.heap.next[class].Load() / blockWords; chunk < count && c.geo.serves(roomOfAll, chunk) && c.loadChunk(chunk).slabOf(class) {
 		s.know(chunk)
 	}
 	switch h := &c.geo.headroom; {
 	case in.inHeadroom():
 		at := h.first + h.chunks()
-		off, _, ok := c.claimBelow(class, in, &at, h.first, at, count, count)
+		off, _, ok := c.claimBelow(class, in, &at, h.first, at, h.chunks(), h.chunks())
 		return off, ok
 	case class == classNode:
 		end := min(count, c.geo.linked)
@@ -95,7 +95,9 @@ func (c *core) claimBelow(class int, in room, at *uint64, first, end, words, sla
 			continue
 		}
 		slabs--
-		c.heap.search[class].know(i)
+		if !in.inHeadroom() {
+			c.heap.search[class].know(i)
+		}
 		off, ok = c.claimIn(i, class, 0)
 	}
 	*at = i

@@ -205,7 +205,11 @@ func (a *Arena) dropFurtherName(named bool) error {
 	if err != nil {
 		return err
 	}
-	if in, _ := a.anyIn(); !locked || in != 0 {
+	if !locked {
+		time.Sleep(time.Millisecond) // another process is removing the name, or is stopped meanwhile
+		return errMoved
+	}
+	if in, _ := a.anyIn(); in != 0 {
 		return errMoved
 	}
 	if _, err := removeFile(a.lock, a.currentPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {

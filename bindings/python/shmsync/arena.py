@@ -80,9 +80,9 @@ class Arena:
     """Shared memory that this process has joined.
 
     ``Arena("jobs")`` joins the file ``/dev/shm/jobs`` and creates it if it does not exist. A name with a slash, or a
-    path object such as a ``pathlib.Path``, is the path of a file. ``size`` and ``max_participants`` are for a new arena; 0 means 64 MiB and 128 participants.
-    ``label`` is a name of this process for people; other processes see it if this one dies. With ``create=False``
-    the call raises :class:`NotFound` if the arena does not exist.
+    path object such as a ``pathlib.Path``, is the path of a file. ``size`` and ``max_participants`` are for a new arena;
+    0 means 64 MiB and 128 participants. ``label`` is a name of this process for people; other processes see it if this
+    one dies. With ``create=False`` the call raises :class:`NotFound` if the arena does not exist.
 
     The file has to belong to the effective user of the process, to root, or to one of the users in ``trust_uids``.
     Otherwise the call raises :class:`NotPermitted`, since the owner of a file can damage what the process relies on.
@@ -190,7 +190,11 @@ class Arena:
             return  # it is closed, or another thread closes it
         if results[0] == errno.EDEADLK and _calls.handles_signal_in_wait():
             # The close would wait for the wait during which this handler runs. In another thread, it ends that wait.
-            threading.Thread(target=_close_later, args=(arenas,), name="shmsync-close").start()
+            try:
+                threading.Thread(target=_close_later, args=(arenas,), name="shmsync-close").start()
+            except BaseException:
+                joined.extend(arenas)  # a later close can leave the arena
+                raise
         else:
             if results[0] == errno.EDEADLK:
                 joined.extend(arenas)  # a later close can leave the arena

@@ -87,7 +87,7 @@ class Semaphore(_calls.Semaphore, Object):
         """Acquire n permits, and return True. Return False if that would wait, or takes longer than timeout seconds.
 
         :class:`Incompatible` if the semaphore never has so many permits. An object that was opened with
-        ``create=False``, or by :meth:`at`, does not know that number, and waits.
+        ``create=False``, or by :meth:`at`, does not know that number: with a timeout, it waits until then.
         """
         if self._limit != 0 and n > self._limit:
             self._too_many(n)
