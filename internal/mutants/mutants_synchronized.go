@@ -3,28 +3,28 @@ package main
 // synchronizedMutants are mistakes in Synchronized.
 var synchronizedMutants = []mutant{
 	{
-		name: "a Load that met a commit reads again",
+		name: "Load of a Synchronized does not read again after an Update that has committed meanwhile",
 		file: "prims/synchronized.go",
 		old:  "return s.words.current.Load() == c",
 		new:  "return s.words.current.Load() >= c",
 		pkg:  "prims", run: "TestSynchronizedLoadsAreWhole",
 	},
 	{
-		name: "an Update writes the copy that is not valid",
+		name: "Update of a Synchronized writes the valid copy",
 		file: "prims/synchronized.go",
 		old:  "v := s.copies[(c+1)&1]",
 		new:  "v := s.copies[c&1]",
 		pkg:  "prims", run: "TestSynchronizedUpdateIsAllOrNothing",
 	},
 	{
-		name: "the commit comes after the change",
+		name: "Update of a Synchronized commits a copy before it has changed it",
 		file: "prims/synchronized.go",
 		old:  "v := s.copies[(c+1)&1]\n\t*v = *s.copies[c&1]",
 		new:  "v := s.copies[(c+1)&1]\n\t*v = *s.copies[c&1]\n\tcommitStore(&s.words.current, c+1)",
 		pkg:  "internal/stepkill", run: "TestStepImages/synchronized/update$",
 	},
 	{
-		name: "Close waits for an Update",
+		name: "Close of a Synchronized does not wait for an Update",
 		file: "prims/synchronized_close.go",
 		old:  "s.heldSince = 0\n\t\treturn false",
 		new:  "s.heldSince = 0\n\t\treturn true",

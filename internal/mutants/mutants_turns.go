@@ -4,21 +4,21 @@ func init() {
 	// These are mistakes in how waits inside one process take turns.
 	mutants = append(mutants, []mutant{
 		{
-			name: "a wait is appended to its line too late", // after the private lock was released
+			name: "a wait of a FairMutex is appended to the line after the private lock was released", // after the private lock was released
 			file: "prims/fairmutex_rules.go",
 			old:  "\t\t\tturns.Append(s)\n",
 			new:  "\t\t\tdefer f.private.Lock()\n\t\t\tf.private.Unlock()\n\t\t\tfor range 20_000 {\n\t\t\t}\n\t\t\tturns.Append(s)\n",
 			pkg:  "prims", run: "TestFairMutexTurnsKeepTheOrderOfArrival", tags: withPoints, env: noLooks, count: 3,
 		},
 		{
-			name: "a cancelled wait keeps the turn",
+			name: "a canceled wait of a FairMutex does not give the turn to its process's next wait",
 			file: "internal/park/turns.go",
 			old:  "\t\tnext.giveTurn()\n",
 			new:  "\t\t_ = next\n",
 			pkg:  "prims", run: "TestFairMutexTurnPassesOn", tags: withPoints, env: noLooks,
 		},
 		{
-			name: "the end of a hold passes no turn",
+			name: "Unlock of a FairMutex gives the turn to no wait of its process",
 			file: "internal/park/turns.go",
 			old:  "\tl.held.Store(false)\n\tif l.first != nil {\n",
 			new:  "\tl.held.Store(false)\n\tif l.first == nil {\n",
