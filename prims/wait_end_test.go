@@ -86,16 +86,15 @@ func TestEventBeatsTheEndOfTheWait(t *testing.T) {
 		t.Skip("needs futex_waitv: without it, a wait with a context does not sleep in the kernel")
 	}
 	for name, open := range endingWaits {
-		t.Run(name+"/context", func(t *testing.T) {
-			w := open(t, newArena(t, nil))
-			if w.silently == nil {
-				return // each event of this kind wakes, so the wait ends before its context
-			}
-			ctx, end := context.WithCancel(t.Context())
-			defer end()
-			require.NoError(t, w.wait(beforeSleepContext{ctx, func() { w.silently(); end() }}))
-			require.Error(t, ctx.Err(), "the wait was about to sleep")
-		})
+		if name != "futex" { // each Post wakes, so the wait for a Futex ends before its context
+			t.Run(name+"/context", func(t *testing.T) {
+				w := open(t, newArena(t, nil))
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				require.NoError(t, w.wait(beforeSleepContext{ctx, func() { w.silently(); end() }}))
+				require.Error(t, ctx.Err(), "the wait was about to sleep")
+			})
+		}
 		t.Run(name+"/close", func(t *testing.T) {
 			w := open(t, newArena(t, nil))
 			ctx, end := context.WithCancel(t.Context())

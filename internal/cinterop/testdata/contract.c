@@ -221,22 +221,24 @@ static void outs_of_closed(struct handles *h)
     CLEARS(flag, shmsync_signalwaker_mark_tasks(&h->signalwaker, &flag));
 }
 
+/* What a call returns through its last argument. */
+union result {
+    uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+    int i;
+    size_t size;
+    void *p;
+    shmsync_tx tx;
+    shmsync_lease lease;
+    shmsync_hold hold;
+    shmsync_gate gate;
+    shmsync_gate_info gate_info;
+    shmsync_signal signal;
+    shmsync_signal_health signal_health;
+};
 /* Makes every call with handles that are closed: each call fails with EBADF, and notes its failure. */
 static void call_all(struct handles *h)
 {
-    union {
-        uint64_t bytes[64], u, stats[SHMSYNC_STATS];
-        int i;
-        size_t size;
-        void *p;
-        shmsync_tx tx;
-        shmsync_lease lease;
-        shmsync_hold hold;
-        shmsync_gate gate;
-        shmsync_gate_info gate_info;
-        shmsync_signal signal;
-        shmsync_signal_health signal_health;
-    } out;
+    union result out;
     shmsync_awaitable wait;
     size_t index;
     memset(&out, 0, sizeof out);
@@ -1832,19 +1834,7 @@ static int shallow_call;         /* the number of the call in contract_calls.h t
 static const char *shallow_name; /* its name; NULL: there are fewer calls */
 static void *call_shallow(void *arg)
 {
-    union {
-        uint64_t bytes[64], u, stats[SHMSYNC_STATS];
-        int i;
-        size_t size;
-        void *p;
-        shmsync_tx tx;
-        shmsync_lease lease;
-        shmsync_hold hold;
-        shmsync_gate gate;
-        shmsync_gate_info gate_info;
-        shmsync_signal signal;
-        shmsync_signal_health signal_health;
-    } out;
+    union result out;
     struct handles *h = &shallow_handles;
     int n = 0;
     memset(&out, 0, sizeof out);
