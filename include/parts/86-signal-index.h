@@ -184,8 +184,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* The new bits are set first, so that no concurrent reader misses them. Then the bits without a reason are
-     * cleared. After each clear, the leaf is checked again. */
+    /* The bits of signals with work are set first, so that no concurrent reader misses them. Then the other bits are
+     * cleared. A signal may get work in the meantime, so it is checked once more after its bit was cleared. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -251,7 +251,7 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A pseudorandom number, at which a search begins. It differs between callers. */
+/* A pseudorandom number for each call. A search begins there, so that searches of different callers spread. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -275,7 +275,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the queue is reserved although its bit was clear, the bit stays set. */
+        /* If the CAS fails, another participant has the queue. The bit was wrongly clear, so it stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;

@@ -18,8 +18,8 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* Stores the commit. The two fences keep the compiler from moving a store of the caller past the commit, or leaving it
- * out. The store is a release, because shmi_synchronized_read reads the copy without the lock. */
+/* Stores the commit. The two fences keep the compiler from moving a store of the caller past the commit, and from
+ * omitting such a store. The commit is a release, because shmi_synchronized_read reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -182,8 +182,8 @@ SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return x->copies[(c + 1) & 1];
 }
-/* The begin counts itself until it has the copy. If the handle was closed meanwhile, no call could commit, so the
- * begin unlocks again. */
+/* Keeps the object open until this call has the copy. If another thread has closed the handle meanwhile, no call could
+ * commit. So this call then unlocks and returns an error. */
 SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **copy, int64_t deadline)
 {
     shmsync_arena *a = x->m.a;
@@ -264,7 +264,7 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return shmi_synchronized_commit(x);
 }
-/* The store counts itself until it has unlocked. So the object stays open even if the handle is closed meanwhile. */
+/* Keeps the object open until this call has unlocked, even if another thread closes the handle meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)
 {
     shmsync_arena *a = x->m.a;
@@ -294,7 +294,7 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 }
 
 /* Reads the value with the lock. If the lock does not become free for SHMI_SYNCHRONIZED_WAIT, tries to read without
- * the lock, and then begins again. */
+ * the lock. If those reads fail, too, waits for the lock again. */
 SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;

@@ -18,7 +18,8 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes err, the state of an object. Returns whether a death has left the object owner-dead or not recoverable. */
+/* Records the state of an object. The parameter err is this state as an errno. Returns whether a death has left the
+ * object owner-dead or not recoverable. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;
@@ -46,7 +47,7 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 /* ---- Whether an object needs recovery. These functions need no handle, which would add a slot record to the object.
  * ---- */
 
-/* Whether the list of slot records of o is corrupt. Then an open of o returns the error. */
+/* Whether the list of slot records of o is corrupt. If it is, an open of o fails. */
 SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_record_walk v;
@@ -140,9 +141,9 @@ SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t versio
     return yes;
 }
 
-/* Suppose n, the holder of the lock o, has died, and no call has found that yet. Then this function makes the lock
- * owner-dead, as a reaper of n would. It takes no lock, except one whose transaction it rolls back. A trylock would
- * not suffice: it returns EBUSY if a reader has the lock, or if another process is about to find the death. */
+/* Makes the lock o owner-dead, as a reaper would, if its holder n has died and no call has found the death yet. It
+ * takes the lock only to roll a transaction back. A trylock would not suffice: it returns EBUSY if a reader has the
+ * lock, or if another process is about to find the death. */
 SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
 {
     const shmi_kind_ops *ops = shmi_kind_of(o);
@@ -153,8 +154,8 @@ SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_par
     shmi_exit(a);
 }
 /* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead.
- * The holder is read before the state, because a reaper may make the lock not recoverable in between, and such a state
- * names no holder. */
+ * The holder must be read before the state. A reaper may make the lock not recoverable at any time, and a lock that is
+ * not recoverable names no holder. */
 #define SHMI_RECOVER_LOCK(type, object, holder)                                                       \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                                \
     {                                                                                                 \
@@ -344,7 +345,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which after a close may belong to another process */
+    r.err = shmi_enter(a, "recover_all"); /* shmi_visit writes into the slot of this process, so a close must wait */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);

@@ -1,9 +1,9 @@
 /* ---- Holders of an object that no participant has open: Inspect in package prims ----
  *
- * A participant may close its last handle of an object and keep what it holds. Such an object is not deleted. What a
- * participant still has to do, such as to arrive or to set a result, is no hold: only participants that have the
- * object open wait for that. Each function returns a living participant that holds the object, or a part of it, or 0
- * if there is none. */
+ * A participant may close its last handle of an object and keep what it holds. Such an object is not deleted. A
+ * participant that still has to arrive or to set a result is no holder: only participants that have the object open
+ * wait for its arrival or its result. Each function returns a living participant that holds the object or a part of
+ * it, or 0 if there is none. */
 
 SHMI_FN shmi_participant_id shmi_if_current(shmsync_arena *a, shmi_participant_id n) { return shmi_current(a, n) ? n : 0; }
 /* The holder that an owner word of a Mutex, a FairMutex or a key names. A reservation or a grant is no hold. */

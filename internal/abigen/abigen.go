@@ -66,7 +66,7 @@ var handWritten = []Struct{
 	{"Futex", "futex_words"},
 }
 
-// parts has the fields of structs that are structs themselves. Its keys are the name and the size of a field.
+// parts has the C declarations of fields that are structs or arrays. A key is the name and the size of a field.
 var parts = map[string]string{
 	"entry0 48":    "shmi_multilock_entry %s",
 	"entry1 48":    "shmi_multilock_entry %s",
@@ -92,7 +92,7 @@ var parts = map[string]string{
 // offsets has the sections of the document for regions of memory that C accesses by offsets instead of structs.
 var offsets = []string{"Header", "Slot", "Death record", "Object header", "Slot record"}
 
-// bits gives the names of bits in C: for each section of the document that describes bits, the prefix of their names.
+// bits are the sections of the document that describe bits, each with the prefix that the names of its bits have in C.
 var bits = []Struct{
 	{"RWMutex gate", "GATE"},
 	{"Reader word", "READER"},
@@ -108,8 +108,8 @@ var bits = []Struct{
 	{"Participant row", "SIGNAL_ROW"},
 }
 
-// values gives the names of values in C: for each table of the document that describes values, by its first column, the
-// prefix of their names.
+// values are the tables of the document that describe values. The field column is the heading of the first column of
+// the table. The field prefix is the prefix that the names of these values have in C.
 var values = []struct {
 	column, prefix string
 	hand           bool // declared by hand in the C header, as enumerators named prefixName
@@ -315,8 +315,8 @@ func (g *generator) fieldsOfWords() error {
 	return nil
 }
 
-// eachValue calls f for each row of some tables of values. If hand is set, these are the tables whose constants
-// the header declares by hand, otherwise those whose constants are generated.
+// eachValue calls f for each row of some tables of values. If hand is true, it uses the tables whose constants the
+// header declares by hand. If hand is false, it uses the tables whose constants are generated.
 func (g *generator) eachValue(hand bool, f func(column, prefix, name, value string)) error {
 	for _, v := range values {
 		if v.hand != hand {

@@ -57,7 +57,7 @@ func TestHeaderSaysWhatTheDocumentSays(t *testing.T) {
 	require.NoError(t, exec.Command(file+".out").Run(), "the classes of blocks have other sizes")
 }
 
-// A field that the generator cannot declare is an error. It is not left out.
+// TestUnknownFields checks that the generator returns an error for a field that it cannot declare.
 func TestUnknownFields(t *testing.T) {
 	_, err := declare(Field{"odd", 0, 24})
 	require.ErrorContains(t, err, "odd")

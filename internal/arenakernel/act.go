@@ -21,16 +21,16 @@ var (
 //
 //	thread that takes a word from n     joiner that renews the slot of n
 //	publishes n in an act word          searches all words for IDs
-//	reads the word again                reads all act words: their IDs count as found
+//	reads the word again                reads all act words: does not reuse their IDs
 //	asks whether n is current           records a window
 //	changes the word by CAS
 //	clears the act word
 //
-// There are two cases. In the first case, the joiner finds n, in the word or in the act word, and
-// does not reuse the ID n. In the second case, the joiner does not find n: it has searched the
-// word, without n in it, before the thread reads the word again. If the thread then still finds n
-// there, a new participant with the ID n has written the word since. So the thread acts on this new
-// participant, and asks whether it is current.
+// There are two cases. In the first case, the joiner finds n in the word or in the act word, and
+// does not reuse the ID n. In the second case, the joiner finds n in neither. So the joiner has
+// searched the word before the thread reads it again, and the word did not contain n. If the thread
+// still finds n in the word, a new participant with the ID n has written the word since. So the
+// thread acts on this new participant, and asks whether it is current.
 //
 //	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
 //	         dead predecessor has left
@@ -40,7 +40,7 @@ var (
 //	crash:   the ID counts as found until the slot is taken again
 const slotActs Offset = 1792
 
-const actWords = 8 // so many threads of a process can use an act word at the same time; a further thread waits
+const actWords = 8 // the most threads of a process that use act words at the same time; a further thread waits
 
 func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
@@ -54,9 +54,9 @@ type act struct {
 	inUse *atomic.Bool
 }
 
-// beginAct publishes the ID n in an act word, so that no new participant gets the ID n. The method
-// named end of the result clears the act word. Between the two calls, the caller reads once more
-// the word that it is going to change. The caller must not block between the two calls.
+// beginAct publishes the ID n in an act word, so that no new participant gets the ID n. The caller
+// then reads once more the word that it is going to change. Afterwards it calls the method end of the
+// result, which clears the act word. The caller must not block between beginAct and end.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {
@@ -136,10 +136,10 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether the reap of the participant dead also recovers what belongs to the ID o.
-// This is the case if o has the same slot and is not a later ID, and if no living participant has
-// the ID o. While this process leaves, Reaps is also true for its own ID, because a leaving process
-// recovers by itself what it holds.
+// Reaps reports whether a reap also recovers what the participant with the ID o has left. The
+// parameter named dead is the ID of the participant that is reaped. Reaps is true if o has the same
+// slot and is not a later ID, and if no living participant has the ID o. While this process leaves,
+// Reaps is also true for its own ID, because a leaving process recovers by itself what it holds.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// soon is the time limit for work that a process must do immediately. Work that waits for the next
-// periodic check, once a second, exceeds the limit.
+// soon is the time limit for work that a process must do immediately. If a process does the work
+// only in a check that it makes once a second, the work exceeds the limit.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
 // inTime repeats attempt until it takes no longer than soon. A busy machine delays only some of the
-// attempts, but work that waits for the next periodic check is late in every attempt.
+// attempts, but work that waits for the next of these checks is late in every attempt.
 func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	n := 1

@@ -60,8 +60,8 @@ func (a *Arena) Kill(shared []byte) {
 	}
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
 	// If the death watcher or the poller fell asleep before the mapping became private, it sleeps on the
-	// words of the file, and only a wake on these words reaches it. The poller then sleeps again, on the
-	// word of the private mapping, on which Close wakes it.
+	// words of the file, and only a wake on these words reaches it. The poller then goes to sleep on the
+	// word of the private mapping. Close wakes it there.
 	for _, doorbell := range []Offset{slotWatchDoorbell, slotDoorbell} {
 		shmsync.Wake(wordPtr(file.u32(a.slot(a.mySlot)+doorbell)), allSleepers)
 	}

@@ -75,7 +75,7 @@ type membership struct {
 	crowded    int            // while this process joins: how many slots have no long range of unused generations
 	lockErr    error          // while this process joins: why the kernel refused a byte lock that no process has
 	postponed  string         // while this process joins: why it could not renew slots
-	asked      []atomic.Int64 // when Dead last asked for the byte lock of a slot's participant, CLOCK_MONOTONIC ns
+	asked      []atomic.Int64 // when the method Dead last checked the byte lock, by slot, CLOCK_MONOTONIC ns
 	deaths     deathLog
 	deadNodes  deadNodes
 	events     events

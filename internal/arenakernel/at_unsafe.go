@@ -35,8 +35,8 @@ func TryAt[T any](a *Arena, off Offset) (*T, error) {
 	if what := a.room(off, size, align); what != "" {
 		return nil, a.fail("arena.at", shmsync.ErrCorrupt, "no "+t.String()+" can be at "+off.String()+": "+what)
 	}
-	// SAFETY: room has checked that the T is within a block of the arena and aligned, and layoutOf
-	// that it has no pointers that the collector would follow.
+	// SAFETY: the method room has checked that the T is aligned and within a block of the arena. The function
+	// layoutOf has checked that it has no pointers that the collector would follow.
 	return (*T)(a.at(off, size, align)), nil
 }
 

@@ -42,7 +42,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		"a list of wait nodes does not end":  func(w world) { w.poller.owner.Store(0); w.poller.next.Store(w.a.u64(w.o.Body).Load()) },
 		"there is no wait node at 0xfffffff": func(w world) { w.poller.owner.Store(0); w.poller.next.Store(0xfffffff) },
 		"are both called": func(w world) {
-			// Give the other object the name of the first object, which has the same length.
+			// Rename the other object from "p" to "o", the name of the first object.
 			w.a.u64(w.other.Offset + objHash).Store(w.o.hash)
 			_, name, _ := w.a.layOut(w.other.Size, "", "")
 			w.a.slice(w.other.Offset+Offset(name), 1)[0] = 'o'

@@ -27,9 +27,9 @@ var (
 //
 // Close waits until the waits have ended, and until calls that open, create, delete, allocate or free
 // have returned. A function that runs within such a call or wait, such as a Repair, must therefore
-// not call Close; see BeforeClose. Once Close has begun, waits of such a function through handles of
-// this opening end, and the function can open no more objects. docs/design/0021-openings.md describes
-// the steps of Close, and what a death between two steps leaves.
+// not call Close; see BeforeClose. If another goroutine calls Close while such a function runs, the
+// waits of the function through handles of this opening end, and the function can open no more objects.
+// docs/design/0021-openings.md describes the steps of Close, and what a death between two steps leaves.
 //
 // If the last Close of an arena with LifetimeEphemeral cannot remove the file, it returns the error of the removal. This
 // process has left the arena nevertheless.
@@ -51,7 +51,7 @@ func (a *Arena) Close() error {
 		a.calls.Lock() // never unlocked
 	}
 	a.over.Store(true)
-	a.endHandles() // again: a call may have made a handle, and called OnEnd, since the first time
+	a.endHandles() // once more, because a call in progress may have made another handle
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
@@ -82,8 +82,8 @@ func (a *Arena) endHandles() {
 //
 // A call between BeginCall and EndCall must not wait for other participants. Operations of
 // primitives, which do wait, use OnEnd instead: the function that they register ends their waits,
-// and waits until the operations have returned. A call within another such call uses the opening
-// that Within returns.
+// and waits until the operations have returned. If code between BeginCall and EndCall makes another
+// call of this kind, it must use the opening that Within returns.
 func (a *Arena) BeginCall(op string) error {
 	// TryRLock fails only while Close waits for the lock, or after Close has got it.
 	if !a.calls.TryRLock() {
@@ -165,7 +165,8 @@ func (a *Arena) leave() error {
 	a.handles.Unlock()
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // otherwise a rollback may still write into the objects that a dead predecessor in this slot had open
+	// If a rollback is in progress, it may still write into the objects that a dead predecessor in this slot had open.
+	if !concerned.undoing {
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
@@ -189,8 +190,8 @@ func (a *Arena) leave() error {
 		a.writeBack(number, synced)
 	}
 	a.ringWatchersOf(i)
-	// A peer that wakeAll has woken may have checked its objects before the slot was free. Such a
-	// peer found this participant still current, so it is woken once more.
+	// A peer that wakeAll has woken may have checked the objects for which it waits before the slot was
+	// free. To that peer, this participant was still current. So the peer is woken once more.
 	a.countDeath(concerned)
 	a.dropLock()
 	var stays error
@@ -213,8 +214,8 @@ const lateCalls = 5 * time.Second
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
 // BeforeClose registers f, which replaces the function of an earlier call. Close calls f before it
-// changes anything. The function f panics if Close was called by a function of the program for which
-// Close has to wait, because Close would then wait for ever.
+// changes anything. Close waits for some functions of the program, such as a Repair. The function f
+// panics if the caller of Close is such a function, because Close would then wait for ever.
 func (a *Arena) BeforeClose(f func()) { a.beforeClose.Store(&f) }
 
 // OnEnd registers f. The arena calls f when this opening is closed, and f closes the handles that

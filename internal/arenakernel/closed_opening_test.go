@@ -82,11 +82,11 @@ func leaverAndPeer(t *testing.T) (a, peer *Arena, o Object) {
 
 // TestCloseObjectAfterTheOpenBitsAreCleared: a process that leaves clears its open bits, which say
 // what objects it has open. A later CloseObject must change nothing, because the bytes of the bit
-// may belong to another object by then.
+// may belong to another object after the process has cleared the bit.
 func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	a, peer, o := leaverAndPeer(t)
 
-	a.background.Add(1) // Close clears the bits and then waits for this
+	a.background.Add(1) // Close clears the bits and then waits until the test calls Done
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close() }()
 	pollFor(t, peer, func() bool { return peer.Delete("x") == nil })
@@ -109,9 +109,9 @@ func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	require.NoError(t, peer.Close())
 }
 
-// TestLoopsEndWithClose: another goroutine, or the body of the loop, closes the opening of the arena over
-// which a loop goes. The loop ends, and reads no bytes of the arena after the last Close, because these
-// bytes are unmapped some time later.
+// TestLoopsEndWithClose: a loop goes over the objects or the participants of an arena, and another
+// goroutine or the body of the loop closes the opening of the arena. The loop ends. After the last Close,
+// it reads no bytes of the arena, because these bytes are unmapped some time later.
 func TestLoopsEndWithClose(t *testing.T) {
 	for _, last := range []bool{true, false} {
 		for what, loop := range map[string]func(a *Arena, body func()) error{

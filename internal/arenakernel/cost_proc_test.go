@@ -121,8 +121,8 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 }
 
 // TestLeaveAndDeathPassOverTheWaitsOfOthers: a participant that has used nothing leaves or dies.
-// Then no process reads the wait nodes of other participants, and no process checks whether its
-// waits have missed a wake.
+// Then no process reads the wait nodes of other participants, and no process checks whether one of
+// its own waits has missed a wake.
 func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c, maker := amongObjects(t, 1)
 	maker.must(t, order{Do: "claim nodes", N: 1000})
@@ -207,8 +207,8 @@ func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()/n, n/16, "entries that were examined for each name")
 }
 
-// TestSearchesAfterFullAreShort: searches in a directory that was full and then emptied become as
-// fast as in a new directory, after they have passed enough removed entries to notice it.
+// TestSearchesAfterFullAreShort: a directory was full and then emptied. After a number of slow
+// searches, which pass removed entries, a search is as fast as in a new directory.
 func TestSearchesAfterFullAreShort(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine searches, for minutes with it")
@@ -238,7 +238,8 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	a.CloseObject(o)
 	before := a.reach()
 	require.Greater(t, before, uint64(1))
-	// The dead process has not read the entries for the second time, so the reach may be too small.
+	// Participant b has begun to lower the reach. It has not read the entries a second time yet, so the reach may be
+	// too small.
 	a.u32(hdrDirLowerer).Store(uint32(b.self))
 	a.u64(hdrDirLowering).Store(uint64(lowering(0).begun(uint32(before))))
 	a.u32(hdrDirReach).Store(0)

@@ -30,8 +30,8 @@ func init() {
 		a.N = int64(s.arena.watched.Load())
 		return nil
 	}
-	// "has handed over" reports whether this process has handed over the data of the dead participant Name, and then has
-	// found out which process is the reaper.
+	// "has handed over" reports whether this process has made the data of the dead participant Name available to other
+	// participants. If so, it has also found out which process is the reaper.
 	agentOrders["has handed over"] = func(s *agent, o order, a *answer) error {
 		s.arena.reapMu.Lock()
 		defer s.arena.reapMu.Unlock()
@@ -133,8 +133,8 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	for k, n := range []int{few, many} {
 		c := newCrowd(t, n)
 		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-			// On a busy host, further watchers act, and the count may contain rings of the previous
-			// event. So the test uses the smallest count of several tries.
+			// On a busy host, several watchers may handle the same death, and the count may contain
+			// rings of the previous event. So the test uses the smallest count of several tries.
 			least, enough := uint32(math.MaxUint32), rings[what][0]+ringsMore
 			for tries := 0; tries < 10 || n == many && least > enough && tries < 200; tries++ {
 				before := c.doorbells(t)
@@ -167,14 +167,16 @@ func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs a build of gc for amd64 or arm64 without sanitizers, race detector and noasm: other watchers return for each event")
 	}
-	const most = 6 // returns for a death: for the mark, the checks of the dead process's threads, and the end of the reap
+	// most is how often watchers may return for a death: for the mark, for the checks of the dead process's threads, and
+	// for the end of the reap.
+	const most = 6
 	c := newCrowd(t, 6)
 	for _, m := range c.members {
 		m.must(t, order{Do: "fenced"}) // all work that the process had postponed is done
 	}
 	for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-		// On a busy host, a process takes long to end, and further watchers act. So the test uses
-		// the smallest number.
+		// On a busy host, a process takes long to end, and several watchers may handle the same
+		// death. So the test uses the smallest number.
 		least, enough := int64(math.MaxInt64), int64(most)
 		if what == "join and leave" {
 			enough = 0
@@ -201,7 +203,8 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 		m.must(t, order{Do: "fenced"})
 	}
 	least := int64(math.MaxInt64)
-	for n := 0; n < 100 && least > 0; n++ { // on a busy host, further watchers act, so the smallest number of several tries counts
+	// On a busy host, several watchers may handle a death, so the smallest number of several tries counts.
+	for n := 0; n < 100 && least > 0; n++ {
 		before := c.sum(t, "slept")
 		c.dieAmong(t)
 		least = min(least, c.sum(t, "slept")-before)
@@ -229,8 +232,8 @@ func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c.await(t, v.self)
 }
 
-// TestLoserOfAReapKeepsTheSlot: two processes begin the same reap, and one of them becomes the reaper and dies at once.
-// The watchers of the dead participant are stopped. The other process must free the slot.
+// TestLoserOfAReapKeepsTheSlot: the watchers of a dead participant are stopped. Two other processes begin to reap it.
+// The process that becomes the reaper dies at once. The process that did not become the reaper must free the slot.
 func TestLoserOfAReapKeepsTheSlot(t *testing.T) {
 	c := newCrowd(t, 2+watchTargets)
 	for _, m := range c.members {
@@ -256,9 +259,9 @@ func TestLoserOfAReapKeepsTheSlot(t *testing.T) {
 	c.await(t, winner.self)
 }
 
-// TestShortLivesFreeTheSlotsOfTheDead: participants that join only for a moment also free the slots
-// of dead participants. The slots are freed even if no participant stays as long as a reaper waits
-// after a death.
+// TestShortLivesFreeTheSlotsOfTheDead: a reaper waits a moment after a death before it frees the
+// slot. Participants that leave before this time has passed must also free the slots of dead
+// participants.
 func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 	for range 5 {
 		c := newCrowd(t, 2)

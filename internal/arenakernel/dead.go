@@ -118,7 +118,7 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 		// participant in the slot.
 		for k := range aliveWords {
 			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
-				// The mark belongs to the participant of w only if the state is still w.
+				// If the state is no longer w, the mark may belong to another participant.
 				return a.slotState(i) == w
 			}
 		}
@@ -131,9 +131,9 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 
 // surveyDead reports, as the method seenDead does, whether the participant in slot i is dead but
 // not marked dead. In addition, it accepts two other proofs, even for participants that the kernel
-// would mark: a process has recorded that the participant is gone, or its byte lock is free. These
-// proofs are needed in a copied file and after a loss of power, because the kernel has marked no
-// word there.
+// would mark: a process has recorded that the participant is gone, or the byte lock of the participant
+// is free. These proofs are needed in a copied file and after a loss of power, because the kernel has
+// marked no alive word in such a file.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
@@ -164,10 +164,10 @@ func (a *Arena) byteFree(i int, w slotWord) bool {
 // askForByte asks the kernel whether a process holds the byte lock of slot i. The calling process
 // need not have a byte lock itself. The result named known is false if the kernel does not answer.
 func (a *Arena) askForByte(i int) (locked, known bool) {
-	// If other code of this program has closed one of the two descriptors by mistake, the number of
-	// this descriptor may now refer to another file, in which no process has locked the byte. So a
-	// free lock counts only if the descriptor still refers to the file of the arena. Otherwise try
-	// the other descriptor.
+	// Other code of this program may have closed one of the two descriptors by mistake. The number of
+	// the closed descriptor may now refer to another file, in which no process has locked the byte. So
+	// a free lock counts only if the descriptor still refers to the file of the arena. Otherwise try
+	// the second descriptor.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
 		if f == nil {
 			continue
@@ -248,10 +248,10 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 }
 
 // dateDeath stores the time of the death of the participant in slot i, in state w, unless the slot
-// has a time. This process may have been stopped after it marked the death, and a later participant
-// may have the slot by now. Then slotDied contains the generation of that participant, and the
-// compare-and-swap fails. No other participant can have the same ID: the caller has published this
-// ID in an act word, or is a joiner that has the byte lock of the slot.
+// has a time. Before a death, slotDied contains the generation of the participant. If this process
+// was stopped after it marked the death, a later participant may have the slot. Its generation is
+// another one, so the compare-and-swap fails. No later participant can have the same ID: the caller
+// has published this ID in an act word, or is a joiner that has the byte lock of the slot.
 func (a *Arena) dateDeath(i int, w slotWord, now uint64) {
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(w.generation()), now)
 }

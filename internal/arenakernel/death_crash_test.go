@@ -161,8 +161,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 	}
 }
 
-// creatorDies kills a creator at the point. Two processes then open the arena. At most one of them
-// creates it, and both use the same arena.
+// creatorDies kills a creator at the given crash point. Two processes then open the arena. At most
+// one of them creates it, and both use the same arena.
 func creatorDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	env := ""
@@ -190,7 +190,7 @@ func creatorDies(t *testing.T, point string) {
 	require.Empty(t, entries)
 }
 
-// joinerDies kills a joiner at the point, before or just after it becomes a participant.
+// joinerDies kills a joiner at the given crash point, before or just after it becomes a participant.
 func joinerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "former")
@@ -233,8 +233,8 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	n.must(t, order{Do: "use", Text: "x"})
 }
 
-// renewerDies kills or stops, at the point, a joiner that renews slots. The next joiner must make
-// progress.
+// renewerDies kills a joiner that renews slots, at the given crash point. In one of three rounds, it
+// also stops another joiner that renews slots. The next joiner must make progress.
 func renewerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "former")
@@ -247,7 +247,7 @@ func renewerDies(t *testing.T, point string) {
 			v.close(t)
 			a.leaveAt(1, one.last())
 		} else {
-			v.Kill(t) // the participant that takes the slot over is the last of the window
+			v.Kill(t) // the joiner that takes the slot over gets the last generation of the window
 			ta.awaitUnlocked(t, 1)
 			a.u32(a.slot(1) + slotReclaimed).Store(one.last() - 2)
 			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, one.last()-1)))
@@ -275,9 +275,9 @@ func renewerDies(t *testing.T, point string) {
 		}
 		w.must(t, order{Do: "use", Text: "y"})
 		w.close(t)
-		if lap == 1 { // the joiner has searched long ago, and now takes a slot
+		if lap == 1 { // the stopped joiner now takes a slot, long after its search for IDs
 			is := []window{a.mustWindow(t, 1), a.mustWindow(t, 2)}
-			// The joiner must search the slots again, and must not use the old result to renew them.
+			// The joiner must search again, and must not renew slots by the result of the old search.
 			pollUntil(func() bool { return shmsync.Monotonic() > stopped+2*takeTimeout })
 			j.Cont(t)
 			var got answer
@@ -291,8 +291,9 @@ func renewerDies(t *testing.T, point string) {
 	}
 }
 
-// TestLastOfAWindowDiesAsItStepsBack: a joiner takes the last generation of the only slot of an arena, cleans up, and
-// dies before it has freed the slot. The next joiner is told of the death, and joins.
+// TestLastOfAWindowDiesAsItStepsBack: a joiner takes over the only slot of an arena, with the last generation of its
+// window. The joiner cleans up, and dies before it has freed the slot; see stepBack. The next joiner records the death,
+// and joins.
 func TestLastOfAWindowDiesAsItStepsBack(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v := ta.join(t, "former")
@@ -325,9 +326,9 @@ func (ta *testArena) dieAsItStepsBack(t *testing.T, a *Arena, o ...proctest.Opti
 	require.True(t, a.slotState(1).is(phaseJoining, last))
 }
 
-// TestJoinerThatDiedAsItSteppedBackIsReaped: a joiner without a byte lock dies as it steps back. A joiner that has no
-// slot yet does not free the slot, because a reaper may free it at the same time. A participant in another slot reaps
-// it.
+// TestJoinerThatDiedAsItSteppedBackIsReaped: a joiner without a byte lock dies in stepBack, before it has freed its
+// slot. A further joiner that has no slot yet does not free that slot, because a reaper may free it at the same time. A
+// participant in another slot reaps the dead joiner.
 func TestJoinerThatDiedAsItSteppedBackIsReaped(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "former")
@@ -399,7 +400,7 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				a.forgetTimes()
 				j := ta.peek(t)
-				// The survivor may be ending a wait of another participant, so retry.
+				// renewSlots does nothing while the survivor ends a wait of another participant, so retry.
 				pollFor(t, a, func() bool { j.renewSlots(); return j.postponed == "" })
 				first := v.self.Generation()
 				if c.published {
@@ -489,8 +490,8 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	r.leftovers(t)
 }
 
-// reaperDies kills a reaper at the point, in the middle of a reap. The survivor is stopped
-// meanwhile.
+// reaperDies kills a reaper at the given crash point, in the middle of a reap. The survivor is
+// stopped meanwhile.
 func reaperDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -582,8 +583,8 @@ func TestReaperIsStopped(t *testing.T) {
 	}
 }
 
-// reaperIsStopped stops a reaper at the point. It returns how long it takes until a survivor gets
-// what the dead participant held.
+// reaperIsStopped stops a reaper at the given crash point. It returns how long it takes until a
+// survivor gets what the dead participant held.
 func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -624,8 +625,9 @@ func TestFirstWatcherIsStopped(t *testing.T) {
 	}
 }
 
-// firstWatcherIsStopped stops the watcher at the place. It returns how long it takes until all
-// other watchers have learned of a death.
+// firstWatcherIsStopped kills a participant that has three watchers, and stops one of them when it
+// finds the death. The parameter named place is the index of this watcher. firstWatcherIsStopped
+// returns how long it takes until the other two watchers have learned of the death.
 func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	var watchers []*remote
@@ -647,8 +649,8 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 		}
 	}
 	t.Logf("told after %v", took)
-	// The watcher at the place was stopped at the crash point, or found the death already handled.
-	// It is killed in both cases.
+	// The watcher r was stopped at the crash point, or found the death already handled. Kill it in
+	// both cases.
 	r.Kill(t)
 	for i, w := range watchers {
 		if i != place {
@@ -742,8 +744,8 @@ func TestSuccessorDies(t *testing.T) {
 	}
 }
 
-// successorsDie kills two joiners at the point, each while it takes over the same slot. Between these two deaths, a
-// third joiner is killed at another point of the takeover. Then a further joiner takes over the slot.
+// successorsDie kills two joiners at the given crash point, each while it takes over the same slot. Between these two
+// deaths, it kills a third joiner at another point of the takeover. Then a further joiner takes over the slot.
 func successorsDie(t *testing.T, point string, opts ...proctest.Option) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped", opts...), ta.join(t, "worker", opts...)}

@@ -203,10 +203,10 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, stopped.self, late.deaths(t, 1)[0].Name())
 }
 
-// TestDeathOfABigProcess: the kernel marks a death before it frees the memory of the process, after
-// about 1/500 of the time until the process has exited. Without the mark, the death would be
-// noticed only near the end of that time. A busy machine delays the survivor, so the test uses the
-// fastest of several deaths.
+// TestDeathOfABigProcess: the kernel needs long to free the memory of a big process that was killed.
+// It marks the death before that, after about 1/500 of the time from the kill to the exit. So a
+// survivor must notice the death in less than half of that time. A busy machine delays the survivor,
+// so the test repeats a death that was noticed too late.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
 		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)

@@ -220,7 +220,8 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 // times for one participant, and once more when a joiner takes the slot over.
 const whoTries = 8
 
-// whoIn returns the identity of the participant n as slot i, in state w, has it, or nil.
+// whoIn returns the identity of the participant n from slot i, in state w. It returns nil if the slot
+// does not describe n.
 func (a *Arena) whoIn(i int, w slotWord, n ParticipantID) *shmsync.Identity {
 	d := a.describe(i)
 	described := d.generation != 0 && d.generation == n.Generation()
@@ -301,7 +302,7 @@ func (a *Arena) offDeath(f *deathFunc) {
 	defer l.mu.Unlock()
 	l.funcs = slices.DeleteFunc(l.funcs, func(g *deathFunc) bool { return g == f })
 	if len(l.funcs) == 0 {
-		l.holes, l.lost = nil, 0 // a function that is registered later gets no death from before
+		l.holes, l.lost = nil, 0 // a function that is registered later gets no earlier deaths
 		a.dropCap(capTold)
 	}
 }

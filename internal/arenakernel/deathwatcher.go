@@ -8,18 +8,18 @@ import (
 )
 
 // A watcherThread is a goroutine, locked to its thread, that will become the death watcher of an
-// arena. The start of a thread takes as long as the rest of joining. So the watcherThread starts
+// arena. The start of a thread takes as long as all other steps of a join. So the watcherThread starts
 // before the process has a slot in the arena, and does the preparations that need no slot.
 type watcherThread struct {
 	// The robust list that the thread has registered, which contains no words yet. If the
-	// registration failed, list is nil. The fields list and alive are written before the point
-	// ready.
+	// registration failed, list is nil. The thread writes the fields list and alive before it arrives
+	// at the meeting ready.
 	list  *shmsync.RobustList
 	alive uint32 // what an alive word contains while the thread runs
 	ready meeting
 
 	hired meeting
-	a     *Arena // the arena that the thread will watch, or nil; written before the field hired
+	a     *Arena // the arena that the thread will watch, or nil; written before the meeting hired
 }
 
 func startWatcherThread() *watcherThread {
@@ -63,9 +63,10 @@ func (t *watcherThread) run() {
 			t.a.watcherEnded.arrive()
 		}
 	}()
-	// The thread stays locked while the list is registered, because peers take the end of the
-	// thread for the death of this process. Only this goroutine runs on the thread. So no C code
-	// locks a robust pthread mutex on the thread, which the kernel would not find at a death.
+	// The goroutine stays locked to the thread while the list is registered. Otherwise the thread could
+	// end, and peers would take that for the death of this process. The lock also keeps other goroutines
+	// off the thread. C code that they call could lock a robust pthread mutex there. At a death, the
+	// kernel would not find that mutex, because the robust list of the thread is that of this library.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The CPU on which this thread is woken after a death is often still busy with ending the dead
@@ -267,7 +268,7 @@ type notice struct {
 	looked   int64
 	detached bool  // the threads of the dead process have dropped its memory
 	begun    bool  // this process cleans up after the death, or its death watcher will
-	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 until then
+	free     int64 // when the slot may be freed, CLOCK_MONOTONIC ns; 0 until the data has been handed over
 }
 
 // left returns how many nanoseconds of the delay are left. The delay began when this process first
@@ -299,8 +300,8 @@ func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 //
 // The result named poll is 0 if the death of every target wakes this watcher. Otherwise this
 // watcher has to check again after at most poll nanoseconds. The result named turn is not 0 if
-// other watchers act first. After that many nanoseconds, this watcher reaps what the others have
-// not reaped.
+// another watcher has to act first. It is the time in nanoseconds after which this watcher acts, if
+// there is still something to do.
 //
 // The parameter asked contains the slots whose byte locks have been checked; see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {

@@ -244,7 +244,7 @@ func (c *core) resolveEntries(dead ParticipantID) {
 
 // resolveNameOf does what the method resolveEntries does, for the one block at off, which the dead
 // participant had claimed or was freeing. It returns false if the bytes of the block do not show
-// whether it has a name. They may be from an earlier use of the block.
+// whether the block has a name, because they may be from an earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {

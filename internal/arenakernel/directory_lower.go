@@ -53,12 +53,12 @@ func (c *core) lowerReachIfDue() {
 	l.lowerAfter = 0
 }
 
-// lowerRatio says when a search examines all entries of the directory to lower the reach: when
-// searches have passed this many removed entries for each entry of the directory.
+// lowerRatio says when this process tries to lower the reach: when its searches have passed
+// lowerRatio times as many removed entries as the directory has entries.
 const lowerRatio = 2
 
-// lowerDelay limits the delay after an attempt that could not lower the reach. The delay is at most
-// this many removed entries for each entry of the directory.
+// lowerDelay limits the delay after an attempt that could not lower the reach. The delay is a number
+// of removed entries, at most lowerDelay times as many as the directory has entries.
 const lowerDelay = 16
 
 // lowerReach makes the reach as small as the entries allow, unless another participant is doing so

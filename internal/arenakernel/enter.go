@@ -269,8 +269,9 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	if _, now := a.windowOf(i); now != raw {
-		// Without a byte lock, other participants may have used up all generations while this
-		// process was stopped. The slot is then in the same state as before, but in another window.
+		// A joiner without a byte lock may have been stopped before the CAS of the slot. Meanwhile
+		// other participants may have used up all generations. The slot was then in the same state
+		// again, but in another window.
 		if enters {
 			reclaimed.CompareAndSwap(next-1, w.generation())
 		}
@@ -308,9 +309,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// System calls of the dead participant may still write to the arena. As long as its ID is in the slot, peers can
-	// find that out by its ID. So the slot must not change yet. A participant with neither a byte lock nor a robust
-	// list never became live, so it has made no such system call.
+	// System calls of the dead participant may still write to the arena. As long as its ID is in the slot, Gone can
+	// tell peers whether they have ended. So the slot must not change before that. A participant with neither a byte
+	// lock nor a robust list never became live, so it has made no such system call.
 	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
 	}
@@ -363,9 +364,9 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of the participant dead, sends the wakes that the dead
-// participant may not have sent, and frees its memory. The parameter named all is passed to
-// repairAll. The result has the same meaning as that of the method succeed.
+// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant
+// may not have sent, and frees its memory. The parameter named dead is the ID of the dead participant.
+// The parameter named all is passed to repairAll. The result is that of the method succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")

@@ -20,10 +20,10 @@ import (
 // fails. If the slot is free, the CAS succeeds, but the next participant of the slot replaces the
 // word.
 //
-// In one case, the CAS overwrites an alive word of the next participant. This happens if the thread
-// of that participant is in another pid namespace, and has there the thread ID that the word
-// contained before. The kernel then marks only three of the four alive words at the death of that
-// participant; see the known gaps in docs/design/0018-two-stages-of-a-death.md.
+// In one case, the CAS overwrites an alive word of the next participant: if the thread of that
+// participant is in another pid namespace, and its thread ID in that namespace is the value that the
+// word contained before. The kernel then marks only three of the four alive words at the death of
+// that participant; see the known gaps in docs/design/0018-two-stages-of-a-death.md.
 //
 // linkAlive returns false if the slot does not belong to this joiner any more. The joiner is in
 // state joining.
@@ -80,9 +80,9 @@ func (a *Arena) unlinkAlive(i int, joining slotWord) {
 // kernel does not mark the words then, and without the marks nobody could free the slot. After
 // markAlive, the joiner must not store to the slot.
 //
-// If the capabilities say that the kernel marks the words, nobody frees the slot before the last of
-// the words is marked. So no CAS hits the words of the next participant. If the capabilities do not
-// say so, other participants do not wait for the marks.
+// While the slot has the capability capRobust, no process frees the slot before the last of the words
+// is marked. So no CAS hits the words of the next participant. Without this capability, other
+// participants do not wait for the marks, so markAlive does nothing.
 func (a *Arena) markAlive(i int, w slotWord) {
 	for k := range aliveWords {
 		if a.slotState(i) != w || a.slotCaps(i)&capRobust == 0 {
@@ -103,7 +103,8 @@ func (a *Arena) linked(i int, w slotWord) bool {
 func (a *Arena) publishJoined(i int, joining slotWord) bool {
 	word := a.u64(a.slot(i) + slotJoined)
 	for {
-		// The CAS fails only if another joiner that has or had the slot has stored its time.
+		// The CAS fails only if another joiner, which took the slot before or after this one, has stored
+		// its time.
 		was := word.Load()
 		if a.slotState(i) != joining {
 			return false

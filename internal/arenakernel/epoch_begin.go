@@ -38,9 +38,9 @@ type beginning struct {
 //	writes the word of n              claims n, or n+1 if epoch n was opened
 //	opens epoch n, by a CAS           reads the word of the epoch before the one that it claims
 //
-// So once the CAS has opened an epoch, the deaths counted in its word are reported. If the first
-// participant dies before the CAS, the next first participant claims n as well, and reads the word
-// of epoch n-1.
+// So once the CAS has opened epoch n, the next first participant reads the word of n, and gets only
+// the deaths after those that this word counts. If the first participant dies before the CAS, the next
+// first participant also claims n. It reads the word of epoch n-1, and gets the same deaths.
 //
 //	writers: the claimant, for the epoch that it is about to open
 //	readers: the claimant; tools

@@ -103,7 +103,7 @@ func (w epochWord) end() epochWord {
 
 func (w epochWord) with(p epochPhase) epochWord { return makeEpochWord(p, w.number(), w.claimant()) }
 
-// opened returns the epoch word which says that the epoch that w claims has begun.
+// opened returns the epoch word of the epoch that w claims, in the phase open.
 func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number(), 0) }
 
 // The admission word of a slot says whether the participant of the slot is in the arena.

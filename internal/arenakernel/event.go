@@ -72,8 +72,8 @@ const (
 	eventsTold = 1024
 )
 
-// The method hook begins to collect events for the function f. It does not call f: the first call of
-// f can come only after the method start was called for the result.
+// The method hook begins to collect events for the function f, and returns an eventHook. No event is
+// passed to f before the caller has called the method start of this eventHook.
 func (e *events) hook(f func(Event)) *eventHook {
 	h := &eventHook{f: f}
 	e.mu.Lock()
@@ -186,7 +186,8 @@ func (a *Arena) keepTelling(h *eventHook) {
 	h.start()
 }
 
-// tellDeaths begins or ends the events that tell h of deaths. One function tells all hooks.
+// tellDeaths begins or ends the events that tell h of deaths. All hooks together need only one
+// function that is registered by onDeath.
 func (a *Arena) tellDeaths(h *eventHook, begin bool) {
 	e := &a.events
 	e.deathMu.Lock()

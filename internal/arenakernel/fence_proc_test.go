@@ -31,10 +31,10 @@ func init() {
 	}
 }
 
-// TestDeathIsDeclaredOnlyAfterAFence: the kernel marks the alive words of a process when its first thread ends. The other
-// threads may then still run for a moment. No process declares the death before a fence has interrupted these threads or,
-// if no fence reaches them, before the process has ended. Otherwise a late store of such a thread could free a lock that
-// another process holds by then.
+// TestDeathIsDeclaredOnlyAfterAFence: the kernel marks the alive words of a process when the thread of its death
+// watcher ends. The other threads of the process may then still run for a moment. A late store of such a thread could
+// free a lock that another process has taken. So no process declares the death before a fence has interrupted these
+// threads. If no fence reaches them, no process declares the death before the process has ended.
 //
 // Here the victim is alive and stopped, and the test marks its alive words. So the threads of the victim can run for as
 // long as the test needs.

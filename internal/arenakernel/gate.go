@@ -135,8 +135,9 @@ func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 // after the check, and finds claiming. Y continues only if it ends the claim, and then the last CAS
 // of the claimant fails. A participant that became in before the check is found by the check.
 //
-// The claim of a joiner also fails if there is a dead participant whose reap p does not record. A
-// process that removes the arena has no slot and reaps no participant, so it passes nil for p.
+// The parameter p records which dead participants the joiner has reaped. The claim also fails if p
+// does not record the reap of every dead participant. A process that removes the arena has no slot
+// and reaps no participant, so it passes nil for p.
 func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)

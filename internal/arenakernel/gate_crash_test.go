@@ -31,8 +31,8 @@ func init() {
 	}
 }
 
-// claimantDies kills a process at the point while it claims an epoch. The next process begins an
-// epoch if and only if no participant is in the arena.
+// claimantDies kills a process at the given crash point, while it claims an epoch. The next process
+// begins an epoch if and only if no participant is in the arena.
 func claimantDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	var s *remote

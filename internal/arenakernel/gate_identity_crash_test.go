@@ -41,7 +41,7 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 			k.must(t, order{Do: "arm to stop", Text: "arena.inherit.reaper"})
 			k.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 			k.AwaitStop(t)
-			r.Cont(t) // r reaps, because the ID that the joiner has stored as that of the reaper is not current yet
+			r.Cont(t) // r reaps: k has stored its own ID as that of the reaper, but this ID is not current yet
 			r.AwaitStop(t)
 			k.Cont(t)
 			var ans answer

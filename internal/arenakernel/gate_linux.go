@@ -25,8 +25,8 @@ func anyByteLocked(f *os.File, off, n int64) (bool, error) {
 	return lock.Type != unix.F_UNLCK, nil
 }
 
-// anyOwner returns the owner of a file, as a list of owners to trust. It is for a file to which
-// this process may write, whoever owns it.
+// anyOwner returns a list with the uid of the owner of a file, or nil if the uid is not known. As
+// TrustUIDs of [shm.Options], the list allows the file to have any owner.
 func anyOwner(st os.FileInfo) []uint32 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return []uint32{sys.Uid}
@@ -145,8 +145,8 @@ func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
 // last one in the arena. This participant has already left, in the epoch with the given number.
 // Without the write-back, a reboot before the next epoch could leave pages of different times in
 // the file. writeBack reads the slot words before and after the write-back. If none of them has
-// changed, no process used the file meanwhile. writeBack records nothing if another participant has
-// recorded a write-back since the parameter synced was read from the header.
+// changed, no process used the file meanwhile. The parameter named synced is the number of the epoch
+// of the last write-back. If another participant has recorded a later one, writeBack records nothing.
 func (a *Arena) writeBack(number, synced uint32) {
 	if !a.onDisk {
 		return

@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// TestDyingJoinersDoNotKeepAFirstOut: each time that a joiner has reaped, or each time that it has
-// the gate, another joiner joins and dies. The first joiner must still become the first participant
-// of an epoch. An admitted participant has died before, so its slot has to be repaired. Each dying
-// joiner takes over that slot if it can.
+// TestDyingJoinersDoNotKeepAFirstOut: a participant has died with a lock held. A joiner wants to begin
+// an epoch. Each time that it reaps, or each time that it has taken the gate, a further joiner joins
+// and dies. The further joiner takes over the slot of the dead participant if it can. The first joiner
+// must still become the first participant of an epoch.
 func TestDyingJoinersDoNotKeepAFirstOut(t *testing.T) {
 	for _, point := range []string{"arena.gate.preparing", "arena.gate.taken"} {
 		for _, dies := range []string{"arena.enter.joining", "arena.enter.live", "arena.inherit.repaired"} {

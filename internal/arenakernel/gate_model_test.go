@@ -129,7 +129,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 		}
 		return false
 	}
-	over := func() { // the process leaves, and tries again with the name
+	over := func() { // the process leaves; a real process then opens the arena by its name again
 		p.pc, p.slot = gpDone, 0
 	}
 	switch p.pc {
@@ -189,7 +189,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 	case gpIn:
 		if p.adm == admissionPending {
 			p.adm, p.pc, p.w = admissionIn, gpDone, epochWord8{}
-			if s.unlinked { // the process checks the name and tries again
+			if s.unlinked { // the process finds that the file has lost its name
 				over()
 			}
 		} else {

@@ -156,8 +156,7 @@ func (a *Arena) diedPending(i int, w slotWord) bool {
 // This process has claimed the epoch and has not run OnFirst yet. For each participant that died
 // before it was admitted, repairLate repairs once what that participant has left, and what it had
 // taken over from earlier participants of its slot. repairLate ignores participants that die later.
-// This process has the gate here. So if it is stopped, it delays all joiners, as it does in
-// OnFirst.
+// This process has the gate during repairLate and OnFirst, so if it is stopped, it delays all joiners.
 func (a *Arena) repairLate(p *preparation) {
 	for i := 1; p.late() && i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -175,8 +174,9 @@ func (a *Arena) repairLate(p *preparation) {
 	}
 }
 
-// leftByEarlier returns the last earlier participant of slot i, in state w, if such participants
-// may have left something that is not recovered yet. Otherwise it returns 0.
+// leftByEarlier returns the ID of the last participant that slot i, in state w, had before its present
+// participant. It returns 0 if nothing that the earlier participants left has to be recovered, or if
+// the present participant is marked dead.
 func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 	last := w.generation()
 	if w.taken() {

@@ -40,8 +40,8 @@ var reapPoints = []string{
 	"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded", "arena.finish.reclaimed",
 }
 
-// stopInAReap starts a process and stops it at the point, while its Open reaps a participant that
-// died with a lock held.
+// stopInAReap starts a process and stops it at the given crash point, while its Open reaps a
+// participant that died with a lock held.
 func stopInAReap(t *testing.T, ta *testArena, point string) (v *remote) {
 	d := ta.join(t, "victim")
 	d.must(t, order{Do: "lock", Text: "held"})

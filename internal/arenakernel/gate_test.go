@@ -398,15 +398,15 @@ func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestRefusedGateEndsTheJoin: a joiner that has its slot, and to which the kernel refuses the byte lock of the gate although
-// no process has it, returns the error of the kernel. It does not wait for the gate.
+// TestRefusedGateEndsTheJoin: a joiner has its slot, and the kernel refuses the byte lock of the gate although no
+// process has this lock. The join returns the error of the kernel, and does not wait for the gate.
 func TestRefusedGateEndsTheJoin(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
 	admission := a.u32(a.slot(a.mySlot) + slotAdmission)
-	readOnly, err := os.Open(ta.path()) // the kernel takes no exclusive lock through it
+	readOnly, err := os.Open(ta.path()) // through this descriptor, the kernel refuses an exclusive lock
 	require.NoError(t, err)
 	defer readOnly.Close()
 	lock := a.lock

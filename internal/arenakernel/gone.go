@@ -46,8 +46,8 @@ func (a *Arena) Gone(n ParticipantID) bool {
 // foundGone reports whether a process has recorded that the dead participant in slot i, in state w,
 // is gone: its threads have ended, or its byte lock was free.
 //
-// The word slotGone of the slot contains this record. Its lower half names the participant of the
-// slot that is gone, or is 0.
+// The word slotGone of the slot contains this record. Its lower half is a mark, which names the
+// participant of the slot that is gone, or is 0.
 //
 //	bits 0..17   generation, never 0
 //	bits 18..31  number of the window of the slot, its low 14 bits
@@ -73,22 +73,20 @@ func (a *Arena) foundGone(i int, w slotWord) bool {
 	return goneOf(a.u64(a.slot(i)+slotGone).Load()) == a.goneMark(i, w)
 }
 
-// goneOf returns the lower half of a value of slotGone. This mark names the participant of the slot
-// that is gone.
+// goneOf returns the mark in a value of slotGone; see foundGone.
 func goneOf(word uint64) uint32 { return uint32(word) }
 
-// withGone returns the given value of slotGone with another mark in its lower half.
+// withGone returns the given value of slotGone with another mark.
 func withGone(word uint64, mark uint32) uint64 { return word&^(1<<32-1) | uint64(mark) }
 
-// forgetGone clears the mark in slot i, the slot of this joiner. The mark says that an earlier
-// participant of the slot is gone.
+// forgetGone clears the mark of slotGone in slot i, the slot of this joiner. The mark names an earlier
+// participant of the slot.
 func (a *Arena) forgetGone(i int) { a.u64(a.slot(i) + slotGone).And(^uint64(1<<32 - 1)) }
 
 // noteLocked records in slotGone that this joiner has taken the byte lock of slot i.
 func (a *Arena) noteLocked(i int) { a.u64(a.slot(i) + slotGone).Add(1 << 32) }
 
-// goneMark returns the value that the lower half of slotGone has if the participant in slot i, in
-// state w, is gone.
+// goneMark returns the mark that names the participant in slot i, in state w.
 func (c *core) goneMark(i int, w slotWord) uint32 {
 	_, window := c.windowOf(i)
 	return w.generation() | uint32(window>>windowNumberShift)<<generationBits
@@ -96,9 +94,9 @@ func (c *core) goneMark(i int, w slotWord) uint32 {
 
 // findGone checks whether the threads of the dead participant in slot i, in state w, have dropped
 // its memory, and if so records that the participant is gone. After the threads have dropped the
-// memory, no system call of the process is in progress, unless the process declared calls that the
-// kernel continues without its threads. If the process had much memory, its threads drop it long
-// before its byte lock is free.
+// memory, no system call of the process is in progress, unless the process declared
+// KernelIOAsynchronous. If the process had much memory, its threads drop it long before its byte lock
+// is free.
 func (a *Arena) findGone(i int, w slotWord) bool {
 	word, mark := a.u64(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
@@ -111,9 +109,8 @@ func (a *Arena) findGone(i int, w slotWord) bool {
 
 // noteByteFree records that the participant in slot i, in state w, is gone, if its byte lock is
 // free. A joiner calls noteByteFree before it takes that lock. Once the joiner holds the lock, the
-// lock no longer shows other processes that the dead participant is gone. Without the record, they
-// could not find that out if the joiner was stopped. noteByteFree returns false if the joiner
-// cannot get the lock now.
+// lock no longer shows other processes that the dead participant is gone, but the record does, even
+// while the joiner is stopped. noteByteFree returns false if the joiner cannot get the lock now.
 func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	if a.lock == nil {
 		return true
@@ -135,7 +132,7 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 // joiner may be given up too early, with the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) || a.linked(i, w) {
-		return false // if the joiner has not stored its capabilities yet, slotJoined may be that of an earlier participant
+		return false // before a joiner stores its capabilities, slotJoined may be the time of an earlier joiner
 	}
 	age := time.Now().UnixNano() - int64(a.u64(a.slot(i)+slotJoined).Load())
 	return (age > joinTimeout || age < -joinTimeout) && a.slotState(i) == w
@@ -155,7 +152,7 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	}
 	self, err := selfIdentity()
 	if err != nil {
-		return false // a later check may know more
+		return false // selfIdentity may succeed in a later check
 	}
 	s := a.slot(i)
 	pid := int32(a.u32(s + slotPID).Load())
@@ -258,10 +255,11 @@ func (e *endings) find(c *core, i int, w slotWord, window uint64) (*notice, bool
 	return n, false
 }
 
-// The result known of turn says whether an earlier check of this process found that the threads of
-// the participant in slot i, in state w, have dropped its memory. If known is false, the result
-// turn says whether the caller should check now. All goroutines that wait for the end of the
-// participant call turn. A check costs 10 us or more, so one check counts for all of them.
+// The method turn decides whether the caller should check now if the threads of the participant in
+// slot i, in state w, have dropped its memory. The result named known is true if an earlier check of
+// this process has found that they have. If it is false, the result named turn is true if the caller
+// should check. All goroutines that wait for the end of the participant call the method turn. A check
+// costs 10 us or more, so one check counts for all of them.
 func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -304,17 +302,17 @@ func (e *endings) noteHanded(c *core, i int, w slotWord, window uint64, free int
 	}
 }
 
-// A free is a slot that this process will free when the kernel has ended the dead process.
+// The type free describes a slot that this process will free when the kernel has ended the dead process.
 type free struct {
 	slot     int
 	of       slotWord
 	died, at int64 // when this process found the death, and when to check the byte lock next, CLOCK_MONOTONIC ns
 }
 
-// toFree stores in frees the slots of dead participants whose data has been handed over. All that
-// is left to do is to free such a slot when the kernel has ended the process. toFree returns the
-// number of these slots. The result named ok is false if frees is too small, or if the slot of
-// another dead participant needs more work than that.
+// toFree stores in frees the slots of dead participants whose data has been handed over. This process
+// only has to free such a slot when the kernel has ended the process. toFree returns the number of
+// these slots. The result named ok is false if frees is too small, or if this process has more to do
+// for some dead participant than to free its slot.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true
@@ -343,9 +341,9 @@ func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 
 const (
 	// askFirst and askMost are the shortest and the longest time between two checks whether the
-	// process of a dead participant has ended (is gone). Between these limits, it is the time since
-	// the death, divided by askPart. So if the kernel needs longer to end a large process, the
-	// checks become less frequent in proportion.
+	// process of a dead participant has ended (is gone). Within these limits, the time between two
+	// checks is the time since the death, divided by askPart. So if the kernel needs longer to end a
+	// large process, the checks become less frequent in proportion.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
 	// waiterPart and waiterMost are used instead of askPart and askMost by a goroutine that waits for
@@ -353,9 +351,9 @@ const (
 	waiterPart, waiterMost = 4, 5e6 // the latter in ns
 	// freePart is used instead of askPart when the data of the process has been handed over.
 	freePart = 2
-	// lookFirst and lookPart limit the time between two checks of the threads of a dead process in
-	// the same way. They give shorter times than askFirst and askPart. So if only one goroutine asks
-	// whether a process is gone, each of its questions includes a check of the threads.
+	// lookFirst and lookPart give the time between two checks of the threads of a dead process, as
+	// askFirst and askPart do for the process. The times are shorter. So if only one goroutine calls
+	// Gone for a process, each call includes a check of the threads.
 	lookFirst = 3e4 // ns
 	lookPart  = 16
 )
