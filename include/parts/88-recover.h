@@ -44,8 +44,8 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* ---- Whether an object needs recovery. These functions need no handle, which would add a slot record to the object.
- * ---- */
+/* ---- Whether an object needs recovery. These functions use no handle, because a handle would add a slot record to the
+ * object. ---- */
 
 /* Whether the list of slot records of o is corrupt. If it is, an open of o fails. */
 SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)

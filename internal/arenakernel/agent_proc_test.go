@@ -179,8 +179,8 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
-	// gone waits until Name is no longer current. It polls without system calls. The N of its
-	// answer is the time when Name stopped being current.
+	// gone waits until the participant o.Name is not current. It polls without system calls. The N of
+	// its answer is the time at which it found this.
 	"gone": func(s *agent, o order, a *answer) error {
 		for s.arena.Current(o.Name) {
 			runtime.Gosched()

@@ -140,8 +140,8 @@ func (a *Arena) leave() error {
 	}
 	i, live := a.mySlot, a.ownWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
-	// The compare-and-swap fails if other participants have declared this one dead. slotDied then already has the date
-	// of this death, or belongs to a later participant.
+	// The compare-and-swap fails if other participants have declared this participant dead. slotDied then contains the
+	// time of the death, or belongs to a later participant.
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(uint64(a.self.Generation()), uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)
 	crashpoint.Hit("arena.close.leaving")

@@ -160,9 +160,9 @@ func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 	return n
 }
 
-// TestWatchersSleepOn: a death watcher that returns from its sleep wakes threads of the Go runtime,
-// which costs more than the rest of the event. So a join or a leave must make no watcher return. A
-// death wakes three watchers, and must make only one of them return.
+// TestWatchersSleepOn: a death watcher that returns from its sleep wakes threads of the Go runtime.
+// That costs more than a join, a leave or a death costs otherwise. So a join or a leave must make no
+// watcher return. A death wakes three watchers, and must make only one of them return.
 func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs a build of gc for amd64 or arm64 without sanitizers, race detector and noasm: other watchers return for each event")

@@ -50,8 +50,8 @@ func init() {
 	}
 }
 
-// everything reaches all crash points that a healthy participant can reach while it is in the
-// arena.
+// The function everything reaches all crash points that a healthy participant can reach while it is
+// in the arena.
 func everything(a *Arena) error {
 	var errs []error
 	try := func(err error) { errs = append(errs, err) }
@@ -211,8 +211,8 @@ func joinerDies(t *testing.T, point string) {
 	s.leftovers(t)
 }
 
-// TestFullArenaWaitsForADeadJoiner: a joiner has died, which nobody can see until the kernel frees
-// its byte lock. Another joiner finds no free slot, and has to wait until the lock is free.
+// TestFullArenaWaitsForADeadJoiner: a joiner has died. No process can see the death before the kernel
+// frees the byte lock of the joiner. Another joiner finds no free slot, and has to wait for that.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, j, n := ta.join(t, "survivor"), ta.start(t), ta.start(t)

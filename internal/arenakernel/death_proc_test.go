@@ -96,8 +96,9 @@ func TestNoticeLatency(t *testing.T) {
 	t.Logf("told after %v (p50), %v (worst)", p50, worst)
 }
 
-// TestSeveralDieAtOnce: each participant watches those that follow it. Here the watchers that would
-// have noticed the deaths die together with the participants that they watch.
+// TestSeveralDieAtOnce: each participant watches the next participants in the ring of slots. All
+// participants but one die at once, so a dead participant may also have lost its watchers. The
+// survivor must notice all deaths.
 func TestSeveralDieAtOnce(t *testing.T) {
 	for _, size := range []int{4, 8} {
 		for survivor := range size {
@@ -270,7 +271,7 @@ func TestSlotOfADyingProcess(t *testing.T) {
 	require.Len(t, s.deaths(t, 1), 1)
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
-	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // a joiner would wait for only a second
+	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // wait here, because a joiner waits only one second for a slot
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)

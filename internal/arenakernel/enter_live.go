@@ -115,8 +115,9 @@ func (a *Arena) publishJoined(i int, joining slotWord) bool {
 	}
 }
 
-// errSlotLost says that another process has given up this joiner, which had no byte lock and was stopped for too long. The
-// arena is not damaged, so this error must not be ErrCorrupt: then an opener with RecreateCorrupt would replace the arena.
+// errSlotLost says that another process has taken back the slot of this joiner, which had no byte lock and was stopped
+// for too long. The error must not be ErrCorrupt, because the arena is not damaged: an opener with RecreateCorrupt
+// would replace an arena that returns ErrCorrupt.
 var errSlotLost = errors.New("the join took too long")
 
 func (a *Arena) slotLost() error {

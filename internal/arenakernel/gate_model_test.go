@@ -401,7 +401,7 @@ func TestModelGate(t *testing.T) {
 		"waits for a claimant":          {gateModel{endsNoClaim: true}, model.ErrEndless},
 	} {
 		if c.m.lives = 2; c.m.endsNoClaim && !proctest.Long() {
-			continue // whether the model gets stuck is known only when all states are known
+			continue // only a visit of all states shows whether the model gets stuck
 		}
 		r := c.m.explore()
 		if r.Violation == nil {

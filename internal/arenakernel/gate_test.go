@@ -292,8 +292,9 @@ func TestOnDetached(t *testing.T) {
 	<-told
 }
 
-// TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst. A
-// later claim gives up because a process is dying. The arena must not count as new afterwards.
+// TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst, and
+// its process has not ended yet. So a later claim gives up. After that, the arena must not count as
+// new, because OnFirst may have changed it.
 func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	ta := newTestArena(t, 4)
 	require.NoError(t, os.WriteFile(ta.path(), formatted(t, 2<<20, 4), 0o600))
