@@ -72,7 +72,7 @@ type membership struct {
 	unfinished unfinished            // whether a reap has to be continued
 	endings    endings
 	leftover   sharedSlotSet  // the slots whose reaps are unfinished
-	crowded    int            // while this process joins: how many slots have no range of unused IDs that is long enough for a window
+	crowded    int            // while this process joins: how many slots have too few unused IDs in a row for a window
 	lockErr    error          // while this process joins: why the kernel refused a byte lock that no process has
 	postponed  string         // while this process joins: why it could not renew slots
 	asked      []atomic.Int64 // when the method Dead last checked the byte lock, by slot, CLOCK_MONOTONIC ns

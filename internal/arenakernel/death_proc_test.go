@@ -271,7 +271,7 @@ func TestSlotOfADyingProcess(t *testing.T) {
 	require.Len(t, s.deaths(t, 1), 1)
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
-	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // wait here, because a joiner waits only one second for a slot
+	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // a joiner waits only one second for a slot
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)
