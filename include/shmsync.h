@@ -31961,8 +31961,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* The new bits are set first, so that no concurrent reader misses them. Then the bits without a reason are
-     * cleared. After each clear, the leaf is checked again. */
+    /* The bits of signals with work are set first, so that no concurrent reader misses them. Then the other bits are
+     * cleared. A signal may get work in the meantime, so it is checked once more after its bit was cleared. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -32028,7 +32028,7 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A pseudorandom number, at which a search begins. It differs between callers. */
+/* A pseudorandom number for each call. A search begins there, so that searches of different callers spread. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -32052,7 +32052,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the queue is reserved although its bit was clear, the bit stays set. */
+        /* If the CAS fails, another participant has the queue. The bit was wrongly clear, so it stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;
@@ -32176,8 +32176,8 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* Stores the commit. The two fences keep the compiler from moving a store of the caller past the commit, or leaving it
- * out. The store is a release, because shmi_synchronized_read reads the copy without the lock. */
+/* Stores the commit. The two fences keep the compiler from moving a store of the caller past the commit, and from
+ * omitting such a store. The commit is a release, because shmi_synchronized_read reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -32340,8 +32340,8 @@ SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return x->copies[(c + 1) & 1];
 }
-/* The begin counts itself until it has the copy. If the handle was closed meanwhile, no call could commit, so the
- * begin unlocks again. */
+/* Keeps the object open until this call has the copy. If another thread has closed the handle meanwhile, no call could
+ * commit. So this call then unlocks and returns an error. */
 SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **copy, int64_t deadline)
 {
     shmsync_arena *a = x->m.a;
@@ -32422,7 +32422,7 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return shmi_synchronized_commit(x);
 }
-/* The store counts itself until it has unlocked. So the object stays open even if the handle is closed meanwhile. */
+/* Keeps the object open until this call has unlocked, even if another thread closes the handle meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)
 {
     shmsync_arena *a = x->m.a;
@@ -32452,7 +32452,7 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 }
 
 /* Reads the value with the lock. If the lock does not become free for SHMI_SYNCHRONIZED_WAIT, tries to read without
- * the lock, and then begins again. */
+ * the lock. If those reads fail, too, waits for the lock again. */
 SHMI_FN int shmi_synchronized_load_entered(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;
@@ -32526,7 +32526,8 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes err, the state of an object. Returns whether a death has left the object owner-dead or not recoverable. */
+/* Records the state of an object. The parameter err is this state as an errno. Returns whether a death has left the
+ * object owner-dead or not recoverable. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;
@@ -32551,10 +32552,10 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* ---- Whether an object needs recovery. These functions need no handle, which would add a slot record to the object.
- * ---- */
+/* ---- Whether an object needs recovery. These functions use no handle, because a handle would add a slot record to the
+ * object. ---- */
 
-/* Whether the list of slot records of o is corrupt. Then an open of o returns the error. */
+/* Whether the list of slot records of o is corrupt. If it is, an open of o fails. */
 SHMI_FN int shmi_records_bad(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_record_walk v;
@@ -32648,9 +32649,9 @@ SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t versio
     return yes;
 }
 
-/* Suppose n, the holder of the lock o, has died, and no call has found that yet. Then this function makes the lock
- * owner-dead, as a reaper of n would. It takes no lock, except one whose transaction it rolls back. A trylock would
- * not suffice: it returns EBUSY if a reader has the lock, or if another process is about to find the death. */
+/* Makes the lock o owner-dead, as a reaper would, if its holder n has died and no call has found the death yet. It
+ * takes the lock only to roll a transaction back. A trylock would not suffice: it returns EBUSY if a reader has the
+ * lock, or if another process is about to find the death. */
 SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_participant_id n)
 {
     const shmi_kind_ops *ops = shmi_kind_of(o);
@@ -32661,8 +32662,8 @@ SHMI_FN void shmi_recovery_meet(shmsync_arena *a, const shmi_object *o, shmi_par
     shmi_exit(a);
 }
 /* A healthy lock is only read and not locked: if this process died with the lock, the lock would become owner-dead.
- * The holder is read before the state, because a reaper may make the lock not recoverable in between, and such a state
- * names no holder. */
+ * The holder must be read before the state. A reaper may make the lock not recoverable at any time, and a lock that is
+ * not recoverable names no holder. */
 #define SHMI_RECOVER_LOCK(type, object, holder)                                                       \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                                \
     {                                                                                                 \
@@ -32852,7 +32853,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* the walk writes into the slot, which after a close may belong to another process */
+    r.err = shmi_enter(a, "recover_all"); /* shmi_visit writes into the slot of this process, so a close must wait */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
@@ -32880,10 +32881,10 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
 
 /* ---- Holders of an object that no participant has open: Inspect in package prims ----
  *
- * A participant may close its last handle of an object and keep what it holds. Such an object is not deleted. What a
- * participant still has to do, such as to arrive or to set a result, is no hold: only participants that have the
- * object open wait for that. Each function returns a living participant that holds the object, or a part of it, or 0
- * if there is none. */
+ * A participant may close its last handle of an object and keep what it holds. Such an object is not deleted. A
+ * participant that still has to arrive or to set a result is no holder: only participants that have the object open
+ * wait for its arrival or its result. Each function returns a living participant that holds the object or a part of
+ * it, or 0 if there is none. */
 
 SHMI_FN shmi_participant_id shmi_if_current(shmsync_arena *a, shmi_participant_id n) { return shmi_current(a, n) ? n : 0; }
 /* The holder that an owner word of a Mutex, a FairMutex or a key names. A reservation or a grant is no hold. */
