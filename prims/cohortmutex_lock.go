@@ -284,8 +284,8 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 // lock, because the holder of the local lock may be stopped.
 //
 // A holder that runs keeps the local lock for a shorter time. During the first starveAfter, other waiters may take
-// the global lock before this holder. After that, releases hand the global lock to the waiters that have waited
-// longest: first to waiters of other nodes, one starveAfter for each at most, and then to this holder.
+// the global lock before this holder. After that, a release hands the global lock to this holder. Only waiters of
+// other nodes that have waited longer come first, and each of them delays this holder by one starveAfter at most.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

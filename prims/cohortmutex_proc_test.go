@@ -125,8 +125,8 @@ func TestCohortMutexLocalLocks(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCohortMutexYields: during the turn of a node, waiters of other nodes let its waiters go first. When the turn is
-// over, the waiters of this node let waiters of other nodes go first.
+// TestCohortMutexYields: during the turn of a node, waiters of other nodes let the waiters of this node go first. After
+// the turn, the waiters of this node let waiters of other nodes go first.
 func TestCohortMutexYields(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)

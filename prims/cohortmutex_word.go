@@ -6,7 +6,7 @@ import "fmt"
 //
 //	bits 0..7    node    index of the local lock of the last holder, + 1; 0: few compete
 //	bits 8..15   quiet   how many holders in a row have seen no competitor
-//	bits 16..31  passes  how often in a row the lock went from one process of this node to another
+//	bits 16..31  passes  how often in a row the lock stayed on this node when it got a new holder
 //
 //	node  quiet  passes  meaning                                        left by
 //	0     0      0       few compete: a newcomer takes a free lock      the last of cohortQuiet holders in a row
@@ -46,7 +46,7 @@ func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
 // after returns the word to store after a process of the given node has got the lock. If crowded is true, the process
 // has seen others compete for the lock. If anew is true and the turn of the node is over, the node begins a new turn.
-// The caller sets anew if no waiter of another node wants the lock, or if they let a free lock pass.
+// The caller sets anew if no waiter of another node wants the lock, or if none took it when it could go first.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {

@@ -51,9 +51,9 @@ func (m *condModel) right(s *cnState) error {
 	return nil
 }
 
-// done reports whether each thread has ended. It ignores threads that are dead or stopped, threads that reap only
-// after a death if there was none, and threads that have not begun to leave. A waiter may sleep for ever if no
-// Broadcast has covered its wait, and if no dead process has a Signal that the waiter may get.
+// done reports whether each thread has ended. It ignores threads that are dead or stopped, threads whose next
+// operation needs a death that has not happened, and threads that have not begun to leave. A waiter may sleep for ever
+// if no Broadcast has covered its wait, and if no dead process has a Signal that the waiter may get.
 func (m *condModel) done(s *cnState) bool {
 	x := s.after()
 	due := s.covered
@@ -167,8 +167,8 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 	}
 }
 
-// passes records that the wait of node k ends and its Signal passes on. If a reaper ends the wait, passes checks that
-// it passes on the Signals of dead processes in their order. It may ignore a Signal that no wait can get.
+// passes records that the wait of node k ends and its Signal passes on. If a reaper ends the wait, passes checks the
+// order: earlier Signals of dead processes must have passed on before, except those that no wait can get.
 func (m *condModel) passes(s *cnState, t *cnThread, k uint8) {
 	for j := range uint8(cnThreads) {
 		dead := s.owner[j] != 0 && t.saw&(1<<(s.owner[j]-1)) != 0

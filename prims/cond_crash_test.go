@@ -185,9 +185,9 @@ func condAwake(t *testing.T, c *prims.Cond, x *hand, ids []int) {
 	}
 }
 
-// TestCondNodesAfterDeathsOfTellers: a process ends waits of another process, and dies before it has woken the parked
-// goroutines that wait. The wait nodes of these waits can be used again. Otherwise each such death would keep some
-// nodes for as long as the process of the waiters lives.
+// TestCondNodesAfterDeathsOfTellers: a process ends waits of another process, and dies before it has woken the waiting
+// goroutines, some of which are parked. The wait nodes of these waits can be used again. Otherwise each such death
+// would keep some nodes for as long as the process of the waiters lives.
 func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 	const waiters, rounds = 16, 12
 	a := newArena(t, nil)

@@ -31,7 +31,7 @@ type condCore struct {
 	before atomic.Uint64
 }
 
-// The kinds, in records, of the words that a Cond has besides its queue. recordQueue, too, uses the first of them.
+// The kinds, in records, of the words that a Cond has besides its queue. recordQueue itself uses the first kind.
 const (
 	condBoundaryWord = recordOwnKinds + iota
 	condFlyingWord

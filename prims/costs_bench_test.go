@@ -318,7 +318,7 @@ func init() {
 
 // costNextOwner kills a process in an Update while this process waits for the lock. The first row measures the time
 // from the moment when the killed process was gone until this process has the lock and has undone the change. That
-// moment is the last check that still found the process. The second row measures the time from the kill to that
+// moment is the last check that did not find the process gone. The second row measures the time from the kill to that
 // moment.
 func costNextOwner(b testing.TB) []costRow {
 	a := newArena(b, nil)

@@ -250,8 +250,8 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. While the
-// waiters do not know of that zero, the events word has the ticket of an earlier zero. The new ticket must differ.
+// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. It must
+// differ from the ticket in the events word, which belongs to the last zero that waiters were told of.
 func (t *counter) zeroTicket() uint32 {
 	for {
 		// Each iteration gets another ticket. Only 0 and the ticket in the events word are refused, so the loop

@@ -95,7 +95,7 @@ func (t *counter) waitEntered(ctx context.Context) error {
 		switch ended := t.queue.Sleep(uint32(e), park.SleepSpec{}, &cancel); ended {
 		case park.Again:
 			crashpoint.Hit("counter.wait.woken")
-		case park.Canceled, park.Closed: // a wait whose counter has been 0 succeeds all the same
+		case park.Canceled, park.Closed: // if the counter has been 0, the wait succeeds all the same
 			if t.load().zero() || counterEvents(t.words.events.Load()).ticket() != began {
 				race.Acquire(t.key)
 				return nil

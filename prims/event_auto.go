@@ -76,8 +76,8 @@ func (x *autoEvent) load() tokenState {
 	return tokenState(x.eventcount.load())
 }
 
-// swap changes the word from one state to another by a CAS. The state from may be the work of a wait that has ended.
-// The caller has called countOff(from), so that this wait is no longer counted.
+// swap changes the word from one state to another by a CAS. The end of a wait may have made the old state. The caller
+// has called countOff with this state, so that the wait is no longer counted.
 func (x *autoEvent) swap(from, to tokenState) bool {
 	// sync(event.set): release
 	// lin: Set, Reset, TryWait and the end of a wait take effect here.
