@@ -26,11 +26,11 @@ func (c *CohortMutex) OwnerWord() uint32 { return c.global.OwnerWord() }
 // recovers it.
 func (c *CohortMutex) HeldByUs() bool { return c.global.HeldByUs() }
 
-// Turn returns the value of the word turn; SetTurn overwrites it.
+// Turn returns the turn word, which says whose waiters go first. SetTurn overwrites it.
 func (c *CohortMutex) Turn() uint32     { return c.words.turn.Load() }
 func (c *CohortMutex) SetTurn(v uint32) { c.words.turn.Store(v) }
 
-// SeenTurn returns the turn that the fast path reads.
+// SeenTurn returns the turn word as the fast path sees it.
 func (c *CohortMutex) SeenTurn() uint32 { return *c.turn }
 
 // LocalLock returns the owner word of a local lock. LocalLockWaiters returns how many goroutines of
@@ -54,16 +54,16 @@ func (c *CohortMutex) Announced() bool { return c.global.wakeWord.Announced() }
 // Object returns the object of c.
 func (c *CohortMutex) Object() arenakernel.Object { return c.object }
 
-// Yields reports whether a waiter of the NUMA node lets others go first.
+// Yields reports whether a waiter of the given NUMA node lets waiters of other nodes go first.
 func (c *CohortMutex) Yields(node int) bool { return c.yields(node) }
 
-// SetCohortDefer changes how long a waiter lets others go first, in this process.
+// SetCohortDefer changes how long a waiter of this process lets waiters of other nodes go first.
 func SetCohortDefer(ns int64) (old int64) {
 	old, cohortDefers = cohortDefers, ns
 	return old
 }
 
-// SetCohortIdle changes how long a waiter leaves a free lock to the node whose turn it is.
+// SetCohortIdle changes how long a waiter leaves a free lock to the waiters of the node whose turn it is.
 func SetCohortIdle(ns int64) (old int64) {
 	old, cohortIdles = cohortIdles, ns
 	return old
@@ -87,7 +87,7 @@ func SetKnowsNodes(f func() bool) (old func() bool) {
 // Prefers reports whether a handle uses local locks.
 func (c *CohortMutex) Prefers() bool { return c.prefers }
 
-// CohortTurnWord returns the word turn with these fields.
+// CohortTurnWord returns a turn word that has the given fields.
 func CohortTurnWord(node, quiet, passes int) uint32 {
 	return uint32(makeCohortTurn(node, quiet, passes))
 }
@@ -97,8 +97,7 @@ func (c *CohortMutex) Body() (off, size uint64) {
 	return uint64(c.object.Body), cohortBytes(c.nodes)
 }
 
-// SetCohortStarves changes, in this process, the duration from which the timeout at a local lock is
-// computed.
+// SetCohortStarves changes the timeout of the waiters of this process at a local lock. The timeout is a multiple of ns.
 func SetCohortStarves(ns int64) (old int64) {
 	old, cohortStarves = cohortStarves, ns
 	return old

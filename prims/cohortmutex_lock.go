@@ -19,15 +19,15 @@ var (
 )
 
 const (
-	// cohortShut times the result of the method timeout is how long a process bypasses a local lock whose holder
-	// seems to be stopped. See enter.
+	// cohortShut says how long a process bypasses a local lock whose holder seems to be stopped: this number of
+	// timeouts. See enter.
 	cohortShut = 10
 	// cohortUnresponsive is how long a process does not let the waiters of other nodes go first. This time begins
 	// when the process has let these waiters go first, but none of them took the lock.
 	cohortUnresponsive = starveAfter
-	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. When the
-	// lock becomes free, the waiter lets them go first for this time once more. The time is about the cost of a
-	// sleep and a wake.
+	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. If the lock
+	// then becomes free, the waiter waits once more for the same time. The time is about the cost of a sleep and
+	// a wake.
 	cohortDefer = 40_000 // ns
 	// cohortIdle is how long a waiter leaves a free lock to the waiters on the node of the last holder. This
 	// time is much longer than a spinning waiter needs to take the lock.
@@ -46,10 +46,10 @@ type cohortLocalLock struct {
 	shut  atomic.Int64 // this process bypasses the local lock until this time, CLOCK_MONOTONIC ns; 0: it does not
 }
 
-// buildLocalLock makes a handle on local lock k of o. A local lock is never biased towards its last holder. A
-// bias only pays if one process takes a lock again and again, but many threads compete for a local lock. The
-// policy of a local lock is PolicyRelease, so no process has to repair it. The option Repair is set in case a
-// peer has overwritten the policy.
+// buildLocalLock makes a handle on local lock k of o. A local lock is never biased towards its last holder,
+// because many threads compete for it. A bias only pays if one process takes a lock again and again. The policy of a
+// local lock is PolicyRelease, so no process has to repair it. The option Repair is set in case a peer has
+// overwritten the policy.
 func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
 	m.localLock, m.internal, m.inner = true, true, true
@@ -79,8 +79,8 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	}
 	defer g.queue.Exit()
 	node := c.node()
-	// Take the global lock if it is free and this node need not let another node go first. If ctx has ended,
-	// take the lock even if it is the turn of another node, because this call cannot wait for it.
+	// Take the global lock if it is free and this node need not let another node go first. If ctx has ended, this
+	// call cannot wait, so it takes a free lock even if it is the turn of another node.
 	if (!c.yields(node) || ctx != nil && ctx.Err() != nil) && g.tryLockSlow() {
 		c.took(node, false, false)
 		return nil
@@ -143,8 +143,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	return nil
 }
 
-// took is called after the caller got the global lock. It stores in the word turn which node's waiters go first
-// from now on. met says that the caller had to wait for its local lock. inVain is the result of giveWay.
+// took is called after the caller got the global lock. It stores in the arena which node's waiters go first from now
+// on; see cohortTurn. If met is true, the caller had to wait for its local lock. inVain is the result of giveWay.
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
@@ -208,8 +208,8 @@ func (c *CohortMutex) isUnresponsive() bool {
 // giveWay lets waiters of other nodes go first, for a bounded time. The result inVain is true if the turn of the
 // caller's own node is over, and yet no waiter of another node has taken the lock, although the lock was free.
 //
-// A waiter without a local lock stops spinning here as soon as other waiters sleep at the global lock. There
-// may be many waiters without a local lock, so they sleep, too.
+// A waiter without a local lock stops spinning here as soon as another waiter sleeps at the global lock. Otherwise
+// many waiters without a local lock could spin at the same time.
 func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	if !c.yields(node) {
 		return false
@@ -242,7 +242,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			if cohortTurn(c.words.turn.Load()).node() != node {
 				return spent >= cohortDefers || spent-free >= cohortIdles
 			}
-			// The turn of this node is over, and that of no other node has begun. The waiters of other nodes
+			// The turn of this node is over, and no other node has begun a turn. The waiters of other nodes
 			// may sleep, and they need time to wake up when the lock becomes free.
 			inVain = spent-free >= cohortDefers
 			return inVain
@@ -283,9 +283,9 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 // timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the local
 // lock, because the holder of the local lock may be stopped.
 //
-// A holder that runs needs less time than this. During the first starveAfter, other waiters may take the global
-// lock before this holder. After that, a release hands the global lock to this holder, but only after waiters of
-// other nodes that have waited longer. Each of these waiters costs one starveAfter at most.
+// A holder that runs keeps the local lock for a shorter time. During the first starveAfter, other waiters may take
+// the global lock before this holder. After that, a release hands the global lock to this holder. Only waiters of
+// other nodes that have waited longer come first, and each of them delays this holder by one starveAfter at most.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

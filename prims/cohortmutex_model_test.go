@@ -12,15 +12,14 @@ import (
 
 // cohortModel is a CohortMutex and its callers, one thread in each process. To take a mutex is one
 // step, and to release it is one step: the models of Mutex show that this is right even when
-// processes die or sleep. A step of time may come at any moment. If the model is patient, no such
-// step ever comes.
+// processes die or sleep. A timeout may pass at any moment, unless the field patient is set.
 type cohortModel struct {
 	nodes   []int // the NUMA node of each thread
 	cancels bool  // contexts may end
 	kills   uint8 // number of threads that may die
 	stops   uint8 // number of threads that may be stopped for ever, while they do not hold the global lock
 	wild    uint8 // how many times a peer may overwrite turn
-	patient bool  // no timeout passes, so only turn decides which node goes first
+	patient bool  // no timeout passes, so only the turn word decides which node goes first
 	policy  Policy
 	bug     bug
 }
@@ -46,7 +45,7 @@ type cohortThread struct {
 	life uint8
 	has  bool // the thread has its local lock
 	late bool // the context of the thread has ended
-	vain bool // the turn of its node was over, and the thread let the other node go first, which did not take the lock
+	vain bool // after the turn of its node, the thread let the other node go first, but no thread of it took the lock
 }
 
 const (
@@ -91,8 +90,8 @@ func (m cohortModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// few skips values that need no visit: it changes the fields quiet and passes of t from 1 to the greatest value
-// below their bounds. The algorithm treats all values in between alike.
+// few makes the state space smaller. If a field quiet or passes of t is 1, few changes it to the greatest value below
+// the bound of the field. The algorithm treats all values in between alike.
 func (cohortModel) few(t cohortTurn) cohortTurn {
 	quiet, passes := t.quiet(), t.passes()
 	if quiet == 1 {
@@ -107,7 +106,7 @@ func (cohortModel) few(t cohortTurn) cohortTurn {
 	return makeCohortTurn(t.node(), quiet, passes)
 }
 
-// others reports whether another thread has the local lock of the other node.
+// others reports whether a thread has the local lock of the node that is not the given one.
 func (m *cohortModel) others(s *cohortState, node int) bool { return s.localLock[1-node] != 0 }
 
 func (m *cohortModel) yields(s *cohortState, node int) bool {
@@ -122,7 +121,7 @@ func (m *cohortModel) yields(s *cohortState, node int) bool {
 	}
 }
 
-// time reports whether time may pass in this model.
+// time reports whether timeouts may pass in this model. In a model with one of the mistakes b, they may not.
 func (m *cohortModel) time(b ...bug) bool {
 	for _, b := range b {
 		if m.bug == b {
@@ -271,8 +270,8 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		if s.turn == 0 {
 			send(pc, "took it at once, or sees nobody", false, nil)
 		}
-		// The thread sees another thread that sleeps. It need not see a thread that spins at its
-		// local lock.
+		// The thread may see that another thread wants the lock. It may also miss a thread, for example one that
+		// spins at its local lock.
 		if m.crowded(s, i) {
 			send(pc, "sees others", false, said(true))
 		}
@@ -315,8 +314,8 @@ func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	return false
 }
 
-// count counts how many times in a row a node gets the lock. It counts only while turn says that many compete, and a
-// thread of the other node waits for the lock.
+// count counts how many times in a row a node gets the lock. It counts only while the turn word says that many
+// compete, and a thread of the other node waits for the lock.
 func (m *cohortModel) count(s *cohortState, node int) {
 	if !m.patient {
 		return
@@ -333,8 +332,8 @@ func (m *cohortModel) count(s *cohortState, node int) {
 	s.run++
 }
 
-// cohortRunMost is how many times in a row a node may get the lock: 2 passes, which stand for 64 in the code, and
-// once more for each thread of the node. Such a thread may have decided to take the lock before the turn was over.
+// cohortRunMost is how many times in a row a node may get the lock. In the model a turn has 2 passes instead of 64.
+// Each of the 2 threads of a node may get the lock once more, if it decided to take the lock before the turn was over.
 const cohortRunMost = 2 + 2
 
 func (m *cohortModel) check(s *cohortState) error {
@@ -387,9 +386,9 @@ func (m *cohortModel) show(s *cohortState) string {
 	return fmt.Sprintf("global %d, local locks %v, %v, threads %v, run %d", s.global, s.localLock, s.turn, s.thread[:len(m.nodes)], s.run)
 }
 
-// TestModelCohort: the parts of a CohortMutex work together correctly whatever its hints say, even
-// when threads die or are stopped. While waiters of another node wait, one node gets the lock only a
-// bounded number of times in a row.
+// TestModelCohort checks that only one thread holds a CohortMutex and that each call ends, even when threads die or
+// are stopped, and whatever a peer writes into the turn word. While a waiter of another node waits, one node gets the
+// lock only a bounded number of times in a row.
 func TestModelCohort(t *testing.T) {
 	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: PolicyRelease}
 	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: PolicyReport}

@@ -125,8 +125,8 @@ func TestCohortMutexLocalLocks(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCohortMutexYields: while waiters of the node that has the turn exist, waiters of other nodes let them go first.
-// When the turn is over, it is the other way round.
+// TestCohortMutexYields: during the turn of a node, waiters of other nodes let the waiters of this node go first. After
+// the turn, the waiters of this node let waiters of other nodes go first.
 func TestCohortMutexYields(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -168,7 +168,7 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	c.Lock()
 	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
 	id := far.blocked(t, order{Op: "lock", Object: "m"})
-	// The local lock of node 0 is held, as by a waiter of node 0 that never gets the CohortMutex.
+	// This process stands for a waiter of node 0 that has its local lock and never gets the CohortMutex.
 	c.TakeLocalLock(0)
 	near := remoteActor(t, a, "near", cohortOn(0)...)
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
@@ -245,7 +245,7 @@ func TestCohortMutexBound(t *testing.T) {
 			t.Fatalf("node 0 got the lock at most %d times in a row, so there was no long run\n%s", most, words(a))
 		}
 		c.Lock()
-		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // the far actor has had the lock, does not wait, or spins
+		if *v != seen || c.LocalLock(1) == 0 || c.Turn() == 0 { // the far actor has had the lock, or does not sleep
 			if run > prims.CohortPasses/2 {
 				ends++
 			}
@@ -258,8 +258,7 @@ func TestCohortMutexBound(t *testing.T) {
 	}
 	far.proc.Kill(t)
 	t.Logf("node 0 got the lock at most %d times in a row; %d long runs", most, ends)
-	// The first hold of a run does not count as a pass. A hold that began before the far waiter
-	// waited does not count either.
+	// Two holds of a run may be no passes: the first one, and one that began before the far actor waited.
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
 }
 
@@ -277,8 +276,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			id := x.blocked(t, order{Op: "lock", Object: "m"})
 			eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 			x.proc.Stop(t)
-			// The node of x gets more waiters than can sleep in the kernel, and another node gets
-			// some waiters, too.
+			// This process makes more waiters on the node of x than can sleep in the kernel. Some waiters
+			// on another node wait, too.
 			here := localActor(a)
 			here.local.(*stage).mutexes["m"] = cohortActor{c}
 			far := remoteActor(t, a, "far", cohortOn(2)...)
@@ -301,8 +300,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			}
 			require.Less(t, time.Since(start), timeout())
 			require.NotZero(t, c.LocalLock(1), "the stopped waiter no longer has its local lock")
-			// The process bypasses the local lock of the stopped waiter. So these calls need not wait there until
-			// their timeouts.
+			// This process bypasses the local lock of the stopped waiter. So these calls need not wait for a
+			// timeout at the local lock.
 			for range 200 {
 				c.Lock()
 				c.Unlock()
@@ -323,9 +322,9 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 	}
 }
 
-// TestCohortMutexUnresponsive: the holder of another node's local lock is stopped, so that node
-// does not take the lock when it may go first. After that, waiters do not let it go first each
-// time. When no other process wants the lock any more, the fast path works again.
+// TestCohortMutexUnresponsive: the holder of another node's local lock is stopped, so no waiter of that node takes the
+// lock when it may go first. After that, waiters no longer let this node go first, for a while. When no other process
+// wants the lock any more, the fast path works again.
 func TestCohortMutexUnresponsive(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
@@ -345,7 +344,7 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
 		c.SetTurn(prims.CohortTurnWord(0, 0, passes))
 		require.False(t, c.Yields(0), "waiters let the unresponsive node go first once more")
-		for range prims.CohortQuiet + 1 { // the first hold may find a waiter that sleeps
+		for range prims.CohortQuiet + 1 { // plus 1: the first hold may still see a competitor
 			c.Lock()
 			c.Unlock()
 		}
@@ -436,7 +435,7 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		require.Equal(t, turn, c.Turn(), "the CohortMutex has changed the word turn")
 		require.Zero(t, c.SeenTurn(), "the fast path sees a turn")
 	}
-	c.SetSpin(20 * time.Microsecond) // stores the budgets in the arena, so other processes use them, too
+	c.SetSpin(20 * time.Microsecond) // stores the bound in the arena, so other processes use it, too
 	require.Equal(t, 20*time.Microsecond, c.LocalLockSpin(1))
 	require.False(t, c.State().Waiting)
 	c.TakeLocalLock(1)
@@ -545,8 +544,8 @@ func TestCohortMutexCancelRaces(t *testing.T) {
 	sound(t, a)
 }
 
-// TestHostileCohortMutex: whatever bytes a peer writes into turn, the number of local locks, and
-// all other words, the worst result is an error.
+// TestHostileCohortMutex: a peer overwrites any words of a CohortMutex, such as the turn word or the number of local
+// locks. The worst result is an error.
 func TestHostileCohortMutex(t *testing.T) {
 	hostileLock(t, hostileRounds(), func(a *arena.Arena, s *scribbler, try func(string, func(context.Context))) {
 		c, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 3})

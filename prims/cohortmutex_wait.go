@@ -46,8 +46,8 @@ func (v *waitVariant) overtakes() bool {
 	return v.localLock && v.cohort.favours(v.node)
 }
 
-// beforeSleep records in turn that a waiter goes to sleep, so that a new caller does not take a
-// free lock at once.
+// beforeSleep marks the turn word before the waiter goes to sleep, so that a new caller does not take a free lock at
+// once.
 func (v *waitVariant) beforeSleep() {
 	if v.turn != nil && v.turn.Load() == 0 {
 		v.turn.CompareAndSwap(0, uint32(cohortContended))

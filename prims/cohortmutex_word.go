@@ -6,7 +6,7 @@ import "fmt"
 //
 //	bits 0..7    node    index of the local lock of the last holder, + 1; 0: few compete
 //	bits 8..15   quiet   how many holders in a row have seen no competitor
-//	bits 16..31  passes  how often in a row the lock went from that node to that node
+//	bits 16..31  passes  how often in a row the lock stayed on this node when it got a new holder
 //
 //	node  quiet  passes  meaning                                        left by
 //	0     0      0       few compete: a newcomer takes a free lock      the last of cohortQuiet holders in a row
@@ -44,9 +44,9 @@ func (t cohortTurn) passes() int { return int(t >> 16) }
 // first.
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
-// after returns the word to store after a process of a node has got the lock. crowded says that the process has
-// seen others compete for the lock. anew says that the node may begin a new turn when its turn is over. The node
-// may do so if no waiter of another node wants the lock, or if none took the lock when it could go first.
+// after returns the word to store after a process of the given node has got the lock. If crowded is true, the process
+// has seen others compete for the lock. If anew is true and the turn of the node is over, the node begins a new turn.
+// The caller sets anew if no waiter of another node wants the lock, or if none took it when it could go first.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {

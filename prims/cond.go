@@ -77,9 +77,9 @@ const (
 const condBatch = 16
 
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in this process. An empty name
-// makes a new anonymous Cond. OpenCond panics if l is nil. A Cond takes 128 bytes, and 192 bytes more for each slot
-// whose processes have opened it. A slot is the place of one process in the arena. If the arena has not enough room
-// for these bytes, the error Is [shmsync.ErrNoSpace].
+// makes a new anonymous Cond. OpenCond panics if l is nil. A Cond takes 128 bytes. A slot is the place of one process
+// in the arena. For each slot, a Cond takes 192 bytes more as soon as a process in this slot has opened it. If the
+// arena has not enough room for these bytes, the error Is [shmsync.ErrNoSpace].
 func OpenCond(a *arena.Arena, name string, l sync.Locker, opts *CondOptions) (*Cond, error) {
 	return openCond((*arenakernel.Arena)(a), name, l, opts, false)
 }
@@ -172,8 +172,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	}
 	c.mustNotTearUpdate()
 	k := c.core
-	// Close waits for the method sleep, but not for the rest of this call, which locks L again. After keepIfOpen, a
-	// concurrent Close leaves the memory of the Cond in place until this call has returned.
+	// A concurrent Close waits until c.sleep has returned. It does not wait until this call has locked L again. After
+	// keepIfOpen, the Close leaves the memory of the Cond in place until this call has returned.
 	if !k.opening.keepIfOpen() {
 		return k.closed()
 	}
@@ -193,11 +193,11 @@ func (c *Cond) wait(ctx context.Context) error {
 	return k.waitFailed(err)
 }
 
-// waitFailed returns the error of a wait with the Op "cond.wait", which tells it from the errors of c.L. It returns nil
-// and the error of a context unchanged.
+// waitFailed returns the error of a wait with the Op "cond.wait". An error of c.L has another Op. waitFailed returns
+// nil and the error of a context unchanged.
 func (k *condCore) waitFailed(err error) error {
 	if err == nil {
-		return nil // before the variable, which is on the heap
+		return nil // before the declaration of known, which allocates
 	}
 	var known *shmsync.Error
 	if !errors.As(err, &known) || known.Op == "cond.wait" {

@@ -82,7 +82,7 @@ func TestModelCondStop(t *testing.T) {
 }
 
 // TestModelCondLeave checks what TestModelCond checks, but a process leaves the arena while its waiters get the lock
-// again. Their Waits end with an error, so the Signal or the turn that has woken them passes on to other waits.
+// again. Their Waits end with an error, so the wakes that they got from a Signal or a Broadcast pass on to other waits.
 func TestModelCondLeave(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a Signal", small, cnModel(1, "0W", "0Q", "1W", "2S").explore, []bug{cnLandsLate}},

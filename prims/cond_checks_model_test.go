@@ -51,9 +51,9 @@ func (m *condModel) right(s *cnState) error {
 	return nil
 }
 
-// done reports whether each thread has ended. It ignores threads that are dead or stopped, and those that have
-// nothing to do before a death or before a leave. A waiter may sleep for ever if no Broadcast has covered its
-// wait, and if no dead process has a Signal that the waiter may get.
+// done reports whether each thread has ended. It ignores threads that are dead or stopped, threads whose next
+// operation needs a death that has not happened, and threads that have not begun to leave. A waiter may sleep for ever
+// if no Broadcast has covered its wait, and if no dead process has a Signal that the waiter may get.
 func (m *condModel) done(s *cnState) bool {
 	x := s.after()
 	due := s.covered
@@ -100,8 +100,8 @@ func (s *cnState) queued() (bits uint8) {
 	return bits
 }
 
-// entitled returns the members of the set in the parameter nodes that are queued now, that no Broadcast has covered,
-// and whose owners are not dead.
+// entitled returns those of the given nodes that are queued, that no Broadcast has covered, and whose owners are not
+// dead.
 func (s *cnState) entitled(nodes uint8) (bits uint8) {
 	x := s.after()
 	bits = nodes & x.queued() &^ s.covered
@@ -113,7 +113,7 @@ func (s *cnState) entitled(nodes uint8) (bits uint8) {
 	return bits
 }
 
-// node returns the node whose word next is in the entry e.
+// node returns the wait node whose state the entry e changes. ok is false if e changes another word.
 func (e *cnEntry) node() (k, bit uint8, ok bool) {
 	k = e.word - cnNext
 	return k, 1 << k, e.word >= cnNext && e.word < cnExtra
@@ -125,8 +125,8 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 	if t.did == cnCovered {
 		s.covered |= s.queued()
 	}
-	// inHand is true if a Signal is on its way: the wait that had it has ended, and no other wait has got it yet. In
-	// this case may is the set of the waits that can get the Signal.
+	// inHand: a Signal is on its way. The wait that had it has ended, and no other wait has got it yet.
+	// may: the set of the waits that can get this Signal.
 	inHand, may := t.did == cnGives, t.handFor
 	for e := range t.rec.entry {
 		e := &t.rec.entry[e]
@@ -168,7 +168,7 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 }
 
 // passes records that the wait of node k ends and its Signal passes on. If a reaper ends the wait, passes checks the
-// order: no other node of a dead process may have an earlier Signal that some wait can get.
+// order: earlier Signals of dead processes must have passed on before, except those that no wait can get.
 func (m *condModel) passes(s *cnState, t *cnThread, k uint8) {
 	for j := range uint8(cnThreads) {
 		dead := s.owner[j] != 0 && t.saw&(1<<(s.owner[j]-1)) != 0
@@ -184,7 +184,7 @@ func (m *condModel) passes(s *cnState, t *cnThread, k uint8) {
 	s.eligible[k] = 0
 }
 
-// ends records that the wait of the entry e ends in the change of t.
+// ends records that the thread t ends a wait. e is the entry of its record that does this.
 func (m *condModel) ends(s *cnState, t *cnThread, e *cnEntry) {
 	k, bit, _ := e.node()
 	switch {
@@ -196,8 +196,8 @@ func (m *condModel) ends(s *cnState, t *cnThread, e *cnEntry) {
 	s.covered &^= bit
 }
 
-// wakes records that the change of t wakes the wait of the entry e, and reports whether the wait has got a Signal.
-// inHand and the set may are those of takesEffect.
+// wakes records that the thread t wakes a wait. e is the entry of its record that does this. wakes reports whether the
+// wait has got a Signal. The parameters inHand and may are the variables of takesEffect.
 func (m *condModel) wakes(s *cnState, t *cnThread, e *cnEntry, inHand bool, may uint8) bool {
 	k, bit, _ := e.node()
 	covered := s.covered&bit != 0
@@ -231,9 +231,9 @@ func (m *condModel) wakes(s *cnState, t *cnThread, e *cnEntry, inHand bool, may 
 	return true
 }
 
-// canon renumbers the tags and versions of a state, so that states which act alike become equal. The algorithm
-// compares a tag only with the present tag of its word and with the one before, and it compares versions only by
-// their order. canon also clears what no step reads any more.
+// canon renumbers the tags and versions of a state, so that states which act alike become equal. A step compares a
+// tag only with the present and the previous tag of its word. It compares versions only by their order. canon also
+// clears the fields that no later step reads.
 func (m *condModel) canon(s *cnState) {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -270,8 +270,8 @@ func (m *condModel) canon(s *cnState) {
 	m.canonVersions(s)
 }
 
-// canonRecord renumbers the tags of a record so that they fit after canon has given each word the tag 2. If
-// committed is true, canonRecord also removes the entries that have no effect any more.
+// canonRecord renumbers the tags of a record for canon, which then gives each word the tag 2. If committed is true,
+// canonRecord also removes the entries that have no effect any more.
 func (m *condModel) canonRecord(s *cnState, r *cnRecord, committed bool) {
 	if r.was = 2 - min(s.queue.tag-r.was, 2); !r.queue || committed && r.was != 2 {
 		r.queue, r.was, r.to = false, 0, [cnThreads]uint8{}
@@ -289,8 +289,8 @@ func (m *condModel) canonRecord(s *cnState, r *cnRecord, committed bool) {
 	}
 }
 
-// canonVersions replaces the version, the numbers of the waits, and the bounds of Signals by the smallest
-// numbers in the same order.
+// canonVersions replaces the version of the commit word, the numbers of the waits and the bounds of the Signals by the
+// smallest numbers that have the same order.
 func (m *condModel) canonVersions(s *cnState) {
 	var used [256]bool
 	bounds := func(f func(extra *uint8)) {

@@ -185,9 +185,9 @@ func condAwake(t *testing.T, c *prims.Cond, x *hand, ids []int) {
 	}
 }
 
-// TestCondNodesAfterDeathsOfTellers: a process ends waits of goroutines that wait behind the poller
-// of their process, and dies before it has woken them. The wait nodes of these waits can be used
-// again. Otherwise each such death would keep some nodes for as long as the waiters' process lives.
+// TestCondNodesAfterDeathsOfTellers: a process ends waits of another process, and dies before it has woken the waiting
+// goroutines, some of which are parked. The wait nodes of these waits can be used again. Otherwise each such death
+// would keep some nodes for as long as the process of the waiters lives.
 func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 	const waiters, rounds = 16, 12
 	a := newArena(t, nil)
@@ -210,7 +210,7 @@ func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 		wg.Wait()
 		alone(t, a, 1)
 	}
-	// A process may still be about to give back some of the last nodes.
+	// This process may not have given back all nodes of the last round yet.
 	st := a.Stats()
 	require.LessOrEqual(t, st.Nodes-st.PollerNodes, uint64(2*waiters))
 	sound(t, a)

@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// ownTrouble runs f and returns the error of the library with which f panics, if any. f may also
-// panic because a peer has overwritten the lock that f held.
+// ownTrouble runs f and returns an error if f panics, with two exceptions. A panic with an error of the library is
+// allowed. So is the panic of an Unlock that finds its lock overwritten by a peer.
 func ownTrouble(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {

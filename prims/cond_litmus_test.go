@@ -120,9 +120,9 @@ func condRounds(normal int64) int64 {
 	return proctest.Rounds(normal/20, normal)
 }
 
-// TestCondTimeoutAgainstSignal: timeouts race with signals, and each signal ends one wait. While
-// the test holds the lock no waiter returns, so a signal that has found a waiter shows in the
-// state. Each such signal makes one wait return nil.
+// TestCondTimeoutAgainstSignal: timeouts race with signals. Each signal that finds a waiter makes one wait return nil.
+// The test gives the signals while it holds the lock, so no waiter returns meanwhile. It compares the state of the
+// Cond before and after a signal to see whether the signal has found a waiter.
 func TestCondTimeoutAgainstSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m, c, v, err := condLitmusOf(a)

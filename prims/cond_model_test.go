@@ -10,7 +10,8 @@ import (
 )
 
 // This is a model of a Cond: the queue with its boundary, the waits that were woken and whose owners do not have
-// the lock yet, and the word flying. The queue is one recorded word here; recordQueueModel has its links. The
+// the lock yet, and the number of such waits that a Broadcast has woken. A turn is a wake by a Broadcast. The whole
+// queue is one recorded word in this model; the model recordQueueModel has the links of a queue. The
 // user's lock is not modeled: a waiter that was woken gets the lock, or finds that nobody can get it. A thread
 // reads the words and decides on a change in one step. It also writes its record and names the record in the
 // commit word in one step. A step in which a thread only finds that a word has changed is part of the next step.
@@ -23,14 +24,14 @@ const (
 
 // The recorded words other than the queue.
 const (
-	cnBoundary uint8 = 1 // the number of a node, plus 1
+	cnBoundary uint8 = 1 // this word has the number of a node plus 1, or 0
 	cnFlying   uint8 = 2
 	cnNext     uint8 = 3
 	cnExtra    uint8 = cnNext + cnThreads
 	cnWords    uint8 = cnExtra + cnThreads
 )
 
-// The values of the word next of a node.
+// The states of the wait of a node, in the word cnNext of the node.
 const (
 	cnNone uint8 = iota
 	cnQueued
@@ -39,8 +40,9 @@ const (
 	cnRemoved
 )
 
-// cnSignal is set in the word extra of a node that owes a Signal. The other bits are the bound of the Signal: it may
-// pass on to waits whose number is at most the bound.
+// cnSignal is set in the word cnExtra of a node that owes a Signal, that is, if a Signal has woken the wait and the
+// owner does not have the lock yet. The other bits are the bound of the Signal: it may pass on to waits whose number
+// is at most the bound.
 const cnSignal uint8 = 0x80
 
 type cnQueue struct {
@@ -67,12 +69,12 @@ type cnThread struct {
 	node                     uint8
 	own                      bool  // rec is the record of this thread, which it completes
 	fresh                    bool  // the commit word is as it was when the thread began its change
-	covered                  bool  // a wait that is given up was covered by a Broadcast
+	covered                  bool  // a Broadcast had covered the wait that the thread gives up
 	saw                      uint8 // the dead processes that the thread knew of, if it reaps
 	rec                      cnRecord
 
-	// Only for the mistake cnTwoRecords, between its two records: hand is the word extra of the node that owed the
-	// Signal, and handFor is the set of the waits that may get the Signal.
+	// Only for the mistake cnTwoRecords, between its two records: hand is the value of cnExtra of the node that owed
+	// the Signal, and handFor is the set of the waits that may get the Signal.
 	hand, handFor uint8
 }
 
@@ -86,7 +88,7 @@ type cnState struct {
 	resolved uint8            // nodes
 	private  [cnProcs]uint8   // a thread, plus 1
 	reaped   [cnProcs]uint8   // the dead processes that each process has reaped
-	before   [cnProcs]uint8   // the tag of flying at the last periodic check, plus 1
+	before   [cnProcs]uint8   // the tag of cnFlying at the last periodic check, plus 1
 	thread   [cnThreads]cnThread
 	dead     uint8 // processes that have died or left
 	left     uint8 // processes that have left the arena

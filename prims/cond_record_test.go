@@ -124,7 +124,8 @@ func TestCondBroadcastTurnsOfTheDead(t *testing.T) {
 }
 
 // TestCondSignalsPassOnInTheirOrder: after each of several Signals another waiter comes. Then all signalled waiters
-// die, and their Signals pass on. A later Signal must not take the only waiter that is left for an earlier Signal.
+// die, and their Signals pass on. A Signal may pass on only to a waiter that came before it. So a later Signal must
+// not take the only waiter to which an earlier Signal may pass on.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, again := range []bool{false, true} { // in the second case the wait nodes of x are in another order
@@ -264,8 +265,8 @@ func TestCondBatchHolds(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondCoveredWaitGivesUp: the context of a waiter ends after a Broadcast, and before the waiter has had
-// its turn. WaitContext returns nil.
+// TestCondCoveredWaitGivesUp: a Broadcast covers a wait, and the context of the wait ends before the waiter is woken.
+// WaitContext returns nil.
 func TestCondCoveredWaitGivesUp(t *testing.T) {
 	a := newArena(t, nil)
 	owner, x := remoteHand(t, a, "owner"), remoteHand(t, a, "x")
@@ -273,7 +274,7 @@ func TestCondCoveredWaitGivesUp(t *testing.T) {
 	for range 20 { // more than a batch
 		ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
 	}
-	x.proc.Stop(t) // so that nobody gives the last waits their turn
+	x.proc.Stop(t) // so that no woken waiter wakes the next ones
 	owner.must(t, task{Op: "clock", Name: "c"})
 	owner.must(t, task{Op: "cbroadcast", Name: "c"})
 	c := condAt(t, a, "c")
@@ -352,7 +353,8 @@ func TestCondDamagedQueueConcernsWaitsInTheQueue(t *testing.T) {
 }
 
 // TestCondDamagedLinkKeepsTheQueue: a peer overwrites the link of the first wait that a Broadcast has covered, but not
-// woken. Others then find the damage. If they took the wait off the queue, the queue would look as if it were empty.
+// woken. Waiters that want to wake the next ones find the damage. If they took the damaged wait off the queue, the
+// queue would look as if it were empty.
 func TestCondDamagedLinkKeepsTheQueue(t *testing.T) {
 	const waiters, batch = 20, 16
 	a := newArena(t, nil)

@@ -54,8 +54,8 @@ func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 	})
 }
 
-// wakeFirstOfCond wakes the first waiters for a reaper that has not opened the Cond, and so could not wake the
-// waits that have to be woken. The first waiters then do so.
+// wakeFirstOfCond wakes the first waiters of the queue if this process reaps a participant, but has not opened the
+// Cond and so cannot reap here. A woken waiter reaps instead.
 func wakeFirstOfCond(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if k, ok := bareCond(a, o); ok {
 		k.wakeBare()
@@ -84,12 +84,10 @@ func (k *condCore) nodesOfAllDead() []arenakernel.Offset {
 // wakes these waits any more. Then it looks for waits of dead participants that were woken earlier; the function
 // nodes returns the wait nodes to examine. It passes the Signals of these waits on in the order in which the
 // Signals were given, because a later Signal may wake waits that an earlier Signal may not wake. If a peer has
-// overwritten something, reap goes on with the rest: the damage concerns only the waits whose links were
-// overwritten. The caller holds k.private.
+// overwritten the links of some waits, reap still recovers the other waits. The caller holds k.private.
 //
 // reap makes the list of nodes after beginReap has stored the count of deaths. In the other order, a participant
-// might die in between. Its nodes would be missing in the list, and yet no later reap would be due because of its
-// death.
+// might die between the two steps. Its nodes would be missing in the list, and no later reap would look for them.
 func (k *condCore) reap(x *recordedChange, b *wakes, nodes func() []arenakernel.Offset) {
 	k.beginReap(x, b)
 	// Another process may have committed a change that wakes one of these waits, and not have carried it out yet.
@@ -126,8 +124,8 @@ func (k *condCore) ofDeadAt(off arenakernel.Offset) bool {
 	return err == nil && k.ofDead(n)
 }
 
-// condDeathAge bounds how long check may miss a death that is marked in the slot of the participant, but is not
-// in the arena's count of deaths yet.
+// condDeathAge bounds how long periodic checks may miss a death that is marked in the slot of the participant, but is
+// not in the arena's count of deaths yet.
 const condDeathAge = 50 * time.Millisecond
 
 // check is called ten times a second while a goroutine of this process waits. It completes the changes that a dead

@@ -26,22 +26,21 @@ type condCore struct {
 	words   *condWords
 	opening *opening
 	limit   uint32 // how many woken waiters of a Broadcast compete for the lock at the same time
-	// before is the value of the word flying, with its tag, at the last periodic check. It is 0 if the last check
-	// found that no Broadcast still had waits to wake.
+	// before is the value of words.flying, with its tag, at the last periodic check. It is 0 if that check found no
+	// covered wait in the queue.
 	before atomic.Uint64
 }
 
-// The kinds of the words of a Cond that records change, beside the words of the queue. The word boundary has the
-// kind that recordQueue uses for it.
+// The kinds, in records, of the words that a Cond has besides its queue. recordQueue itself uses the first kind.
 const (
 	condBoundaryWord = recordOwnKinds + iota
 	condFlyingWord
 )
 
-// condSignal is set in the word extra of a node that owes a Signal: a Signal has woken the wait of the node, and
+// condSignal is set in the Extra word of a node that owes a Signal: a Signal has woken the wait of the node, and
 // the owner has not locked L again. The other bits are the bound of the Signal: the number of the last change
-// before the Signal, modulo condNumbers. The Signal may pass on only to a wait whose number is not larger; see the
-// method number. In a node that a Broadcast has woken, extra is 0.
+// before the Signal, modulo condNumbers. The Signal may pass on only to a wait whose number is not larger; see
+// wait.number. In a node that a Broadcast has woken, the Extra word is 0.
 const (
 	condSignal  = 1 << 31
 	condNumbers = 1 << 31
@@ -73,7 +72,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*condCore
 	return k, nil
 }
 
-// wordAt returns the word of k that has this kind in a record. The recordQueue calls it.
+// wordAt returns the word of k that the given kind stands for in a record. The recordQueue calls wordAt.
 func (k *condCore) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case condBoundaryWord:
@@ -94,7 +93,7 @@ func (k *condCore) removed(*recordedChange) {}
 // number returns the number of a queued wait: the version of the record that put it into the queue.
 func (w wait) number() uint64 { return w.Wanted().Load() }
 
-// condBound computes the bound of a Signal from the word extra of a node that owes the Signal. The parameter now is
+// condBound computes the bound of a Signal from the Extra word of a node that owes the Signal. The parameter now is
 // the present version of the commit word. If more than condNumbers changes have passed since the Signal, the result
 // is too large, but it is never too small.
 func condBound(extra uint32, now uint64) uint64 {
@@ -102,7 +101,7 @@ func condBound(extra uint32, now uint64) uint64 {
 }
 
 // uncovered returns the first queued wait that a Signal may wake. The waits before it are covered: a Broadcast is
-// about to wake them. ok is false if there is no such wait, or if a peer has damaged the queue, which sets x.torn.
+// about to wake them. ok is false if there is no such wait. If a peer has damaged the queue, uncovered sets x.torn.
 func (k *condCore) uncovered(x *recordedChange) (w wait, ok bool) {
 	v := x.get(k.boundary)
 	if v == 0 {
@@ -171,14 +170,14 @@ func (k *condCore) signal() error {
 	}
 }
 
-// give adds to the change x that a Signal wakes the wait w. The parameter extra has the bound of the Signal; see
+// give makes the change x wake the wait w by a Signal. The parameter extra is the new Extra word of the node; see
 // condSignal.
 func (k *condCore) give(x *recordedChange, w wait, extra uint32) {
 	k.detach(x, w, arenakernel.RecordedOwes)
 	x.set(recordPrev, w.index(), w.Extra(), extra)
 }
 
-// broadcast covers all queued waits, that is, it marks them as woken by a Broadcast, and wakes the first of them.
+// broadcast covers all queued waits, that is, it marks them as woken by a Broadcast. It wakes the first ones.
 func (k *condCore) broadcast() error {
 	b := takeWakes()
 	defer k.wake(b)
@@ -208,8 +207,8 @@ func (k *condCore) broadcast() error {
 	}
 }
 
-// turns adds wakes of the first waits of the queue to the change x, as long as a Broadcast has covered these waits.
-// It stops when the record is full, when limit waiters compete for L, or at a wait whose owner is dead.
+// turns makes the change x wake the first waits of the queue, as long as a Broadcast has covered these waits. turns
+// stops when the record is full, when limit waiters compete for L, or at a wait whose owner is dead.
 func (k *condCore) turns(x *recordedChange, limit uint32) {
 	for {
 		y := *x
@@ -254,7 +253,7 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 // on to the next wait, if that wait was queued when the Signal was given. After a Broadcast, the next covered waits
 // are woken.
 //
-// The parameter outcome is the new value of the word next of the node: RecordedLeft if this process is the owner,
+// The parameter outcome is the new value of the Next word of the node: RecordedLeft if this process is the owner,
 // or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The caller holds k.private.
 func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
 	for {
@@ -266,19 +265,19 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 		next, done := recordedWord(w.Next().Load()), false
 		owes := next.value() == arenakernel.RecordedOwes && (outcome == arenakernel.RecordedLeft || k.ofDead(w.Node))
 		extra := valueIn(w.Extra())
-		// If the word next has changed, the owner is alive: it has ended this wait, and may use the node for
-		// another object.
+		// If the Next word of the node has changed since it was read, the owner is alive: it has ended this wait,
+		// and may use the node for another object.
 		owes = owes && recordedWord(w.Next().Load()) == next
 		switch {
 		case !owes:
 			done = true
 		case extra&condSignal == 0:
 			x.add(recordNext, w.index(), w.Next(), next, outcome)
-			// The word flying gets a new tag even if turns makes its value the same again. The periodic check
+			// The word k.words.flying gets a new tag even if turns then restores its value. The periodic check
 			// compares the tag, too.
 			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
 			k.turns(x, k.limit)
-			x.torn = false // the turns that were added are sound; damage of the queue concerns only the waits of others
+			x.torn = false // the added wakes are right; damage of the queue concerns only the waits of others
 			done = true
 		default:
 			to, has := k.uncovered(x)
@@ -347,7 +346,7 @@ func (k *condCore) settleOwn(s *park.WaitNode) error {
 	x := &k.scratch
 	ok, err := k.settle(x, b, wait{s.Off, s.Node}, arenakernel.RecordedLeft)
 	if ok {
-		return nil // an error then concerns only the waits of others
+		return nil // the wait of s has ended, so an error concerns only the waits of others
 	}
 	s.Forget()
 	if err == nil {
@@ -399,7 +398,7 @@ func (k *condCore) withdrawn(s *park.WaitNode) (covered bool) {
 	return covered
 }
 
-// What withdraw has found; it stores one of these in the field Found of the wait node.
+// The results of the method withdraw, which stores one of them in the field Found of the wait node.
 const (
 	condLeft      = iota // the wait was not covered
 	condCovered          // a Broadcast had covered the wait

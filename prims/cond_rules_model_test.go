@@ -40,7 +40,7 @@ func (r *cnRecord) setNodes(s *cnState, to [cnThreads]uint8) {
 	r.queue, r.was, r.to = true, s.queue.tag, to
 }
 
-// detach adds to r that the wait of node k leaves the queue. outcome is the new value of the word next of k.
+// detach makes the record r take the wait of node k off the queue. outcome is the new state of the wait.
 func (m *condModel) detach(s *cnState, r *cnRecord, k, outcome uint8) {
 	var left [cnThreads]uint8
 	at, behind := 0, uint8(0)
@@ -61,14 +61,14 @@ func (m *condModel) detach(s *cnState, r *cnRecord, k, outcome uint8) {
 	}
 }
 
-// give adds to r that a Signal wakes the wait of node k. extra has the bound of the Signal.
+// give makes the record r wake the wait of node k by a Signal. extra has the bound of the Signal.
 func (m *condModel) give(s *cnState, r *cnRecord, k, extra uint8) {
 	m.detach(s, r, k, cnOwes)
 	r.set(s, cnExtra+k, extra)
 }
 
-// turns adds to r that the first waits are woken if a Broadcast has covered them. In this model a record has room
-// for two such waits.
+// turns makes the record r wake the first waits if a Broadcast has covered them. In this model a record has room for
+// two such wakes.
 func (m *condModel) turns(s *cnState, r *cnRecord, limit uint8) {
 	for range 2 {
 		first, flying := r.nodes(s)[0], r.get(s, cnFlying)
@@ -82,8 +82,8 @@ func (m *condModel) turns(s *cnState, r *cnRecord, limit uint8) {
 	}
 }
 
-// serve adds to r that covered waits are woken, or that the first wait is removed if its owner is dead. It
-// reports false if there is nothing to do.
+// serve makes the record r wake covered waits, or remove the first wait if its owner is dead. It reports false if
+// there is nothing to do.
 func (m *condModel) serve(s *cnState, r *cnRecord, limit uint8) bool {
 	if first := s.queue.node[0]; first != 0 && first != s.word[cnBoundary].v && s.ownerDead(first-1) {
 		m.detach(s, r, first-1, cnRemoved)
@@ -93,8 +93,8 @@ func (m *condModel) serve(s *cnState, r *cnRecord, limit uint8) bool {
 	return *r != cnRecord{}
 }
 
-// settle adds to r the end of the wait of node k, which owes a Signal or a turn. outcome is the new value of the word
-// next of the node.
+// settle makes the record r end the wait of node k, which owes a Signal or a turn. outcome is the new state of the
+// wait.
 func (m *condModel) settle(s *cnState, r *cnRecord, k, outcome uint8) (did uint8) {
 	extra := s.word[cnExtra+k].v
 	if extra&cnSignal == 0 {
@@ -135,7 +135,8 @@ func (m *condModel) heir(s *cnState, extra uint8) uint8 {
 	return 0
 }
 
-// reap adds to r a change of the reap of thread i, if there is one. Otherwise the phase of t ends.
+// reap writes the next change of a reap by the thread t into the record r. If the present phase of the reap has no
+// more changes, ok is false.
 func (m *condModel) reap(s *cnState, r *cnRecord, t *cnThread) (did uint8, ok bool) {
 	switch t.phase {
 	case cnRemoving:
@@ -165,8 +166,8 @@ func (m *condModel) reap(s *cnState, r *cnRecord, t *cnThread) (did uint8, ok bo
 	return cnOver, false
 }
 
-// debtor returns the node of a dead process whose debt has to be settled first. The Signals pass on in the order in
-// which they were given: a later one may go to waits to which an earlier one may not.
+// debtor returns the first node of a dead process that owes a Signal or a turn. The Signals pass on in the order in
+// which they were given, because a later Signal may go to waits that an earlier Signal may not wake.
 func (m *condModel) debtor(s *cnState) (first uint8, ok bool) {
 	for k := range uint8(cnThreads) {
 		if !s.ownerDead(k) || s.next(k) != cnOwes {
@@ -179,7 +180,7 @@ func (m *condModel) debtor(s *cnState) (first uint8, ok bool) {
 	return first, ok
 }
 
-// handsOn is the second record of the mistake cnTwoRecords.
+// handsOn writes the second record of the mistake cnTwoRecords: it gives the Signal to another wait.
 func (m *condModel) handsOn(s *cnState, r *cnRecord, t *cnThread) (did uint8) {
 	switch to := m.heir(s, t.hand); {
 	case !t.fresh:
@@ -210,9 +211,9 @@ func (m *condModel) rule(s *cnState, i int) (r cnRecord, did uint8) {
 			return r, did
 		}
 		if t.phase == cnRemoving && m.bug != cnLooksEarly {
-			// The last record may have taken a wait of the dead off the queue. The node of that wait owes its Signal
-			// or turn only after the whole record is carried out. So the thread begins again, and then carries out
-			// the rest of the record first.
+			// The last record may have woken a wait of the dead, and may be only partly carried out: the wait is not
+			// in the queue, but its node does not owe the Signal or turn yet. So the thread begins again, and
+			// carries out the whole record first.
 			t.phase = m.nextPhase(t.phase)
 			return r, cnAgain
 		}
@@ -294,8 +295,8 @@ func (m *condModel) withdraw(s *cnState, t *cnThread) (r cnRecord, did uint8) {
 	return r, cnWithdrew
 }
 
-// check is the rest of a periodic check, after a reap. If flying is as it was at the last check, the thread wakes
-// all covered waits.
+// check is the part of a periodic check that follows the reap. If the word cnFlying has not changed since the last
+// check, the thread wakes all covered waits.
 func (m *condModel) check(s *cnState, t *cnThread, p uint8) (r cnRecord, did uint8) {
 	if m.serve(s, &r, m.batch) {
 		return r, cnAgain

@@ -205,8 +205,7 @@ func TestCondWaitForTimesOut(t *testing.T) {
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.GreaterOrEqual(t, r.Took, 20*time.Millisecond)
 		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "cwaitctx", Name: "c", Ended: true}).Is)
-		// Only the canceled wait ends, whether its goroutine sleeps on a thread of its own or waits
-		// behind the poller.
+		// Only the canceled wait ends, whether its goroutine sleeps in the kernel or is parked.
 		var ids []int
 		for range 20 {
 			ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))

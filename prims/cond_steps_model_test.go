@@ -80,8 +80,8 @@ func (m *condModel) woken(s *cnState, i int) string {
 	t, p, k := &s.thread[i], m.proc(i), s.thread[i].node
 	next, signal := &s.word[cnNext+k], s.word[cnExtra+k].v&cnSignal != 0
 	if s.left&(1<<p) != 0 {
-		// own stands for a comparison of tags: the node has the tag of this wait as long as the node belongs to the
-		// process.
+		// The code compares tags to find out whether the node still belongs to this wait. The model asks instead
+		// whether the node still belongs to the process.
 		own := s.owner[k] == p+1
 		if late := m.bug == cnLandsLate && own || m.bug == cnLandsBlind && !own; !late || !signal || next.v != cnOwes {
 			m.finish(s, i)
@@ -102,7 +102,7 @@ func (m *condModel) woken(s *cnState, i int) string {
 	return "has the lock, and lands"
 }
 
-// lock begins the work of thread i in its process.
+// lock is the step in which thread i takes the private lock of its process and begins its work.
 func (m *condModel) lock(s *cnState, i int) string {
 	t, p, op, idle := &s.thread[i], m.proc(i), m.op(s, i), s.thread[i].pc == cnIdle
 	if s.private[p] != 0 || (op == 'R' || op == 'X') && s.dead == 0 || op == 'Q' && !m.mayLeave(s, i) {
@@ -143,7 +143,7 @@ func (m *condModel) nextPhase(phase uint8) uint8 {
 }
 
 // mayLeave reports whether the process of thread i may leave the arena. The process first waits for the calls of its
-// other threads, except for waiters that were woken and get the lock again.
+// other threads, except for waiters that were woken and do not have the lock of the Cond yet.
 func (m *condModel) mayLeave(s *cnState, i int) bool {
 	for j := range m.threads {
 		if pc := s.thread[j].pc; j != i && m.proc(j) == m.proc(i) && pc != cnEnded && pc != cnIdle && pc != cnWoken {
@@ -200,7 +200,7 @@ func (m *condModel) skip(s *cnState, i int) {
 	}
 }
 
-// applies reports whether entry e of a record changes its word. Entry 0 is that of the queue.
+// applies reports whether entry e of a record changes its word. Entry 0 is the change of the queue.
 func (m *condModel) applies(s *cnState, r *cnRecord, e uint8) bool {
 	if e == 0 {
 		return r.queue && s.queue.tag == r.was
@@ -218,7 +218,8 @@ func (s *cnState) carryOut(r *cnRecord, e uint8) {
 	s.word[x.word] = rqWord{x.to, s.word[x.word].tag + 1}
 }
 
-// tells reports whether an entry resolves a wait, or frees the node of a dead process that was removed.
+// tells reports whether a thread that has carried out an entry then resolves a wait, or frees the node of a removed
+// wait of a dead process.
 func (m *condModel) tells(s *cnState, x *cnEntry, own bool) bool {
 	if x.word < cnNext || x.word >= cnExtra || s.word[x.word] != (rqWord{x.to, x.was.tag + 1}) {
 		return false
@@ -244,7 +245,7 @@ func (s *cnState) renew(k uint8) {
 	*next, *extra = rqWord{cnNone, next.tag + 1}, rqWord{0, extra.tag + 1}
 }
 
-// made sets what thread i does next. Its change is complete, or it had nothing to change.
+// made decides what thread i does after its change is complete, or after it had nothing to change.
 func (m *condModel) made(s *cnState, i int) {
 	t := &s.thread[i]
 	switch t.did {

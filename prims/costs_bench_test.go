@@ -33,10 +33,10 @@ import (
 )
 
 // BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a rollback, the
-// time until the next owner has the lock of a dead owner, and a join. It measures all rows in each of many rounds, so
-// that other programs of the host disturb all rows alike. Of the slices of a row in a round, only the fastest counts.
-// The unit is the cost of Lock, two stores and Unlock of a Mutex. For each row it prints the ratio to that unit with
-// its interval over the rounds, the ratio that a prototype of this data had, and the target.
+// time until the next owner has the lock of a dead owner, and a join of an arena. It measures all rows in each of many
+// rounds, so that other programs of the host disturb all rows alike. A round measures each row several times, and only
+// the fastest measurement counts. The unit is the cost of Lock, two stores and Unlock of a Mutex. For each row the
+// benchmark prints the ratio to that unit with a confidence interval, the ratio that a prototype had, and the target.
 func BenchmarkDataCosts(b *testing.B) {
 	c := newCosts(b)
 	defer c.end()
@@ -47,12 +47,12 @@ func BenchmarkDataCosts(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// costRow is an operation that each slice of its row repeats.
+// costRow is a row of the results, for one operation. A slice is one measurement of the operation.
 type costRow struct {
 	name   string
 	turns  int // how many times a slice repeats the operation
 	run    func(n int)
-	slice  func() float64 // measures the nanoseconds of one operation, in place of turns and run; may be nil
+	slice  func() float64 // if not nil: measures the nanoseconds of one operation; turns and run then have no effect
 	slices int            // how many slices a round has, of which the fastest counts; 0: costSlices
 
 	level  float64 // ratio of the prototype; 0: there is none
@@ -83,7 +83,7 @@ func memcpyOf(size string) string { return "memcpy of " + size }
 
 func newCosts(b testing.TB) *costs {
 	a := newArena(b, &arena.Options{Size: 8 << 20})
-	for !a.Fenced() { // from then on, handles that are opened release by a plain store
+	for !a.Fenced() { // handles that are opened after this loop unlock by a plain store
 		<-after(time.Millisecond)
 	}
 	m, err := prims.OpenMutex(a, "reference", nil)
@@ -167,7 +167,7 @@ func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (ro
 func costMemcpy[T any](size string) costRow {
 	x := new(struct {
 		to   T
-		_    [320]byte // if from were whole pages behind to, loads would wait for stores
+		_    [320]byte // without the gap, the copies may lie whole pages apart, and loads wait for stores
 		from T
 	})
 	return costRow{name: memcpyOf(size), run: func(n int) {
@@ -316,9 +316,10 @@ func init() {
 	})
 }
 
-// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures a time
-// that begins when the dead process was last seen not to be gone. It ends when this process has the lock and has
-// undone the change. The second row measures how long the kernel took until the process was gone.
+// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures the time
+// from the moment when the killed process was gone until this process has the lock and has undone the change. That
+// moment is the last check that did not find the process gone. The second row measures the time from the kill to that
+// moment.
 func costNextOwner(b testing.TB) []costRow {
 	a := newArena(b, nil)
 	m := must(openTxLock(a, false, 0)).(*prims.Mutex)
@@ -415,7 +416,8 @@ func (c *costs) round() {
 	}
 }
 
-// ratio returns the ratio of a row to a reference, which the parameter named to computes from the times of one round.
+// ratio returns the ratio of a row to a reference. The last parameter is a function that computes the reference from
+// the times of one round.
 func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64) float64) stats.Interval {
 	ratios := make([]float64, len(c.ns[row]))
 	for i, ns := range c.ns[row] {
@@ -511,7 +513,7 @@ func TestDataCostsNoAllocation(t *testing.T) {
 }
 
 // TestDataCosts: an Update and a Load cost at most a certain multiple of Lock, two stores and Unlock in the
-// same round. The limits leave room for other processors; docs/performance.md has figures.
+// same round. The limits are so high that the test passes on other processors, too; docs/performance.md has figures.
 func TestDataCosts(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")

@@ -23,10 +23,10 @@ var (
 // waiters for a count of 0, and the share of each participant. The share of a participant is how much of the
 // work the participant has undertaken to do. It is in the slot record of the participant's slot.
 //
-// A decrement by a participant first counts for its own share, and then for the shares of others. So a share is
-// never negative. The work that a participant has done counts as the work that it undertook first. So the share of
-// a participant that dies is the work that it undertook last. When the counter becomes 0, no participant has work
-// left, so all shares lose their meaning: they are void.
+// A decrement is first taken from the share of the participant that makes it. The rest of the decrement is work of
+// other participants. So a share is never negative. The work of a participant counts as done in the order in which it
+// was undertaken. So the share of a participant that dies is the work that it undertook last. When the counter
+// becomes 0, no participant has work left, so all shares lose their meaning: they are void.
 //
 // After a death, the share of the dead participant is work that the dead owe. They owe it until other
 // participants have done all of the work, another process claims it, or Reset removes it from the count. While
@@ -38,13 +38,13 @@ var (
 // values that any process can carry out; see recordLog. Waiters sleep on a word that counts events, as the
 // waiters of a Futex do.
 type counter struct {
-	left    *atomic.Uint64 // the commit word, for fast paths; a closed handle points to a word that makes them fail
+	left    *atomic.Uint64 // the commit word, for fast paths; in a closed handle, a word on which the fast paths fail
 	me      uint64         // the ID of this participant, shifted to the bits of the owner in the commit word
 	words   *counterWords
 	slots   slotTable[counterSlot]
 	own     *counterSlot  // the slot record of this participant; nil for the handle of a reaper
-	deaths  atomic.Uint32 // a.Deaths() when a waiter of this handle last looked for dead participants
-	sought  atomic.Uint64 // the value of events when a waiter of this handle last looked for dead participants
+	deaths  atomic.Uint32 // the result of a.Deaths() when a waiter of this handle last looked for dead participants
+	sought  atomic.Uint64 // the value of words.events when a waiter of this handle last looked for dead participants
 	list    park.WaitList
 	queue   *park.Queue // nil for the handle of a reaper, which cannot wait
 	a       *arenakernel.Arena
@@ -52,7 +52,7 @@ type counter struct {
 	name    arenakernel.ParticipantID
 	key     race.Key
 	op      string        // name of the operation, for the errors of waits
-	looked  atomic.Uint64 // the value of events at the last check
+	looked  atomic.Uint64 // the value of words.events at the last periodic check
 	counts  *countWords
 	opening *opening
 	recordLog
@@ -250,11 +250,11 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. The
-// waiters do not know of that zero yet, so the ticket must differ from the one in the word events.
+// zeroTicket returns a ticket, that is, a number that identifies one moment at which the counter became 0. It must
+// differ from the ticket in the events word, which belongs to the last zero that waiters were told of.
 func (t *counter) zeroTicket() uint32 {
 	for {
-		// Each iteration gets another ticket. Only 0 and the ticket in the word events are refused, so the loop
+		// Each iteration gets another ticket. Only 0 and the ticket in the events word are refused, so the loop
 		// ends.
 		n := uint32(t.words.tickets.Add(1) & counterTickets)
 		if n != 0 && n != counterEvents(t.words.events.Load()).ticket() {
@@ -263,22 +263,22 @@ func (t *counter) zeroTicket() uint32 {
 	}
 }
 
-// tellZero tells the waiters that the counter has become 0, as the commit word c says. It changes the word
-// events, so that their waits end, and wakes them. It does nothing if another process has done so. As long as
-// no process has done so, every process that changes the counter first calls tellZero. So a process that stops
-// in tellZero leaves no waiter behind.
+// tellZero tells the waiters that the counter has become 0, as the commit word c says. It changes the events word, so
+// that the waits end, and wakes the waiters. It does nothing if another process has told the waiters. A process that
+// wants to change the counter first calls tellZero if no process has told the waiters. So a process that stops in
+// tellZero leaves no waiter behind.
 //
-//	the zero                           a waiter
+//	the change to 0, and tellZero      a waiter
 //	commit: 0, ticket                  ticket of the events: has it changed?
 //	events: ticket, sequence+1         events
 //	commit: 0                          commit: is it 0? If not, make it watched
 //	wake                               sleep while events has this sequence
 //
-// The counter does not rise before the word events has the ticket of the zero. So a waiter that finds that the
+// The counter does not rise before the events word has the ticket of the zero. So a waiter that finds that the
 // counter has risen also finds the new ticket.
 func (t *counter) tellZero(c counterWord) {
 	for {
-		// If the CAS fails, another process has changed the word events because of this zero or because of a
+		// If the CAS fails, another process has changed the events word because of this zero or because of a
 		// death. The number of deaths is bounded, so the loop ends.
 		e := counterEvents(t.words.events.Load())
 		if e.ticket() == c.ticket() {
@@ -307,7 +307,7 @@ func (t *counter) tell() {
 // recheck wakes the waiters because of a death, so that they check the counter again.
 func (t *counter) recheck() {
 	for {
-		// If the CAS fails, another process has changed the word events; see the loop of tellZero.
+		// If the CAS fails, another process has changed the events word; see the loop of tellZero.
 		e := counterEvents(t.words.events.Load())
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(e.ticket()))) {
 			break

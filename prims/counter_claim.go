@@ -108,7 +108,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	if places.err != nil {
 		return 0, 0, t.corruptShares()
 	}
-	var victim *counterSlot // the slot record of slot most
+	var victim *counterSlot // of the other participants' slot records, the one with the most claimable units
 	for i, s := range places.of {
 		if s == nil || i+1 == me {
 			continue
@@ -127,7 +127,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	}
 	free += others + owed
 	if k.fromOthers {
-		free = min(free, count-h.own) // if others is 0, the shares may add up to more than the count
+		free = min(free, count-h.own) // the shares may add up to more than the count
 	}
 	switch {
 	case t.load() != c:
@@ -198,9 +198,9 @@ func (t *counter) reset() bool {
 	}
 }
 
-// zeroLost does what becomeZero does, for a word c of the sole form whose owner is dead. The commit word might have
-// the value c again after another participant has got the ID of the owner and has died, too. So zeroLost changes
-// the word only while no other participant can get the ID, and if the owner is gone.
+// zeroLost does what becomeZero does, for a word c of the sole form whose owner is dead. Another participant might get
+// the ID of the dead owner, bring the commit word to the value c again, and die, too. So zeroLost changes the word
+// only while no other participant can get the ID, and only if the owner is gone.
 func (t *counter) zeroLost(c counterWord) (ok bool, due counterDue) {
 	zero := func() { ok, due = t.becomeZero(c) }
 	if t.a.Current(c.owner()) {

@@ -95,8 +95,9 @@ func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	require.Less(t, looks, 100)
 }
 
-// TestWaitGroupWaitBesideAReaperWithoutRoom: a reaper that has no room for a slot record has left the share of a dead
-// participant to the waiters, and has not counted the death yet. A wait that begins then finds the share before it sleeps.
+// TestWaitGroupWaitBesideAReaperWithoutRoom: a reaper has no room for a slot record, so a waiter has to turn the share
+// of the dead participant into work that the dead owe. The reaper has not counted the death yet. A wait that begins at
+// this time finds the share before it sleeps.
 func TestWaitGroupWaitBesideAReaperWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 5})
 	g := newWaitGroup(t, a, "g")

@@ -28,9 +28,9 @@ func TestWaitGroupWaitDuringFold(t *testing.T) {
 	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead, "the fold was carried out")
 }
 
-// TestWaitGroupShareIsBounded: the share of a producer never exceeds the counter, although other
-// processes do more than 2^32 units of its work. So the share is exact again when the producer does
-// the work itself, and its death is reported.
+// TestWaitGroupShareIsBounded: another process does more than 2^32 units of the work of a producer. The share of the
+// producer never exceeds the counter. So the share is exact again when the producer does its work itself, and waits
+// report its death.
 func TestWaitGroupShareIsBounded(t *testing.T) {
 	const most = 1<<31 - 1
 	a := newArena(t, nil)

@@ -79,20 +79,19 @@ func (s *counterSlot) holder() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(valueOf(&s.name) & arenakernel.ParticipantIDMask)
 }
 
-// claimable returns how much of the share in s other participants may claim. They may not claim what the
-// participant of s has itself got by a claim.
+// claimable returns how much of the share in s other participants may claim. They may not claim the units that the
+// participant of s got by Claim.
 func (t *counter) claimable(s *counterSlot) uint64 {
 	own := t.has(s)
 	return own - min(valueOf(&s.claimed), own)
 }
 
-// ownShare is the share of this participant, limited to the count. The word in the slot may exceed the count,
-// because other participants may do work of this share without a change of that word. The limit is right, because
-// the work that the participant has not done is part of the count. Without the limit, the word of a participant
-// that only adds work would grow without a bound.
+// ownShare is the share of this participant, limited to the count. The number in its slot record may exceed the count,
+// because other participants may do work of this share without a change of that number. The real share never exceeds
+// the count. Without the limit, the number would grow without a bound if this participant only added work.
 type ownShare struct {
 	own, claimed uint64
-	void         bool // the slot has no share that counts, that is, none of this period
+	void         bool // the slot record has no share of the present period
 }
 
 // mine reads the share of this participant. count is the count at that moment. ok is false if the slot still
@@ -109,8 +108,8 @@ func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	return ownShare{}, false
 }
 
-// put adds the new share of this participant to the change ch. The share has own units, and the participant has
-// claimed as many of these as the parameter claimed says. h is the share before the change.
+// put adds the new share of this participant to the change ch. The parameter own is the new share, and claimed is the
+// part of it that this participant got by Claim. h is the share before the change.
 func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 	slot := t.name.Slot()
 	if h.void {
@@ -130,7 +129,7 @@ func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 type attempt struct {
 	over bool       // no more attempt is needed
 	made bool       // the attempt made the change
-	due  counterDue // the argument for the method pay, which the caller calls after it has unlocked private
+	due  counterDue // the argument for the method pay, which the caller calls after it has unlocked t.private
 }
 
 // addLogged makes one attempt to add n by a record. If r.over is true but r.made is false, the counter would
@@ -198,8 +197,7 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 }
 
 // fold makes one attempt to turn the share in a slot, whose participant is dead, into work that the dead owe.
-// If the attempt succeeds, due is not 0. The caller holds the lock private and has completed the record that c
-// names.
+// If the attempt succeeds, due is not 0. The caller holds t.private and has completed the record that c names.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	s := t.slotOf(slot)
 	if s == nil {
@@ -218,13 +216,13 @@ func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 
 // counterDue says what a process has to do for the waiters after a change. 0 means nothing. dueDeath means that the
 // waiters have to check the counter again. Any other value is the commit word of a zero that the waiters do not
-// know of yet. The process passes the counterDue to the method pay after it has unlocked private, because pay may
-// make a system call.
+// know of yet. The process passes the counterDue to the method pay after it has unlocked its private lock, because pay
+// may make a system call.
 type counterDue counterWord
 
 const dueDeath = counterDue(counterLogged)
 
-// pay does for the waiters what due says. The caller must not hold the lock private.
+// pay tells the waiters of the death or of the zero in due, if any. The caller must not hold t.private.
 func (t *counter) pay(due counterDue) {
 	switch due {
 	case 0:
@@ -238,7 +236,7 @@ func (t *counter) pay(due counterDue) {
 const counterDeadNobody = "it does not say which dead participant owes work"
 
 // lostAt returns a dead participant that has left work undone, or 0 if there was no such participant at some moment
-// after c was read. If current is false, the commit word may have changed since then, apart from the bit watched.
+// after c was read. If current is false, the commit word may have changed since then, apart from its watched bit.
 // In that case the result may belong to a later state.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
@@ -256,12 +254,12 @@ func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current
 		if t.slots.load().err != nil {
 			return 0, false, t.corruptShares() // a share that cannot be found may be that of a dead participant
 		}
-		return 0, true, nil // if a call has added to owed since then, it makes the waiters check again
+		return 0, true, nil // a call that has increased words.owed since then makes the waiters check again
 	}
 	died = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
 	switch {
 	case t.load().bare() != c.bare():
-		return died, false, nil // owed may belong to a later record that is only partly carried out
+		return died, false, nil // words.owed may belong to a later record that is only partly carried out
 	case died == 0:
 		return 0, false, t.corrupt(counterDeadNobody)
 	}
@@ -288,7 +286,7 @@ func (t *counter) view() (v counterView) {
 		case c.ownedBy(t.me) && t.me != 0:
 			v.own = v.count
 		case c.owner() != 0 && !t.a.Current(c.owner()):
-			v.owed, v.dead = v.count, c.owner() // no process has reaped it yet
+			v.owed, v.dead = v.count, c.owner() // no process has reaped the dead owner yet
 		case c.logged():
 			if t.complete(c) != nil {
 				return counterView{word: c}
@@ -302,7 +300,7 @@ func (t *counter) view() (v counterView) {
 				v.own = min(t.has(s), v.count)
 			}
 			for _, s := range t.slots.load().of {
-				// A reaper that had no room for a slot record has left such a share to the next wait.
+				// A reaper that has no room for a slot record leaves the share of a dead participant as it is.
 				if s != nil && t.has(s) != 0 && !t.a.Current(s.holder()) {
 					v.owed, v.dead = min(v.owed+t.has(s), v.count), s.holder()
 				}

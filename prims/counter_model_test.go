@@ -13,7 +13,7 @@ const (
 	ctrCount = iota
 	ctrPeriod
 	ctrOwed
-	ctrShare // two for each participant: the period and what it has
+	ctrShare // two for each participant: the period of its share, and the share
 	ctrWords = ctrShare + 2*ctrProcs
 
 	ctrProcs   = 2
@@ -445,8 +445,8 @@ func (m *ctrModel) compose(s *ctrState, t *ctrThread, p int) {
 	}
 }
 
-// composeClaim writes a record of a Claim of 1 unit: of the work that the dead owe, of the work in
-// no share, or of the share of the other process.
+// composeClaim writes a record of a Claim of 1 unit. The unit comes from the work that the dead owe, from the work in
+// no share, or from the share of the other process.
 func (m *ctrModel) composeClaim(t *ctrThread, w *[ctrWords]ctrTagged, p int, own uint8, share func(q int, has uint8)) {
 	switch from := claimFrom(w[ctrCount].value, w[ctrOwed].value, own, m.has(w, 1-p)); from {
 	case ctrFails:

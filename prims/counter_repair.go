@@ -25,12 +25,12 @@ func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 	}
 }
 
-// lookForDead calls reapDead if participants have died since a waiter of this handle last did so, or if the word
-// events has changed since then. e is the value of events, which the caller has read before.
+// lookForDead calls reapDead if participants have died since the last such call for a waiter of this handle, or if the
+// events word has changed since then. e is the events word, which the caller has read before.
 //
-// A reaper may be unable to turn the share of a dead participant into work that the dead owe. It then changes
-// events, and counts the death only after that. So either this call finds the share, or events changes before the
-// caller sleeps on it.
+// A reaper may be unable to turn the share of a dead participant into work that the dead owe. It then first changes
+// the events word, and only then counts the death. So either this call finds the share, or the events word is no
+// longer e when the caller wants to sleep on it.
 func (t *counter) lookForDead(e counterEvents) {
 	if deaths := t.a.Deaths(); t.deaths.Load() != deaths || t.sought.Load() != uint64(e) {
 		t.reapDead()
@@ -81,12 +81,12 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 // reapShares turns the shares of dead participants into work that the dead owe, slot by slot. After these
 // participants died, the commit word named a record (the logged form) at some time.
 //
-// One pass over the slots is enough, although the commit word may change all the time. When the participant
-// died, the commit word may have named its last record; the first attempt completes that record. From then on
-// only living participants change the share of the dead participant. They may claim units of the share, or turn
-// it into work that the dead owe. If the counter becomes 0, the share is void, and another participant may take
-// over the slot. So once the share is void, is 0, or belongs to another participant, it never becomes a share
-// of the dead participant again.
+// One pass over the slots is enough, although the commit word may change all the time. When a participant died, the
+// commit word may have named the last record of this participant; the first attempt completes that record. From then
+// on only living participants change the share of the dead participant. They may claim units of the share, or turn it
+// into work that the dead owe. If the counter becomes 0, the share is void, and another participant may take over the
+// slot. So once the share is void, is 0, or belongs to another participant, it never becomes a share of the dead
+// participant again.
 //
 // The participants that had shares had slot records before, so the list that is read here has these records. A
 // participant that has not opened the counter needs a slot record for itself, for the change that it makes. If the
@@ -160,7 +160,7 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 	t := bareCounter(a, o, "")
 	t.reap(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, it is leaving the arena, and its ID is still current.
+		// The parameter dead may be this participant, which then leaves the arena. Its ID is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 }

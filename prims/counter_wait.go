@@ -27,8 +27,8 @@ func (t *counter) waitOrPanic() {
 // checks the waiter sleeps until the next periodic check.
 const counterLooks = 16
 
-// wait waits until the counter is 0. Once wait has set the bit watched, it also ends if the counter has been 0 and
-// has risen again.
+// wait waits until the counter is 0. Once wait has set the watched bit of the commit word, it also ends if the counter
+// has been 0 and has risen again.
 func (t *counter) wait(ctx context.Context) error {
 	if err := t.opening.error(t.op); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (t *counter) waitEntered(ctx context.Context) error {
 			if c = t.load(); c.zero() || c.watched() || !t.words.commit.CompareAndSwap(uint64(c), uint64(c|counterWatched)) {
 				continue
 			}
-			// The word events was read before c became watched. So if events changes after that, the sleep ends
-			// at once.
+			// e was read before the watched bit was set. So if the events word changes after the bit was set, the
+			// sleep ends at once.
 		}
 		crashpoint.Hit("counter.wait.watched")
 		t.counts.add(countSleep)
@@ -95,7 +95,7 @@ func (t *counter) waitEntered(ctx context.Context) error {
 		switch ended := t.queue.Sleep(uint32(e), park.SleepSpec{}, &cancel); ended {
 		case park.Again:
 			crashpoint.Hit("counter.wait.woken")
-		case park.Canceled, park.Closed: // a zero that has come takes precedence over the end of the wait
+		case park.Canceled, park.Closed: // if the counter has been 0, the wait succeeds all the same
 			if t.load().zero() || counterEvents(t.words.events.Load()).ticket() != began {
 				race.Acquire(t.key)
 				return nil

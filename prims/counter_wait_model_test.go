@@ -11,7 +11,7 @@ import (
 
 // cwWord is the commit word. This model has only the sole form.
 type cwWord struct {
-	count, ticket uint8 // ticket is the ticket of a zero, while the count is 0
+	count, ticket uint8 // while the count is 0, the ticket of this zero, or 0 once the waiters have been told
 	watched       bool
 }
 

@@ -46,7 +46,7 @@ func (c *countWords) dates() {
 	}
 }
 
-// add increments one counter, whose address the parameter which returns.
+// add increments one counter. The parameter is a function that returns the address of this counter.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)

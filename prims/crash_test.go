@@ -260,7 +260,7 @@ func joinSite(c *proctest.Child, label string) (*site, crashParams) {
 	return joinAt(c, label, openSite)
 }
 
-// working is the site of a survivor, which works until it is stopped.
+// working is the interface of a site at which the goroutines of a survivor work until its method stop is called.
 type working interface {
 	arena() *arena.Arena
 	goesOn() error // called after the death of another process; fails if the work does not go on
@@ -316,8 +316,7 @@ func init() {
 		s.work(true)
 		return s
 	}, func(c *proctest.Child, s *site, round int) {
-		// One goroutine waits for a Stop on a thread of its own, and another waits behind the
-		// poller.
+		// Some goroutines sleep in the kernel until the Stop of the futex, and others are parked.
 		stop, err := prims.OpenFutex(s.a, fmt.Sprint("stop-", round), nil)
 		if err != nil {
 			c.Fatal(err)
@@ -405,7 +404,8 @@ func victimPoller(s *site, round int) {
 		"arena.ready.marked", "arena.ready.pushed", "arena.node.claimed", "arena.node.owned",
 		"arena.poller.before_push", "arena.poller.pushed", "arena.poller.retired", "arena.poller.taken",
 	}, func() {
-		// No participant has left a node on this object that another participant could take.
+		// The mutex was made for this round, so no participant has left a node on it that another participant
+		// could take.
 		fresh, err := prims.OpenMutex(s.a, fmt.Sprint("fresh-", round), nil)
 		if err != nil {
 			s.fail(err)
@@ -677,8 +677,8 @@ func init() {
 	})
 }
 
-// killReaper kills a process, and then kills the reaper of that process while it recovers the
-// locks. The next process must find all objects usable.
+// killReaper kills a process that holds locks, and then kills its reaper while the reaper recovers these locks. The
+// next process must find all objects usable.
 func killReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) map[string]int {
 		p := crashParams{Arena: arenaName(t)}

@@ -34,7 +34,7 @@ type dataGuard struct {
 }
 
 // dataGuards are the kinds of objects that guard the test's data, and that let another process use the data after a
-// death. An entry of a lock names one policy. The other entries have none.
+// death. The name of a lock's entry includes the policy of the lock. The other objects have no policy.
 var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error){
 	"mutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenMutex(a, name, nil)

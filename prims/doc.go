@@ -31,12 +31,12 @@
 //
 // The other processes of the arena notice when a process dies, in whatever way and at whatever instruction. If the
 // dead process held a lock, the policy of the lock decides what happens to it: see [Policy]. A [Synchronized] needs
-// no policy. If the dead process waited for a lock or another object, the next waiter gets what it would have got.
+// no policy. If the dead process waited for a lock or another object, the next waiter is served in its place.
 //
 // # Errors
 //
-// Mistakes of the caller panic. The death or the misbehaviour of another process is an error. Methods that
-// return no error, such as Lock, panic with that error. Package shmsync defines the errors.
+// A call panics if its caller makes a mistake. It returns an error if another process has died or misbehaves. Methods
+// that return no error, such as Lock, panic with that error. Package shmsync defines the errors.
 //
 // # Contexts
 //

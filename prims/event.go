@@ -112,8 +112,8 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false)
 }
 
-// eventModeOf returns the mode of an Event. In shared memory, the word mode of an auto-reset Event is not 0,
-// and that of any other Event is 0.
+// eventModeOf returns the mode of an Event. In shared memory, an auto-reset Event has its mode in a word of its own.
+// This word is 0 in any other Event.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
 	if o.Size == eventBytes {
 		switch arenakernel.At[autoEventWords](a, o.Body).mode.Load() {
@@ -144,9 +144,9 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e, nil
 }
 
-// Set sets e and ends the waits for e. If e is auto-reset, Set ends one of them. If e is set already, Set changes
-// nothing, but it still synchronizes: what the caller did before Set is visible after the call that takes the token
-// of e, or that resets e.
+// Set sets e and ends the waits for e. If e is auto-reset, Set ends one of these waits. If e is set already, Set
+// changes nothing, but it still synchronizes: what the caller did before Set is visible after the next call that
+// resets e or takes its token.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {

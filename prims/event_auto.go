@@ -38,7 +38,7 @@ type autoEvent struct {
 	own     *eventRecord // counts the waits of this process; nil in the handle of a reaper or a tool
 	slot    int
 	known   atomic.Pointer[eventShares]
-	records *atomic.Uint32 // offset of the newest slot record, which has a share
+	records *atomic.Uint32 // offset of the newest slot record; each slot record has a share
 	turns   atomic.Uint32  // counts wakes, which go alternately to threads in the kernel and to pollers
 	tried   tryCheck
 }
@@ -76,8 +76,8 @@ func (x *autoEvent) load() tokenState {
 	return tokenState(x.eventcount.load())
 }
 
-// swap changes the word from one state to another by a CAS. The caller has called countOff(from), so that the wait
-// whose end made the word from is no longer counted.
+// swap changes the word from one state to another by a CAS. The end of a wait may have made the old state. The caller
+// has called countOff with this state, so that the wait is no longer counted.
 func (x *autoEvent) swap(from, to tokenState) bool {
 	// sync(event.set): release
 	// lin: Set, Reset, TryWait and the end of a wait take effect here.
@@ -108,7 +108,7 @@ func (x *autoEvent) set() {
 }
 
 // setAndWake does what the method set does, for an Event at which goroutines may wait. It uses the words of the
-// Event even after its change. So it enters the handle, and a Close waits until setAndWake has returned.
+// Event even after its change. So a Close waits until setAndWake has returned.
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
@@ -131,8 +131,8 @@ func (x *autoEvent) setAndWake() {
 	}
 }
 
-// look returns the word s, and the number of waits that there were while the word was s. It stops counting when
-// it has found more waits than tokens. If there are no tokens, look does not count, and the result waits is 0.
+// look returns the state s of the word, and the number of waits while the word was in this state. It stops counting
+// when it has found more waits than tokens. If there are no tokens, look does not count, and the result waits is 0.
 func (x *autoEvent) look() (s tokenState, waits uint64) {
 	for {
 		// If the word is no longer s, another call has changed it. So the loop is lock-free.
@@ -200,8 +200,8 @@ func (x *autoEvent) state() (set, waiting bool) {
 	return s.tokens() > waits, x.waits(s, 0) > 0
 }
 
-// eventWait is a wait for a token. The share of this process counts the wait from its beginning on. The wait
-// ends when one of the methods take, end and giveUp has changed the word.
+// eventWait is a wait for a token. The share of this process counts the wait from its beginning on. The wait ends by
+// a successful call of its method take, end or giveUp.
 type eventWait struct {
 	x         *autoEvent
 	announced bool
@@ -256,9 +256,9 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	}
 	to := s.ended(x.slot, tokens).alone(others)
 	if waitShare(x.own.waits.Load()).ended() == to.version() {
-		// The last wait of this participant ended exactly 2^32 changes ago, so its version was the same as that of
-		// the wait that ends now. Other participants would believe that the present wait has already been
-		// subtracted from the share. A change of the version avoids that.
+		// The previous wait of this participant ended exactly 2^32 changes ago, at the version at which this wait
+		// would end. Other participants would believe that this wait has already been subtracted from the share. A
+		// change of the version avoids that.
 		x.swap(s, s.with(s.tokens()))
 		return false
 	}

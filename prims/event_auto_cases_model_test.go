@@ -33,8 +33,7 @@ const (
 	aeWatchUnbounded    bug = "a watch that leaves the token to others sleeps for ever"
 )
 
-// Steps that the correctness does not depend on. Without them an Event is slower or less fair, but
-// it loses no token.
+// Steps without which an Event is still correct: it is slower or less fair, but it loses no token.
 const (
 	aeEndNoCountOff bug = "a wait that ends leaves its count to others"
 	aeMissSilent    bug = "a wake that finds nobody is not passed on"

@@ -37,7 +37,7 @@ type aeThread struct {
 	s     aeWord
 	share aeShare // the share that it has read
 	n     uint8   // how many waits it has counted
-	most  uint8   // it stops counting when it has found more than most waits
+	most  uint8   // it stops counting when n exceeds this bound
 	i     uint8   // index of the share that it reads
 
 	counted, announced, slept bool
@@ -94,7 +94,7 @@ const (
 	aeInheritSwap // clears its share
 	aeInheritName // sets the name
 	aeSetLoad     // Set reads the word
-	aeSetSwap     // Set changes the word that is not announced
+	aeSetSwap     // Set changes a word in which no wait is announced
 	aeLookLoad    // reads the word
 	aeLookAgain   // reads the word again after the count
 	aeSwap        // changes the word
@@ -236,8 +236,7 @@ func (m *autoEventModel) waits(s *aeState) (announced, begun uint8) {
 	return announced, begun
 }
 
-// note records in the field saw of each call whether the call could correctly do nothing at this
-// moment.
+// note sets t.saw for each thread t whose call could correctly do nothing at this moment.
 func (m *autoEventModel) note(s *aeState) {
 	announced, begun := m.waits(s)
 	for i := range m.threads {
@@ -536,8 +535,8 @@ func (m *autoEventModel) woken(s *aeState, i int) {
 	}
 }
 
-// wakeOne emits the states that can follow a wake of one wait. own is the process that makes the wake,
-// if that process has a queue; otherwise it is -1.
+// wakeOne emits the states that can follow a wake of one wait. own is the process that makes the wake, or -1 if that
+// process has no queue.
 func (m *autoEventModel) wakeOne(s *aeState, own int, emit func(to aeState, what string)) {
 	nobody := true
 	for i := range m.threads {
@@ -912,7 +911,7 @@ func (m *autoEventModel) step(s *aeState, i int, t *aeThread) {
 			t.s = aeWord{tokens: min(t.s.tokens, 1)}
 			return
 		}
-		t.slept = t.slept || !m.watch(m.op(t, i)) // the notify of a watch only records that there was a wake
+		t.slept = t.slept || !m.watch(m.op(t, i)) // a WaitAsync or a WaitAny does not sleep: a wake is only recorded
 		t.pc, t.s = aeTakeLoad, aeWord{}
 	case aeGiveLoad:
 		t.s = s.word
