@@ -28,7 +28,7 @@ func TestCallThatChangesNothing(t *testing.T) {
 	for name, x := range map[string]struct {
 		call    func()
 		answers func() bool
-		owed    func() bool // reports whether the last call still waits for its answer
+		owed    func() bool // reports whether answers has not consumed the last call yet
 	}{
 		"auto-reset Event": {auto.Set, auto.TryWait, auto.IsSet},
 		"Event":            {manual.Set, manual.Reset, manual.IsSet},
