@@ -147,7 +147,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	return f, nil
 }
 
-// wordAt returns the word of f for a kind of a record: f.words.owner or f.words.died. The recordQueue calls it.
+// wordAt returns the word of f that has the given kind: f.words.owner or f.words.died. The recordQueue calls it.
 func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case fairOwnerWord:
@@ -180,8 +180,8 @@ func (f *FairMutex) lockOrPanic() {
 }
 
 // LockContext locks f, and waits until that is possible or ctx ends. An error means that f is not held. The error
-// is ctx.Err(), or it Is ErrNoSpace, ErrCorrupt or ErrClosed. Depending on the policy of f, it may also be one that
-// Is ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
+// is ctx.Err(), or it Is ErrNoSpace, ErrCorrupt or ErrClosed, or, depending on the policy of f, ErrOwnerDead or
+// ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
 func (f *FairMutex) LockContext(ctx context.Context) error {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.

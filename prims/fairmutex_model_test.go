@@ -109,7 +109,7 @@ const (
 	fmChecks
 )
 
-// The purposes of a change. They say what the thread does that has made the change.
+// The purposes of a change. A purpose says what a thread does after it has made the change.
 const (
 	fmOver  uint8 = iota // the call has ended
 	fmAgain              // the author makes another change for the same call
