@@ -36,9 +36,9 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until the caller's word no longer names n. The function
-// names reports whether the word still names n. After awaitGone, the caller reads the word again. q is a queue of the
-// object. The errors are ctx.Err() and errClosing.
+// awaitGone waits until the dead participant n is gone, or until the word that the caller has read no longer names n.
+// The parameter names is a function that reports whether the word still names n. After awaitGone, the caller reads the
+// word again. q is a queue of the object. The errors are ctx.Err() and errClosing.
 //
 // awaitGone returns after a change of the word, because another participant may then have the ID n.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {

@@ -47,8 +47,9 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits completes the waits that the function chosen selects and that have no text For yet. It sets their field For to
-// what, and their field On to on, the indexes of the holds that must end first.
+// waits describes the waits that the function chosen selects and whose field For is still empty. It sets this field to
+// the text in the parameter what. It sets the field On to the parameter on, which has the indexes of the holds that
+// must end first.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -57,8 +58,9 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor completes the waits in the queues of the object that have no text For yet. It sets their field For to what,
-// which explains their field Want, and their field On to on, the indexes of the holds that must end first.
+// waitsFor describes the waits in the queues of the object whose field For is still empty. It sets this field to the
+// text in the parameter what, which explains the field Want. It sets the field On to the parameter on, which has the
+// indexes of the holds that must end first.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {

@@ -55,7 +55,7 @@ var mlFaults = [...]string{
 	mlNumbers:      "the numbers of the blocks do not fall",
 }
 
-// The method enters notes in the history that thread i has the key of entry x.
+// enters updates the history for thread i, which now has the key of entry x.
 func (m *multiLockModel) enters(s *mlState, i int, x, tag uint8) {
 	_, key := m.op(s, i)
 	w := m.after(s)
@@ -71,7 +71,7 @@ func (m *multiLockModel) enters(s *mlState, i int, x, tag uint8) {
 	s.holds[i][key] = mlHas{x + 1, tag}
 }
 
-// The method leaves notes in the history that thread i has unlocked its key.
+// leaves updates the history for thread i, which has unlocked its key.
 func (m *multiLockModel) leaves(s *mlState, i int) {
 	_, key := m.op(s, i)
 	if s.inside[key]&(1<<i) == 0 {
@@ -87,8 +87,8 @@ func (m *multiLockModel) leaves(s *mlState, i int) {
 	s.holds[i][key] = mlHas{}
 }
 
-// The method reports notes in the history that the death of a process was reported. The process had the key of entry
-// x. The parameter name is the number of the process, plus 1.
+// reports updates the history for a process whose death was reported. The process had the key of entry x. The
+// parameter name is the number of the process, plus 1.
 func (m *multiLockModel) reports(s *mlState, x, name uint8) {
 	w := m.after(s)
 	key, _ := m.keyOf(&w, x)
@@ -114,8 +114,8 @@ func (m *multiLockModel) dies(s *mlState, p uint8) {
 	}
 }
 
-// takesEffect notes in the history what the change of thread i does. The commit word does not name the record of the
-// change yet.
+// takesEffect updates the history for the change of thread i. The commit word does not name the record of the change
+// yet.
 func (m *multiLockModel) takesEffect(s *mlState, i int) {
 	t, r := &s.thread[i], &s.thread[i].rec
 	x := t.entry - 1
@@ -148,8 +148,8 @@ func (m *multiLockModel) takesEffect(s *mlState, i int) {
 	}
 }
 
-// tookEffect notes in the history that thread i has a key, if the change of the thread has locked one. The commit word
-// already names the record of the change.
+// tookEffect updates the history for thread i, if the change of the thread has locked a key. The commit word already
+// names the record of the change.
 func (m *multiLockModel) tookEffect(s *mlState, i int) {
 	if t := &s.thread[i]; t.did == mlTook || t.did == mlRepairs {
 		m.enters(s, i, t.entry-1, t.rec.was.tag+t.rec.to.tag)

@@ -25,7 +25,7 @@ func (x *MultiLock) HoldWord(key uint64) string {
 }
 
 // Opens does what the beginning of a call for the key does: it finds that x is open, and then opens the bucket of the
-// key. In between, it runs the function between. Opens reports whether it could open the bucket.
+// key. Between these two steps, it runs the given function. Opens reports whether it could open the bucket.
 func (x *MultiLock) Opens(key uint64, between func()) bool {
 	if x.opening.error("multilock.lock") != nil {
 		return false
