@@ -2184,6 +2184,9 @@ SHMI_FN void shmi_crash(const char *name)
 #ifndef FALLOC_FL_KEEP_SIZE
 #define FALLOC_FL_KEEP_SIZE 1
 #endif
+#ifndef FALLOC_FL_PUNCH_HOLE
+#define FALLOC_FL_PUNCH_HOLE 2
+#endif
 
 #define SHMI_ALL INT32_MAX
 #define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */
@@ -4677,16 +4680,55 @@ SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return count;
 }
 
-/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. */
+/* The file offset of the block words of a chunk, and their size in bytes. */
+#define SHMI_chunkWordsSize ((uint64_t)SHMI_blockWords * SHMI_blockWordSize)
+SHMI_FN uint64_t shmi_chunk_words(shmsync_arena *a, uint64_t chunk) { return a->geo.blocks_off + chunk * SHMI_chunkWordsSize; }
+
+/* Gives the memory of a range of the file back to the file system, if possible. The bytes become 0. */
+SHMI_FN void shmi_discard(shmsync_arena *a, uint64_t off, uint64_t n)
+{
+    int fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return;
+    while (syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (long)off, (long)n) != 0 && errno == EINTR) {
+    }
+    shmi_return_file(a, fd);
+}
+/* Frees the memory of those of n chunks that are not marked as reserved, and of their block words. This process has
+ * claimed the chunks. A chunk without the mark has never been used, so all of these bytes are 0, and stay 0.
+ *
+ * Without a byte lock, the memory stays. The byte lock keeps the chunks of a dead participant claimed until no system
+ * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 that another
+ * participant already uses. */
+SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i, first, end = chunk + n;
+    if (a->lock_fd < 0)
+        return;
+    for (i = chunk; i < end; i++) {
+        for (first = i; i < end && shmi_load_chunk(a, i) == shmi_chunk_claimed(0, a->self); i++) {
+        }
+        if (i == first)
+            continue;
+        shmi_discard(a, shmi_chunk_off(a, first), (i - first) * SHMI_chunkSize);
+        shmi_discard(a, shmi_chunk_words(a, first), (i - first) * SHMI_chunkWordsSize);
+    }
+}
+/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. If there is
+ * too little memory for all of them, gives back what it has allocated. The block words come first, because they need
+ * less memory. If this process dies before the chunks are marked, memory remains of which no word knows: see the method
+ * back in internal/arenakernel/heap.go. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
     if (shmi_reserved_in(a, chunk, n) < n) {
-        int err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        int err = shmi_reserve(a, shmi_chunk_words(a, chunk), n * SHMI_chunkWordsSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + chunk * SHMI_blockWords * SHMI_blockWordSize, n * SHMI_blockWords * SHMI_blockWordSize);
-        if (err != 0)
+            err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        if (err != 0) {
+            shmi_give_back(a, chunk, n);
             return err;
+        }
     }
     for (i = chunk; i < chunk + n; i++) {
         uint64_t w = shmi_load_chunk(a, i);
@@ -11974,7 +12016,7 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     }
     g.chunks_off = g.dir_off + g.dir_count * 8;
     g.blocks_off = (g.chunks_off + most * 8 + 4095) & ~UINT64_C(4095);
-    g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    g.heap_off = (g.blocks_off + most * SHMI_chunkWordsSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     if (g.heap_off < size)
         g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
     shmi_plan_headroom(&g);
@@ -12958,7 +13000,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
         return err;
     for (i = 0; i < a->geo.chunk_count; i++)
         if (shmi_chunk_reserved(shmi_load_chunk(a, i)))
-            believed += SHMI_chunkSize + SHMI_blockWords * SHMI_blockWordSize;
+            believed += SHMI_chunkSize + SHMI_chunkWordsSize;
     if (fstat(a->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= believed)
         return 0;
     for (i = 0; i < a->geo.chunk_count; i++) {
@@ -12966,7 +13008,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
             continue;
         err = shmi_reserve(a, shmi_chunk_off(a, i), SHMI_chunkSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + i * SHMI_blockWords * SHMI_blockWordSize, SHMI_blockWords * SHMI_blockWordSize);
+            err = shmi_reserve(a, shmi_chunk_words(a, i), SHMI_chunkWordsSize);
         if (err != 0)
             return err;
     }

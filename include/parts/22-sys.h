@@ -156,6 +156,9 @@ SHMI_FN void shmi_crash(const char *name)
 #ifndef FALLOC_FL_KEEP_SIZE
 #define FALLOC_FL_KEEP_SIZE 1
 #endif
+#ifndef FALLOC_FL_PUNCH_HOLE
+#define FALLOC_FL_PUNCH_HOLE 2
+#endif
 
 #define SHMI_ALL INT32_MAX
 #define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */

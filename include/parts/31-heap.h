@@ -279,16 +279,55 @@ SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return count;
 }
 
-/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. */
+/* The file offset of the block words of a chunk, and their size in bytes. */
+#define SHMI_chunkWordsSize ((uint64_t)SHMI_blockWords * SHMI_blockWordSize)
+SHMI_FN uint64_t shmi_chunk_words(shmsync_arena *a, uint64_t chunk) { return a->geo.blocks_off + chunk * SHMI_chunkWordsSize; }
+
+/* Gives the memory of a range of the file back to the file system, if possible. The bytes become 0. */
+SHMI_FN void shmi_discard(shmsync_arena *a, uint64_t off, uint64_t n)
+{
+    int fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return;
+    while (syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (long)off, (long)n) != 0 && errno == EINTR) {
+    }
+    shmi_return_file(a, fd);
+}
+/* Frees the memory of those of n chunks that are not marked as reserved, and of their block words. This process has
+ * claimed the chunks. A chunk without the mark has never been used, so all of these bytes are 0, and stay 0.
+ *
+ * Without a byte lock, the memory stays. The byte lock keeps the chunks of a dead participant claimed until no system
+ * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 that another
+ * participant already uses. */
+SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i, first, end = chunk + n;
+    if (a->lock_fd < 0)
+        return;
+    for (i = chunk; i < end; i++) {
+        for (first = i; i < end && shmi_load_chunk(a, i) == shmi_chunk_claimed(0, a->self); i++) {
+        }
+        if (i == first)
+            continue;
+        shmi_discard(a, shmi_chunk_off(a, first), (i - first) * SHMI_chunkSize);
+        shmi_discard(a, shmi_chunk_words(a, first), (i - first) * SHMI_chunkWordsSize);
+    }
+}
+/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. If there is
+ * too little memory for all of them, gives back what it has allocated. The block words come first, because they need
+ * less memory. If this process dies before the chunks are marked, memory remains of which no word knows: see the method
+ * back in internal/arenakernel/heap.go. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
     if (shmi_reserved_in(a, chunk, n) < n) {
-        int err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        int err = shmi_reserve(a, shmi_chunk_words(a, chunk), n * SHMI_chunkWordsSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + chunk * SHMI_blockWords * SHMI_blockWordSize, n * SHMI_blockWords * SHMI_blockWordSize);
-        if (err != 0)
+            err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        if (err != 0) {
+            shmi_give_back(a, chunk, n);
             return err;
+        }
     }
     for (i = chunk; i < chunk + n; i++) {
         uint64_t w = shmi_load_chunk(a, i);

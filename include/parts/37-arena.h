@@ -14,7 +14,7 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     }
     g.chunks_off = g.dir_off + g.dir_count * 8;
     g.blocks_off = (g.chunks_off + most * 8 + 4095) & ~UINT64_C(4095);
-    g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    g.heap_off = (g.blocks_off + most * SHMI_chunkWordsSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     if (g.heap_off < size)
         g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
     shmi_plan_headroom(&g);
@@ -998,7 +998,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
         return err;
     for (i = 0; i < a->geo.chunk_count; i++)
         if (shmi_chunk_reserved(shmi_load_chunk(a, i)))
-            believed += SHMI_chunkSize + SHMI_blockWords * SHMI_blockWordSize;
+            believed += SHMI_chunkSize + SHMI_chunkWordsSize;
     if (fstat(a->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= believed)
         return 0;
     for (i = 0; i < a->geo.chunk_count; i++) {
@@ -1006,7 +1006,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
             continue;
         err = shmi_reserve(a, shmi_chunk_off(a, i), SHMI_chunkSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + i * SHMI_blockWords * SHMI_blockWordSize, SHMI_blockWords * SHMI_blockWordSize);
+            err = shmi_reserve(a, shmi_chunk_words(a, i), SHMI_chunkWordsSize);
         if (err != 0)
             return err;
     }

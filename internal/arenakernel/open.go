@@ -365,6 +365,7 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.asked = make([]atomic.Int64, geo.slots+1)
 	a.reserve = func(off, n uint64) error { return seg.Reserve(int64(off), int64(n)) }
+	a.discard = a.discardOf(seg)
 	if err := a.compare(opts, created); err != nil {
 		return nil, err
 	}

@@ -226,6 +226,28 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
+// TestFailedAllocationGivesMemoryBack: a file system has memory for the chunks of a span, but not also for their
+// block words. The allocation fails, and leaves the file system as it was.
+func TestFailedAllocationGivesMemoryBack(t *testing.T) {
+	dir := mountSmall(t, "size=16m")
+	a, err := Open(filepath.Join(dir, "jobs"), &Options{Size: 64 << 20, MaxParticipants: 8})
+	require.NoError(t, err)
+	defer a.Close()
+	free := func() uint64 {
+		var fs unix.Statfs_t
+		require.NoError(t, unix.Statfs(dir, &fs))
+		return fs.Bavail * uint64(fs.Bsize)
+	}
+	before := free()
+	n := before / chunkSize
+	_, err = a.Alloc(n*chunkSize, 0)
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.Equal(t, before, free())
+	require.Zero(t, a.Stats().Reserved)
+	_, err = a.Alloc((n-n/10)*chunkSize, 0)
+	require.NoError(t, err)
+}
+
 // TestFullFileSystem: on a full file system, calls return an error. They never cause a fault such as
 // SIGBUS.
 func TestFullFileSystem(t *testing.T) {
