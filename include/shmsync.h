@@ -13415,6 +13415,49 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
+/* Returns 0 if no process has a byte lock of a slot, and no slot in the file belongs to a participant without a byte lock
+ * that has not left and was not found dead. Otherwise fails. */
+SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
+{
+    short found = F_UNLCK;
+    uint32_t i, w;
+    int err = shmi_bytes_op(a->fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
+    if (err != 0)
+        return shmi_fail(err, op, a->label, "%s", "");
+    if (found != F_UNLCK)
+        return shmi_fail(EBUSY, op, a->label, "a process has it open");
+    for (i = 1; i <= a->geo.slots; i++) {
+        ssize_t n = pread(a->fd, &w, sizeof w, (off_t)(shmi_slot(a, i) + SHMI_slotState));
+        if (n != (ssize_t)sizeof w)
+            return shmi_fail(n < 0 ? errno : EIO, op, a->label, "read");
+        if (!shmi_slot_has_byte(w) && (shmi_slot_phase(w) == SHMI_phaseLive || shmi_slot_phase(w) == SHMI_phaseLeaving))
+            return shmi_fail(EBUSY, op, a->label, "a participant without a byte lock may be in");
+    }
+    return 0;
+}
+/* Removes an arena from a full file system in which its slots may be holes. Reads the slots from the file, and not
+ * through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
+SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
+{
+    uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, 0), claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), 0);
+    int err = shmi_seems_unused(a, op);
+    *again = err == EBUSY;
+    if (err != 0)
+        return err;
+    *again = 1;
+    if (!shmi_cas_epoch(a, old, w))
+        return shmi_fail(EBUSY, op, a->label, "another process has changed the epoch");
+    SHMSYNC_CRASHPOINT("arena.gate.claiming");
+    err = shmi_seems_unused(a, op);
+    if (err != 0) {
+        shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
+        return err;
+    }
+    if (!shmi_cas_epoch(a, w, claimed))
+        return shmi_fail(EBUSY, op, a->label, "a process has joined it");
+    return shmi_unlink_claimed(a, claimed, again);
+}
+
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
  * judged is not -1, removes only the file that the descriptor judged has open. *again says that another attempt may
  * have another result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
@@ -13428,7 +13471,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
-    int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int err, locked, readable, full = 0, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
     if (fd < 0) {
         err = errno;
@@ -13470,10 +13513,14 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         }
         a->base = (unsigned char *)p;
         a->size = (uint64_t)st.st_size;
+        /* A copy of a file may have holes. If the file system is full, an access to a hole through the mapping ends the
+         * process. So first allocate memory for the slots. The header is never a hole. */
+        full = shmi_reserve(a, 0, a->geo.dir_off) == ENOSPC;
+        shmi_no_failure();
     }
     if (!locked) {
-        *again = !readable || !shmi_occupied(a);
-        err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
+        *again = !readable || full || !shmi_occupied(a);
+        err = readable && !full ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
     } else if (shmi_moved(a)) {
         *again = 1;
         err = 0;
@@ -13488,6 +13535,8 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
             err = shmi_remove_file(fd, path, again);
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
         err = shmi_remove_file(fd, path, again); /* the arena is removed already, and path is another name of its file */
+    } else if (full) {
+        err = shmi_remove_sparse(a, op, again);
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {

@@ -5,10 +5,12 @@ package cinterop
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/proctest"
@@ -31,6 +33,16 @@ func TestScarceInC(t *testing.T) {
 			runC(t, "scarce.c", verb, unusedName(t))
 		})
 	}
+}
+
+// TestRemoveOfASparseFileInCOnAFullFileSystem: a C program removes the sparse copy of an arena from a full file system.
+func TestRemoveOfASparseFileInCOnAFullFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("needs a tmpfs of its own, and this process may not mount one: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	runC(t, "scarce.c", "sparse-file", filepath.Join(dir, "jobs"))
 }
 
 // TestProcOfAnotherNamespaceInC: /proc shows the process IDs of another pid namespace. A C program that can open no file

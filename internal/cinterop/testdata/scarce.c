@@ -487,6 +487,55 @@ static void other_entry(void)
     }
 }
 
+/* Makes a hole of each page of zeros of a file, as in a sparse copy of the file. */
+static void dig_holes(const char *path)
+{
+    static const char zeros[4096];
+    char page[sizeof zeros];
+    off_t at;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, 1);
+    for (at = 0; pread(fd, page, sizeof page, at) == (ssize_t)sizeof page; at += (off_t)sizeof page)
+        if (memcmp(page, zeros, sizeof page) == 0)
+            CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)sizeof page), 0);
+    close(fd);
+}
+/* The file of an arena has holes, and its file system, which this test has for itself, is full. The arena can be removed,
+ * unless a process has it open. */
+static void sparse_file(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    char path[PATH_MAX];
+    uint64_t slot;
+    int fd, filler;
+    snprintf(path, sizeof path, "%s.filler", arena_name);
+    memset(&o, 0, sizeof o);
+    o.size = 8 << 20;
+    o.max_participants = 64;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    slot = shmi_slot(a, 64);
+    CHECK(shmsync_arena_close(a), 0);
+    dig_holes(arena_name);
+    filler = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CHECK(filler >= 0, 1);
+    while (write(filler, path, sizeof path) > 0) {
+    }
+    CHECK(errno, ENOSPC);
+    fd = open(arena_name, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, 1);
+    CHECK(shmi_lock_byte(fd, slot), 0);
+    CHECK(shmsync_arena_remove(arena_name), EBUSY);
+    CHECK(says("a process has it open"), 1);
+    shmi_unlock_byte(fd, slot);
+    CHECK(shmi_lock_byte(fd, SHMI_GATE_BYTE), 0);
+    CHECK(shmsync_arena_remove(arena_name), EBUSY);
+    CHECK(says("gate"), 1);
+    shmi_unlock_byte(fd, SHMI_GATE_BYTE);
+    CHECK(shmsync_arena_remove(arena_name), 0);
+    CHECK(access(arena_name, F_OK), -1);
+}
+
 enum { a_block, a_span, a_node, sorts };
 static int claim_one(shmsync_arena *a, int sort)
 {
@@ -543,7 +592,7 @@ int main(int argc, char **argv)
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
                  {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences},
-                 {"other-entry", other_entry}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
+                 {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
         return 2;
