@@ -2331,6 +2331,10 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
+/* A filter for system calls that the program has installed after a probe has shown futex_waitv forbids it now. A process
+ * cannot remove such a filter. */
+static int shmi_waitv_forbidden; /* atomic */
+
 /* Sleeps while every word has its value. After any return, the caller examines all words again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
 {
@@ -2340,6 +2344,8 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
         ts = shmi_timespec(deadline);
     if (syscall(SYS_futex_waitv, v, n, 0, deadline != 0 ? &ts : NULL, CLOCK_MONOTONIC) < 0)
         err = errno;
+    if (err == EPERM || err == ENOSYS)
+        __atomic_store_n(&shmi_waitv_forbidden, 1, __ATOMIC_RELEASE);
     errno = before;
     return err;
 }
@@ -3933,6 +3939,9 @@ SHMI_FN int shmi_slot_present(uint32_t w)
 }
 SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
 SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_make_participant_id(slot, shmi_slot_gen(w)); }
+
+/* Whether this process can sleep on several words at once. */
+SHMI_FN int shmi_have_waitv(const shmsync_arena *a) { return (a->caps & SHMI_capWaitV) != 0 && !__atomic_load_n(&shmi_waitv_forbidden, __ATOMIC_ACQUIRE); }
 
 /* The record of a slot, counted from 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
@@ -11802,7 +11811,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         distance++;
-        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
+        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
         /* a joiner holds nothing yet; the kernel marks a leaving participant until shortly before its slot is free */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
@@ -14381,7 +14390,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
 {
     shmi_sleeper *s;
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
-    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
+    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
         return NULL; /* the thread has to run it every 100 ms */
@@ -14430,7 +14439,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         look = 0;
         exact = sleep_spec->bounded < 1000000; /* a bound below 1 ms is the pause between two checks whether a dead holder is gone */
     }
-    if ((a->caps & SHMI_capWaitV) != 0) {
+    if (shmi_have_waitv(a)) {
         if (sleep_spec->owner != 0) {
             uint32_t alive, *w = shmi_alive_of(a, sleep_spec->owner, &alive);
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
@@ -14467,7 +14476,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no room for several words at the moment */
+            /* ENOMEM: the kernel has no room for several words at the moment. If a filter forbids the call, the next sleep
+             * does without it. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
@@ -29172,7 +29182,7 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         }
     }
     if (i == n && !shmi_await_closing(at, n)) {
-        if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
+        if (shmi_have_waitv(shmi_awaited_in(&at[0]))) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
                 int64_t soon = shmi_now() + 1000000;

@@ -303,6 +303,10 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
+/* A filter for system calls that the program has installed after a probe has shown futex_waitv forbids it now. A process
+ * cannot remove such a filter. */
+static int shmi_waitv_forbidden; /* atomic */
+
 /* Sleeps while every word has its value. After any return, the caller examines all words again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
 {
@@ -312,6 +316,8 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
         ts = shmi_timespec(deadline);
     if (syscall(SYS_futex_waitv, v, n, 0, deadline != 0 ? &ts : NULL, CLOCK_MONOTONIC) < 0)
         err = errno;
+    if (err == EPERM || err == ENOSYS)
+        __atomic_store_n(&shmi_waitv_forbidden, 1, __ATOMIC_RELEASE);
     errno = before;
     return err;
 }

@@ -255,7 +255,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         distance++;
-        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
+        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
         /* a joiner holds nothing yet; the kernel marks a leaving participant until shortly before its slot is free */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);

@@ -14,7 +14,9 @@
 
 static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
 static int flock_errno, mmap_errno, thread_errno;
-static long lacking = -1; /* the number of a system call for which there is no memory, or -1 */
+static long lacking = -1; /* the number of a system call that the kernel refuses, or -1 */
+static int lacking_errno = ENOMEM;
+static int lacked; /* how often the library has made this call; atomic */
 static int flocks, only_gate;
 static const char *other_file; /* what /proc/thread-self/fd shows instead of each file, or NULL */
 static int refuses(int op, ...)
@@ -33,9 +35,11 @@ static int refuses(int op, ...)
 }
 static int lacks(long number, ...)
 {
-    if (number == lacking)
-        errno = ENOMEM;
-    return number == lacking;
+    if (number != lacking)
+        return 0;
+    __atomic_add_fetch(&lacked, 1, __ATOMIC_SEQ_CST);
+    errno = lacking_errno;
+    return 1;
 }
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
@@ -431,6 +435,66 @@ static void probes(void)
     CHECK((a->caps & SHMI_capWaitV) != 0, 1);
     CHECK(shmsync_arena_close(a), 0);
 }
+/* Starts a process that locks the mutex m, and ends when the descriptor that the call returns is closed. */
+static int start_holder(pid_t *pid)
+{
+    int ready[2], done[2];
+    char b;
+    CHECK(pipe(ready), 0);
+    CHECK(pipe(done), 0);
+    *pid = fork();
+    if (*pid == 0) {
+        shmsync_arena *a;
+        shmsync_mutex m;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(done[1]);
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK(shmsync_mutex_lock(&m), 0);
+        CHECK(write(ready[1], "x", 1), 1);
+        CHECK(read(done[0], &b, 1), 0);
+        CHECK(shmsync_mutex_unlock(&m), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        _exit(0);
+    }
+    close(done[0]);
+    CHECK(read(ready[0], &b, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return done[1];
+}
+/* A filter forbids waits for several words while the arena is open. Each thread tries such a wait once more at most. It does
+ * not try again and again. */
+static void forbidden_waits(void)
+{
+    static const int errs[] = {EPERM, ENOSYS};
+    shmsync_arena *a;
+    shmsync_mutex m;
+    struct timespec until;
+    int done, status;
+    pid_t pid;
+    size_t i;
+    for (i = 0; i < sizeof errs / sizeof errs[0]; i++) {
+        done = start_holder(&pid);
+        shmi_waitv_forbidden = 0;
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK((a->caps & SHMI_capWaitV) != 0, 1);
+        lacking_errno = errs[i];
+        lacked = 0;
+        lacking = SYS_futex_waitv;
+        until = shmi_timespec(shmi_now() + 500000000);
+        CHECK(shmsync_mutex_timedlock(&m, &until), ETIMEDOUT);
+        CHECK(lacked >= 1 && lacked <= 2, 1); /* this thread and the death watcher */
+        lacking = -1;
+        close(done);
+        CHECK(waitpid(pid, &status, 0), pid);
+        CHECK(status, 0);
+        CHECK(shmsync_mutex_close(&m), 0);
+        CHECK(shmsync_arena_close(a), 0);
+    }
+}
+
 /* For a time, the kernel has no memory for a fence. The next fence finds that the kernel can do it. */
 static void probe_of_fences(void)
 {
@@ -591,7 +655,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
