@@ -2548,15 +2548,25 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
+/* Whether fences work here, or no probe has shown that yet. */
+SHMI_FN int shmi_may_have_fences(void) { return shmi_has(&shmi_have.membarrier) || (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0; }
+
 /* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
- * registration is quick while the process has only one thread. */
-SHMI_FN void shmi_register_fence(void)
+ * registration is quick while the process has only one thread. Returns whether a later call may succeed although this
+ * one has failed. */
+SHMI_FN int shmi_register_fence(void)
 {
-    int before = errno;
-    if (shmi_have_fences() && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
-        syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
-        __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+    int before = errno, again = 0;
+    if (!shmi_have_fences()) {
+        again = shmi_may_have_fences();
+    } else if (!shmi_is_registered()) {
+        if (syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
+            __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+        else
+            again = shmi_support_errno(errno) != ENOTSUP;
+    }
     errno = before;
+    return again;
 }
 
 /* Makes each running thread of each process that has registered for membarrier execute a full fence. Returns 0 or an
@@ -11857,12 +11867,30 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
+#define SHMI_REGISTER_EVERY INT64_C(1000000000)
+static int shmi_register_failed; /* the last registration of this process for membarrier failed for a shortage; atomic */
+SHMI_FN void shmi_register_again(void);
+/* If it is time, and the registration for membarrier has failed, tries it again. Returns the time of the next try; 0:
+ * none is necessary. */
+SHMI_FN int64_t shmi_retry_registering(int64_t at)
+{
+    int64_t now;
+    if (!__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE))
+        return 0;
+    now = shmi_now();
+    if (at != 0 && now < at)
+        return at;
+    if (at != 0)
+        shmi_register_again();
+    return now + SHMI_REGISTER_EVERY;
+}
+
 /* Sleeps on the alive words of the next few participants and reaps those that die. One return of futex_waitv may stand
  * for several wakes, so after each sleep all of these participants are examined again. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so a ring at any later time ends the next sleep. */
@@ -11876,6 +11904,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
+        fences = shmi_retry_registering(fences);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* shmi_watch_entries has reaped a participant */
@@ -11903,6 +11932,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
+        if (fences != 0 && (deadline == 0 || fences < deadline))
+            deadline = fences;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);
@@ -12476,6 +12507,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_closers = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
+    shmi_register_failed = 0;
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that wait on it do not exist in the child */
     shmi_after_fork();
@@ -13170,17 +13202,30 @@ SHMI_FN void shmi_take_fences(shmsync_arena *a)
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
     __atomic_store_n(&a->fenced, 1, __ATOMIC_RELEASE);
 }
+/* Records whether the registration has failed for a shortage. If so, the death watchers try it again later. The caller
+ * holds shmi_attached_lock. */
+SHMI_FN void shmi_note_registering(int failed)
+{
+    shmsync_arena *a;
+    if (__atomic_exchange_n(&shmi_register_failed, failed, __ATOMIC_ACQ_REL) == failed)
+        return;
+    for (a = shmi_attached; a != NULL && failed; a = a->next)
+        if (a->stage == SHMI_attached)
+            shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+}
 SHMI_FN void *shmi_register_late(void *arg)
 {
     shmsync_arena *a;
+    int again;
     (void)arg;
     shmi_nap(SHMI_REGISTER_AFTER);
-    shmi_register_fence();
+    again = shmi_register_fence();
     pthread_mutex_lock(&shmi_attached_lock);
     for (a = shmi_attached; a != NULL; a = a->next)
         if (a->stage == SHMI_attached && shmi_is_registered())
             shmi_take_fences(a);
     shmi_registering = 0;
+    shmi_note_registering(again);
     pthread_mutex_unlock(&shmi_attached_lock);
     shmi_end_thread();
     return NULL;
@@ -13192,12 +13237,27 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have_fences() || shmi_registering)
+    if (shmi_registering || shmi_is_registered())
         return;
-    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
-        pthread_detach(t);
-        shmi_registering = 1;
+    if (!shmi_have_fences()) {
+        shmi_note_registering(shmi_may_have_fences());
+        return;
     }
+    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) != 0) {
+        shmi_note_registering(1);
+        return;
+    }
+    pthread_detach(t);
+    shmi_registering = 1;
+}
+/* Tries again to register, unless another thread holds shmi_attached_lock, perhaps for long. Then the watcher that has
+ * called this function tries later. */
+SHMI_FN void shmi_register_again(void)
+{
+    if (pthread_mutex_trylock(&shmi_attached_lock) != 0)
+        return;
+    shmi_begin_registering();
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 
 /* Takes a off the list of the arenas of this process. The caller holds shmi_attached_lock. */
@@ -13350,6 +13410,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
             a->opens++;
             a->ephemeral = a->ephemeral || (o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL);
             *out = a;
+            shmi_begin_registering(); /* if an earlier registration has failed */
             shmi_widen_kernel_io(a, o);
             shmi_tell_detached(a, o);
         }

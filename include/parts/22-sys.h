@@ -520,15 +520,25 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
+/* Whether fences work here, or no probe has shown that yet. */
+SHMI_FN int shmi_may_have_fences(void) { return shmi_has(&shmi_have.membarrier) || (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0; }
+
 /* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
- * registration is quick while the process has only one thread. */
-SHMI_FN void shmi_register_fence(void)
+ * registration is quick while the process has only one thread. Returns whether a later call may succeed although this
+ * one has failed. */
+SHMI_FN int shmi_register_fence(void)
 {
-    int before = errno;
-    if (shmi_have_fences() && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
-        syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
-        __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+    int before = errno, again = 0;
+    if (!shmi_have_fences()) {
+        again = shmi_may_have_fences();
+    } else if (!shmi_is_registered()) {
+        if (syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
+            __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+        else
+            again = shmi_support_errno(errno) != ENOTSUP;
+    }
     errno = before;
+    return again;
 }
 
 /* Makes each running thread of each process that has registered for membarrier execute a full fence. Returns 0 or an

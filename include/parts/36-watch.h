@@ -301,12 +301,30 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
+#define SHMI_REGISTER_EVERY INT64_C(1000000000)
+static int shmi_register_failed; /* the last registration of this process for membarrier failed for a shortage; atomic */
+SHMI_FN void shmi_register_again(void);
+/* If it is time, and the registration for membarrier has failed, tries it again. Returns the time of the next try; 0:
+ * none is necessary. */
+SHMI_FN int64_t shmi_retry_registering(int64_t at)
+{
+    int64_t now;
+    if (!__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE))
+        return 0;
+    now = shmi_now();
+    if (at != 0 && now < at)
+        return at;
+    if (at != 0)
+        shmi_register_again();
+    return now + SHMI_REGISTER_EVERY;
+}
+
 /* Sleeps on the alive words of the next few participants and reaps those that die. One return of futex_waitv may stand
  * for several wakes, so after each sleep all of these participants are examined again. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so a ring at any later time ends the next sleep. */
@@ -320,6 +338,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
+        fences = shmi_retry_registering(fences);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* shmi_watch_entries has reaped a participant */
@@ -347,6 +366,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
+        if (fences != 0 && (deadline == 0 || fences < deadline))
+            deadline = fences;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);

@@ -465,6 +465,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_closers = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
+    shmi_register_failed = 0;
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that wait on it do not exist in the child */
     shmi_after_fork();
@@ -1159,17 +1160,30 @@ SHMI_FN void shmi_take_fences(shmsync_arena *a)
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
     __atomic_store_n(&a->fenced, 1, __ATOMIC_RELEASE);
 }
+/* Records whether the registration has failed for a shortage. If so, the death watchers try it again later. The caller
+ * holds shmi_attached_lock. */
+SHMI_FN void shmi_note_registering(int failed)
+{
+    shmsync_arena *a;
+    if (__atomic_exchange_n(&shmi_register_failed, failed, __ATOMIC_ACQ_REL) == failed)
+        return;
+    for (a = shmi_attached; a != NULL && failed; a = a->next)
+        if (a->stage == SHMI_attached)
+            shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+}
 SHMI_FN void *shmi_register_late(void *arg)
 {
     shmsync_arena *a;
+    int again;
     (void)arg;
     shmi_nap(SHMI_REGISTER_AFTER);
-    shmi_register_fence();
+    again = shmi_register_fence();
     pthread_mutex_lock(&shmi_attached_lock);
     for (a = shmi_attached; a != NULL; a = a->next)
         if (a->stage == SHMI_attached && shmi_is_registered())
             shmi_take_fences(a);
     shmi_registering = 0;
+    shmi_note_registering(again);
     pthread_mutex_unlock(&shmi_attached_lock);
     shmi_end_thread();
     return NULL;
@@ -1181,12 +1195,27 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have_fences() || shmi_registering)
+    if (shmi_registering || shmi_is_registered())
         return;
-    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
-        pthread_detach(t);
-        shmi_registering = 1;
+    if (!shmi_have_fences()) {
+        shmi_note_registering(shmi_may_have_fences());
+        return;
     }
+    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) != 0) {
+        shmi_note_registering(1);
+        return;
+    }
+    pthread_detach(t);
+    shmi_registering = 1;
+}
+/* Tries again to register, unless another thread holds shmi_attached_lock, perhaps for long. Then the watcher that has
+ * called this function tries later. */
+SHMI_FN void shmi_register_again(void)
+{
+    if (pthread_mutex_trylock(&shmi_attached_lock) != 0)
+        return;
+    shmi_begin_registering();
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 
 /* Takes a off the list of the arenas of this process. The caller holds shmi_attached_lock. */
@@ -1339,6 +1368,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
             a->opens++;
             a->ephemeral = a->ephemeral || (o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL);
             *out = a;
+            shmi_begin_registering(); /* if an earlier registration has failed */
             shmi_widen_kernel_io(a, o);
             shmi_tell_detached(a, o);
         }

@@ -14,6 +14,7 @@
 
 static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
 static int flock_errno, mmap_errno, thread_errno;
+static int threads_left; /* how many threads start before the kernel answers thread_errno */
 static long lacking = -1; /* the number of a system call that the kernel refuses, or -1 */
 static int lacking_errno = ENOMEM;
 static int lacked; /* how often the library has made this call; atomic */
@@ -44,7 +45,7 @@ static int lacks(long number, ...)
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
-#define pthread_create(...) (thread_errno != 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
+#define pthread_create(...) (thread_errno != 0 && threads_left-- <= 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
 #define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
 #define SHMI_GENERATIONS_MOST 8u
@@ -463,6 +464,51 @@ static int start_holder(pid_t *pid)
     close(ready[1]);
     return done[1];
 }
+static void *wait_for_ever(void *arg)
+{
+    pause();
+    return arg;
+}
+/* For a time, the kernel has no memory for the registration for fences, or no thread can start that makes it. The death
+ * watcher makes it later. So does a further open. */
+static void late_fences(void)
+{
+    shmsync_arena *a, *b;
+    pthread_t t;
+    int by;
+    CHECK(pthread_create(&t, NULL, wait_for_ever, NULL), 0); /* otherwise the open registers the process */
+    shmi_probe();
+    for (by = 0; by < 3; by++) {
+        shmi_have.registered = 0; /* as in a process that has not registered yet */
+        if (by == 0) {
+            lacked = 0;
+            lacking = SYS_membarrier;
+        } else {
+            thread_errno = EAGAIN;
+            threads_left = 1; /* the death watcher */
+        }
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        while (!__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE))
+            shmi_nap(1000000);
+        CHECK(shmi_is_registered(), 0);
+        CHECK(__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE), 0);
+        lacking = -1;
+        thread_errno = 0;
+        if (by == 2) {
+            CHECK(shmsync_arena_open(arena_name, NULL, &b), 0);
+            CHECK(b == a, 1);
+            pthread_mutex_lock(&shmi_attached_lock);
+            CHECK(shmi_registering || shmi_is_registered(), 1);
+            pthread_mutex_unlock(&shmi_attached_lock);
+            CHECK(shmsync_arena_close(b), 0);
+        }
+        while (!__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
+            shmi_nap(1000000);
+        CHECK(shmi_is_registered(), 1);
+        CHECK(shmsync_arena_close(a), 0);
+    }
+}
+
 /* A filter forbids waits for several words while the arena is open. Each thread tries such a wait once more at most. It does
  * not try again and again. */
 static void forbidden_waits(void)
@@ -655,11 +701,12 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
         return 2;
+    alarm(60); /* ends a test that hangs */
     arena_name = argv[2];
     snprintf(arena_path, sizeof arena_path, "/dev/shm/%s", arena_name);
     for (i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
