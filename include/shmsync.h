@@ -4642,16 +4642,23 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
 {
     char path[PATH_MAX];
     int fd;
+    errno = ESTALE;
     if (strchr(a->path, '/') == NULL)
         return -1;
     shmi_current_path(a, path);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+    do
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd >= 0 && shmi_is_file(fd, a->dev, a->ino))
         return fd;
-    syscall(SYS_close, fd);
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    if (fd >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
+        errno = ESTALE; /* there is no file, or another one */
     return -1;
 }
-/* Returns a descriptor of the arena's file, for shmi_return_file, or -1. Other code of the program may have closed the
+/* Returns a descriptor of the arena's file, for shmi_return_file, or -1 with errno: ESTALE if the path does not lead to
+ * the file any more. Other code of the program may have closed the
  * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
  * file again, if its path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
@@ -4670,24 +4677,30 @@ SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
         syscall(SYS_close, fd);
 }
 
+/* Returns ENOSPC for an exceeded quota, and any other errno unchanged. */
+SHMI_FN int shmi_quota_errno(int err)
+{
+#ifdef EDQUOT
+    if (err == EDQUOT)
+        return ENOSPC;
+#endif
+    return err;
+}
+/* The errno for a failed reservation: ENOSPC for each reason that there is no memory. */
+SHMI_FN int shmi_space_errno(int err) { return err == ENOMEM ? ENOSPC : shmi_quota_errno(err); }
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
     int err, fd = shmi_borrow_file(a);
     if (fd < 0)
-        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+        return shmi_fail(errno, "reserve", a->label, "this program has closed the descriptors of the arena, and %s",
+                         errno == ESTALE ? "its path does not lead to it" : "could not open the file again");
     err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
     shmi_return_file(a, fd);
-    switch (err) {
-    case 0:
+    if (err == 0)
         return 0;
-    case ENOSPC:
-#ifdef EDQUOT
-    case EDQUOT:
-#endif
-    case ENOMEM:
+    if (shmi_space_errno(err) == ENOSPC)
         return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-    }
     return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
@@ -10592,8 +10605,10 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
         return 0;
     s = (shmi_id_search *)calloc(1, sizeof *s);
     before = (uint64_t *)malloc(2 * SHMI_RENEW_MOST * sizeof *before);
-    if (s == NULL || before == NULL)
+    if (s == NULL || before == NULL) {
+        r->postponed = "no memory";
         goto out;
+    }
     for (i = 1; i <= a->geo.slots && s->n < SHMI_RENEW_MOST; i++) {
         uint32_t w = shmi_slot_state(a, i);
         before[2 * s->n] = w;
@@ -10603,8 +10618,13 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             s->place[i] = (uint8_t)s->n;
         }
     }
-    if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
+    if (s->n == 0)
         goto out;
+    s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found);
+    if (s->found == NULL) {
+        r->postponed = "no memory";
+        goto out;
+    }
     if (shmi_dead_slot(a, my_slot) != 0) {
         r->postponed = "a participant is dead";
         goto out;
@@ -12186,28 +12206,40 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     return 0;
 }
 
-/* The uid as which a user namespace shows users that it does not map. */
-SHMI_FN uid_t shmi_overflow_uid(void)
+static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
+/* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
+ * if this process has too few descriptors or too little memory to read it. */
+SHMI_FN int64_t shmi_overflow_uid(void)
 {
-    char b[16];
-    ssize_t n = -1;
-    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        n = read(fd, b, sizeof b - 1);
-        close(fd);
-    }
+    const int64_t usual = 65534;
+    char b[16], *end;
+    ssize_t n;
+    int64_t uid = __atomic_load_n(&shmi_known_overflow_uid, __ATOMIC_RELAXED);
+    if (uid != 0)
+        return uid - 1;
+    n = shmi_read_file("/proc/sys/kernel/overflowuid", b, sizeof b);
     if (n <= 0)
-        return 65534;
-    b[n] = 0;
-    return (uid_t)strtoul(b, NULL, 10);
+        return n < 0 && shmi_is_shortage(errno) ? -1 : usual;
+    uid = (int64_t)strtoul(b, &end, 10);
+    if (end == b)
+        return usual;
+    __atomic_store_n(&shmi_known_overflow_uid, uid + 1, __ATOMIC_RELAXED);
+    return uid;
 }
 /* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
- * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. */
+ * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. Returns -1 with errno if a
+ * shortage prevents the answer. */
 SHMI_FN int shmi_owns(int fd, uid_t uid)
 {
+    int64_t overflow;
     int flags, owned;
-    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+    if (uid != geteuid() || uid == 0)
         return uid == geteuid();
+    overflow = shmi_overflow_uid();
+    if (overflow < 0)
+        return -1;
+    if ((int64_t)uid != overflow)
+        return 1;
     flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
         return 0;
@@ -12231,7 +12263,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+    if (!trusted)
+        trusted = shmi_owns(s->fd, st.st_uid);
+    if (trusted < 0)
+        return shmi_fail(errno, "arena.open", path, "it is not known whether this process owns the file");
+    if (!trusted)
         return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
@@ -12283,7 +12319,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (err != 0)
         return err;
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
-        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+        return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
@@ -12358,7 +12394,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (s->fd < 0) {
             if (errno == EEXIST || errno == EINTR)
                 continue;
-            return shmi_fail(errno, "arena.create", path, "temporary file");
+            return shmi_fail(shmi_quota_errno(errno), "arena.create", path, "temporary file");
         }
         err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
@@ -12409,7 +12445,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
             err = shmi_format(s, path, o);
             if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
-                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : errno;
+                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : shmi_quota_errno(errno);
         }
         if (err != 0)
             shmi_unmap(s);

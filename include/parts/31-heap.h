@@ -222,16 +222,23 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
 {
     char path[PATH_MAX];
     int fd;
+    errno = ESTALE;
     if (strchr(a->path, '/') == NULL)
         return -1;
     shmi_current_path(a, path);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+    do
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd >= 0 && shmi_is_file(fd, a->dev, a->ino))
         return fd;
-    syscall(SYS_close, fd);
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    if (fd >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
+        errno = ESTALE; /* there is no file, or another one */
     return -1;
 }
-/* Returns a descriptor of the arena's file, for shmi_return_file, or -1. Other code of the program may have closed the
+/* Returns a descriptor of the arena's file, for shmi_return_file, or -1 with errno: ESTALE if the path does not lead to
+ * the file any more. Other code of the program may have closed the
  * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
  * file again, if its path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
@@ -250,24 +257,30 @@ SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
         syscall(SYS_close, fd);
 }
 
+/* Returns ENOSPC for an exceeded quota, and any other errno unchanged. */
+SHMI_FN int shmi_quota_errno(int err)
+{
+#ifdef EDQUOT
+    if (err == EDQUOT)
+        return ENOSPC;
+#endif
+    return err;
+}
+/* The errno for a failed reservation: ENOSPC for each reason that there is no memory. */
+SHMI_FN int shmi_space_errno(int err) { return err == ENOMEM ? ENOSPC : shmi_quota_errno(err); }
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
     int err, fd = shmi_borrow_file(a);
     if (fd < 0)
-        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+        return shmi_fail(errno, "reserve", a->label, "this program has closed the descriptors of the arena, and %s",
+                         errno == ESTALE ? "its path does not lead to it" : "could not open the file again");
     err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
     shmi_return_file(a, fd);
-    switch (err) {
-    case 0:
+    if (err == 0)
         return 0;
-    case ENOSPC:
-#ifdef EDQUOT
-    case EDQUOT:
-#endif
-    case ENOMEM:
+    if (shmi_space_errno(err) == ENOSPC)
         return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-    }
     return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 

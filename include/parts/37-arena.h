@@ -144,28 +144,40 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     return 0;
 }
 
-/* The uid as which a user namespace shows users that it does not map. */
-SHMI_FN uid_t shmi_overflow_uid(void)
+static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
+/* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
+ * if this process has too few descriptors or too little memory to read it. */
+SHMI_FN int64_t shmi_overflow_uid(void)
 {
-    char b[16];
-    ssize_t n = -1;
-    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        n = read(fd, b, sizeof b - 1);
-        close(fd);
-    }
+    const int64_t usual = 65534;
+    char b[16], *end;
+    ssize_t n;
+    int64_t uid = __atomic_load_n(&shmi_known_overflow_uid, __ATOMIC_RELAXED);
+    if (uid != 0)
+        return uid - 1;
+    n = shmi_read_file("/proc/sys/kernel/overflowuid", b, sizeof b);
     if (n <= 0)
-        return 65534;
-    b[n] = 0;
-    return (uid_t)strtoul(b, NULL, 10);
+        return n < 0 && shmi_is_shortage(errno) ? -1 : usual;
+    uid = (int64_t)strtoul(b, &end, 10);
+    if (end == b)
+        return usual;
+    __atomic_store_n(&shmi_known_overflow_uid, uid + 1, __ATOMIC_RELAXED);
+    return uid;
 }
 /* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
- * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. */
+ * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. Returns -1 with errno if a
+ * shortage prevents the answer. */
 SHMI_FN int shmi_owns(int fd, uid_t uid)
 {
+    int64_t overflow;
     int flags, owned;
-    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+    if (uid != geteuid() || uid == 0)
         return uid == geteuid();
+    overflow = shmi_overflow_uid();
+    if (overflow < 0)
+        return -1;
+    if ((int64_t)uid != overflow)
+        return 1;
     flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
         return 0;
@@ -189,7 +201,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+    if (!trusted)
+        trusted = shmi_owns(s->fd, st.st_uid);
+    if (trusted < 0)
+        return shmi_fail(errno, "arena.open", path, "it is not known whether this process owns the file");
+    if (!trusted)
         return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
@@ -241,7 +257,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (err != 0)
         return err;
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
-        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+        return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
@@ -316,7 +332,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (s->fd < 0) {
             if (errno == EEXIST || errno == EINTR)
                 continue;
-            return shmi_fail(errno, "arena.create", path, "temporary file");
+            return shmi_fail(shmi_quota_errno(errno), "arena.create", path, "temporary file");
         }
         err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
@@ -367,7 +383,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
             err = shmi_format(s, path, o);
             if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
-                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : errno;
+                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : shmi_quota_errno(errno);
         }
         if (err != 0)
             shmi_unmap(s);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -48,6 +49,8 @@ static int lacks(long number, ...)
 #define pthread_create(...) (thread_errno != 0 && threads_left-- <= 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
 #define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
+static size_t no_room_for; /* the size of an element of an array for which there is no memory, or 0 */
+#define calloc(n, size) (no_room_for != 0 && (size) == no_room_for ? NULL : (calloc)(n, size))
 #define SHMI_GENERATIONS_MOST 8u
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
@@ -436,6 +439,76 @@ static void probes(void)
     CHECK((a->caps & SHMI_capWaitV) != 0, 1);
     CHECK(shmsync_arena_close(a), 0);
 }
+/* A quota leaves no room for a new arena. */
+static void quota(void)
+{
+    shmsync_arena *a;
+    shmsync_offset off;
+    lacking = SYS_fallocate;
+    lacking_errno = EDQUOT;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOSPC);
+    lacking = -1;
+    CHECK(access(arena_path, F_OK), -1);
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    lacking = SYS_fallocate;
+    CHECK(shmsync_alloc(a, 1 << 20, &off), ENOSPC);
+    lacking = -1;
+    CHECK(shmsync_arena_close(a), 0);
+}
+/* Other code of the program has closed the descriptors of an arena. The library says whether the file is gone, or cannot be
+ * opened again for a time. */
+static void lost_descriptors(void)
+{
+    shmsync_arena *a;
+    shmsync_offset off;
+    int fd, lock_fd;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    fd = a->fd;
+    lock_fd = a->lock_fd;
+    CHECK(dup2(0, fd), fd);
+    CHECK(dup2(0, lock_fd), lock_fd);
+    leave_descriptors(0);
+    CHECK(shmsync_alloc(a, 1 << 20, &off), EMFILE);
+    CHECK(says("could not open the file again"), 1);
+    allow_descriptors();
+    CHECK(shmsync_alloc(a, 1 << 20, &off), 0);
+    CHECK(unlink(arena_path), 0);
+    CHECK(shmsync_alloc(a, 1 << 20, &off), ESTALE);
+    CHECK(says("its path does not lead to it"), 1);
+}
+/* A process that can open no file does not take the usual overflow uid for that of the system. */
+static void overflow_uid(void)
+{
+    int64_t uid;
+    leave_descriptors(0);
+    CHECK(shmi_overflow_uid(), -1);
+    CHECK(errno, EMFILE);
+    allow_descriptors();
+    uid = shmi_overflow_uid();
+    CHECK(uid >= 0, 1);
+    leave_descriptors(0);
+    CHECK(shmi_overflow_uid(), uid); /* it is remembered */
+}
+/* All slots are used up, and there is no memory for the search that would renew them. The open says so. */
+static void used_up(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int err, n = 0;
+    memset(&o, 0, sizeof o);
+    o.max_participants = 1;
+    no_room_for = sizeof(shmi_id_search);
+    while ((err = shmsync_arena_open(arena_name, &o, &a)) == 0) {
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(++n < 100, 1);
+    }
+    CHECK(err, ENOSPC);
+    CHECK(says("could not be renewed now: no memory"), 1);
+    no_room_for = 0;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), ENOSPC);
+    CHECK(says("too many bytes that may be IDs"), 1); /* SHMI_GENERATIONS_MOST leaves no generations */
+}
+
 /* Starts a process that locks the mutex m, and ends when the descriptor that the call returns is closed. */
 static int start_holder(pid_t *pid)
 {
@@ -701,7 +774,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
