@@ -226,7 +226,9 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
  * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
- * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. If an open that has created the arena fails, the
+ * arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next open then returns
+ * EEXIST. In C, a macro of this name calls
  * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
  * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
@@ -12184,6 +12186,7 @@ typedef struct shmi_segment {
     uint64_t size, dev, ino;
     int created;
     int joined; /* this process has joined the arena, which is the one that was asked for */
+    int failed; /* a descriptor of the file, if shmi_attach failed for an ephemeral arena that this call has created; or -1 */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -12476,6 +12479,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
     for (tries = 0; tries < 100; tries++) {
         int err;
         s->created = s->joined = 0;
+        s->failed = -1;
         s->base = NULL;
         if (o != NULL && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
             return shmi_only_create(s, path, o);
@@ -13435,6 +13439,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
  * shmi_attached_lock, which the call releases meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
+    const int fresh = s->created && o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
     shmsync_arena *a = shmi_attached_to(s);
     int err;
     if (a != NULL) {
@@ -13463,10 +13468,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a, 0); /* closes s, too */
+            shmi_leave(a, fresh); /* closes s, too, but keeps its descriptor if fresh */
             shmi_last = why;
             s->base = NULL;
-            s->fd = -1;
+            s->fd = fresh ? s->fd : -1;
         }
     }
     pthread_mutex_lock(&shmi_attached_lock);
@@ -13485,6 +13490,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
+        if (fresh) {
+            s->failed = s->fd;
+            s->fd = -1;
+        }
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
@@ -13737,7 +13746,13 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
                 err = 0;
         } else if (err == 0) {
             moves = -1;
+        } else if (s.failed >= 0) { /* remove what this call has created; if that fails, the next epoch replaces the arena */
+            shmi_failure why = shmi_last;
+            shmi_remove_unused(path, s.failed);
+            shmi_last = why;
         }
+        if (s.failed >= 0)
+            shmi_close_file(s.failed, s.dev, s.ino);
         if (judged >= 0)
             close(judged);
         if (moves < 0)

@@ -122,6 +122,7 @@ typedef struct shmi_segment {
     uint64_t size, dev, ino;
     int created;
     int joined; /* this process has joined the arena, which is the one that was asked for */
+    int failed; /* a descriptor of the file, if shmi_attach failed for an ephemeral arena that this call has created; or -1 */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -414,6 +415,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
     for (tries = 0; tries < 100; tries++) {
         int err;
         s->created = s->joined = 0;
+        s->failed = -1;
         s->base = NULL;
         if (o != NULL && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
             return shmi_only_create(s, path, o);
@@ -1373,6 +1375,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
  * shmi_attached_lock, which the call releases meanwhile. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
+    const int fresh = s->created && o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
     shmsync_arena *a = shmi_attached_to(s);
     int err;
     if (a != NULL) {
@@ -1401,10 +1404,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a, 0); /* closes s, too */
+            shmi_leave(a, fresh); /* closes s, too, but keeps its descriptor if fresh */
             shmi_last = why;
             s->base = NULL;
-            s->fd = -1;
+            s->fd = fresh ? s->fd : -1;
         }
     }
     pthread_mutex_lock(&shmi_attached_lock);
@@ -1423,6 +1426,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
+        if (fresh) {
+            s->failed = s->fd;
+            s->fd = -1;
+        }
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
@@ -1675,7 +1682,13 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
                 err = 0;
         } else if (err == 0) {
             moves = -1;
+        } else if (s.failed >= 0) { /* remove what this call has created; if that fails, the next epoch replaces the arena */
+            shmi_failure why = shmi_last;
+            shmi_remove_unused(path, s.failed);
+            shmi_last = why;
         }
+        if (s.failed >= 0)
+            shmi_close_file(s.failed, s.dev, s.ino);
         if (judged >= 0)
             close(judged);
         if (moves < 0)

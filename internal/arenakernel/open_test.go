@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -439,4 +440,42 @@ func withPauses(t *testing.T, f func(time.Duration)) {
 		pauseRemoval = old
 		require.Positive(t, pauses)
 	})
+}
+
+// TestFailedOpenRemovesItsEphemeralArena: an Open that has created an ephemeral arena and then fails removes the arena. It
+// leaves an arena that is not ephemeral.
+func TestFailedOpenRemovesItsEphemeralArena(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs")
+	failure := errors.New("not now")
+	opts := &Options{Size: 4 << 20, Lifetime: LifetimeEphemeral, OnFirst: func(*Arena, Epoch) error { return failure }}
+	for _, join := range []func(string, *Options) (*Arena, error){Open, Create} {
+		_, err := join(path, opts)
+		require.ErrorIs(t, err, failure)
+		require.NoFileExists(t, path)
+	}
+	durable := *opts
+	durable.Lifetime = LifetimeDurable
+	_, err := Create(path, &durable)
+	require.ErrorIs(t, err, failure)
+	require.FileExists(t, path)
+	_, err = Create(path, &durable)
+	require.ErrorIs(t, err, fs.ErrExist)
+	_, err = Attach(path, &durable)
+	require.ErrorIs(t, err, failure)
+	require.FileExists(t, path)
+}
+
+// TestFailedJoinRemovesItsEphemeralArena: an Open that has created an ephemeral arena and cannot join it removes the
+// arena.
+func TestFailedJoinRemovesItsEphemeralArena(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs")
+	failure := errors.New("not now")
+	defer func(before func(*shm.Segment) (*os.File, error)) { reopen = before }(reopen)
+	reopen = func(*shm.Segment) (*os.File, error) { return nil, failure }
+	_, err := Open(path, &Options{Size: 4 << 20, Lifetime: LifetimeEphemeral})
+	require.ErrorIs(t, err, failure)
+	require.NoFileExists(t, path)
+	_, err = Open(path, &Options{Size: 4 << 20})
+	require.ErrorIs(t, err, failure)
+	require.FileExists(t, path)
 }

@@ -489,6 +489,36 @@ static void overflow_uid(void)
     leave_descriptors(0);
     CHECK(shmi_overflow_uid(), uid); /* it is remembered */
 }
+static int fail_first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)e;
+    (void)arg;
+    return EIO;
+}
+/* An open that has created an arena fails. An ephemeral arena is gone then, and another one stays. */
+static void failed_first(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int before;
+    memset(&o, 0, sizeof o);
+    o.on_first = fail_first;
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EIO);
+    CHECK(says("on_first failed"), 1);
+    CHECK(access(arena_path, F_OK), -1);
+    o.lifetime = SHMSYNC_LIFETIME_DURABLE;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EIO);
+    CHECK(access(arena_path, F_OK), 0);
+    CHECK(unlink(arena_path), 0);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    before = descriptors();
+    thread_errno = EAGAIN;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EAGAIN); /* this fails before on_first */
+    CHECK(access(arena_path, F_OK), -1);
+    CHECK(descriptors(), before);
+}
 /* All slots are used up, and there is no memory for the search that would renew them. The open says so. */
 static void used_up(void)
 {
@@ -774,7 +804,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
