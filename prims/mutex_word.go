@@ -88,7 +88,8 @@ func (w ownerWord) valid() bool {
 	return false
 }
 
-// ownerDied returns the word that replaces w after the participant in w was found dead, with the policy p.
+// ownerDied returns the word that replaces w when a process finds that the participant in w is dead. p is the policy
+// of the lock.
 func (w ownerWord) ownerDied(p Policy) ownerWord {
 	switch {
 	case w.kind() == kindReserved:
