@@ -23,8 +23,8 @@ type metLock interface {
 	Offset() arena.Offset
 }
 
-// metLocks opens locks whose holds get a date while a call waits for the lock: a time at which the hold had already
-// begun.
+// metLocks opens the locks whose holds get a date while a call waits. The date is a time at which the hold had
+// already begun.
 var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	"Mutex":   func(a *arena.Arena) (metLock, error) { return prims.OpenMutex(a, "x", nil) },
 	"RWMutex": func(a *arena.Arena) (metLock, error) { return prims.OpenRWMutex(a, "x", nil) },
@@ -44,8 +44,8 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	},
 }
 
-// metRounds is how many holds of a lock TestHoldIsNeverDatedTooEarly dates, if not 20. The waiters of these locks
-// store the date at once. For other locks a periodic check may store it, which takes longer.
+// metRounds says how many holds TestHoldIsNeverDatedTooEarly dates, for locks whose waiters store the date at once.
+// For other locks a periodic check may store the date, which takes longer. There 20 holds have to suffice.
 var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200, "SpinLock": 200}
 
 // metByChecks are the locks for which a periodic check stores a date once more. A check may still run for a moment
@@ -119,7 +119,7 @@ func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 			go wait(locks[2])
 			require.True(t, h.AtLeast)
 			require.GreaterOrEqual(t, h.Since, before)
-			require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // some locks round it up to 1 ms
+			require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // rounded up by some locks
 			o, err := tool.Object(off)
 			require.NoError(t, err)
 			require.Eventually(t, func() bool { return len(tool.Inspect(o).Waits) == 2 }, time.Minute, time.Millisecond)
@@ -321,8 +321,8 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 }
 
 // TestReaderDatesTheWriter checks that the periodic check of a waiting reader of an RWMutex stores the date of the
-// writer's hold. The next hold does not get that date. Alice locks so often that the writers' mutex in the RWMutex
-// becomes biased.
+// writer's hold. The next hold does not get that date. First, alice locks so often that the writers' mutex in the
+// RWMutex becomes biased.
 func TestReaderDatesTheWriter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

@@ -8,7 +8,7 @@ const allSleepers = 1 << 30
 // local lock of a CohortMutex. The library unlocks a local lock only while this process holds it, so there a peer
 // must have overwritten the owner word. The next caller that takes the local lock then gets an error.
 func (m *Mutex) badUnlock(o ownerWord) {
-	if m.localLock || m.inner && m.opening.ended.Load() { // when the opening has ended, an inner mutex is already released
+	if m.localLock || m.inner && m.opening.ended.Load() { // the end of the opening releases an inner mutex
 		return
 	}
 	if !o.valid() {

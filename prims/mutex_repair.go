@@ -324,8 +324,8 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 // participant, taken stores the ID of that participant in mutexWords.died, because the owner word does not have it
 // any more.
 //
-// Only a process that has m may store the ID. If any process that has found the death stored the ID, it could be
-// stopped before the store, and later overwrite the ID of a participant that died after that.
+// Only a process that has m may store the ID. Otherwise a process that has merely found the death could be stopped
+// before its store, and later overwrite the ID of a participant that died after that.
 func (m *Mutex) taken(o ownerWord) {
 	crashpoint.Hit("mutex.recover.taken")
 	if n := o.participant(); n != 0 {

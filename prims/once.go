@@ -199,7 +199,7 @@ func (o *Once) finish(began onceWord) {
 			return // a peer has overwritten the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // a hint for waiters; a waiter may read it as soon as the Once is done, so it is stored first
+			o.tuning().NoteCPU() // a hint, stored first because a waiter may read it once the Once is done
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")

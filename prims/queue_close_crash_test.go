@@ -50,7 +50,7 @@ func TestQueueCallAfterItsEffect(t *testing.T) {
 				crashpoint.ArmFunc(c.point, 1, func() {
 					require.NoError(t, q.Close())
 					require.NoError(t, a.Delete("q"))
-					// Set those bits in the words of the next object that the rest of the call tests.
+					// Set the bits that the rest of the call tests, in the words of the next object.
 					next := newQueue[queueTicket](t, a, "next", 4)
 					require.Equal(t, o.Body, next.Object().Body)
 					next.Shutdown()
@@ -83,7 +83,7 @@ func TestQueueCloseWakes(t *testing.T) {
 		t.Run(c.verb, func(t *testing.T) {
 			a := newArena(t, nil)
 			q := newQueue[queueTicket](t, a, "q", 4)
-			p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no periodic check, which would wake the waiter
+			p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no check, which would wake the waiter
 			mine := newQueue[queueTicket](t, a, "q", 4)
 			queueFill(t, q, 1, c.there)
 			p.Send(c.other)
@@ -102,7 +102,7 @@ func TestQueueCloseWakes(t *testing.T) {
 func TestQueueCloseAwaitsAPut(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
-	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no periodic check, which would wake the waiter
+	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no check, which would wake the waiter
 	mine := newQueue[queueTicket](t, a, "q", 4)
 	p.Send(queueOrder{Verb: "get"})
 	queueWaits(t, a, q, 1, 0)

@@ -134,8 +134,8 @@ func TestQueueCrashInReap(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueCrashInReapOfPuts checks that the queue has its full capacity after a reaper has died between the frees of
-// two slots, and another reaper has gone on.
+// TestQueueCrashInReapOfPuts checks that the queue has its full capacity after a reaper has died that had freed one
+// slot of a dead process, and another reaper has gone on.
 func TestQueueCrashInReapOfPuts(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)

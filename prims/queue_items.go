@@ -46,8 +46,8 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 				return queueClaim{p, was, i, s}, true
 			}
 		}
-		// Only a Put that fills position p adds an item. Position p is still not filled. So there was no room at the
-		// beginning of this iteration either.
+		// This iteration has found no room. Only a Put that fills position p adds an item, and p is still not filled.
+		// So there was no room at the beginning of this iteration either.
 		if x.cell(p).Load() == was {
 			return c, true
 		}

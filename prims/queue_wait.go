@@ -164,8 +164,8 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 // returns false if the item was put back because this process has left the arena.
 func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(queueItemTaken) bool) error {
 	return x.await(ctx, &x.items, "queue.get", func() (bool, error) {
-		// Read whether the Queue was shut down before the ring. A Put that fills the ring after this read then sees
-		// the shutdown, and retracts its item.
+		// Read the shutdown flag before the ring. If the flag is set now, a Put that fills the ring later sees it,
+		// too, and retracts its item.
 		stopped := x.stopped()
 		if k == queueLeased {
 			x.deviate()

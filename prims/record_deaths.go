@@ -34,8 +34,8 @@ func (q *recordQueue) reconsider(granted arenakernel.ParticipantID) {
 	}
 }
 
-// hasRecord reports whether this participant has the memory in which it announces its changes of this object, as
-// records. A participant that has not opened the object has no record, and cannot make a change.
+// hasRecord reports whether this participant has memory for its records on this object. A participant that has not
+// opened the object has none, and cannot make a change.
 func (q *recordQueue) hasRecord() bool {
 	_, ok := q.of.recordAt(q.slot)
 	return ok

@@ -28,7 +28,7 @@ type lockHooks interface {
 	focusOn(x *recordedChange, wanted uint64) (ok bool, err error)
 	// closeOwner closes the owner word, so that from then on only records change it, and returns the word.
 	closeOwner() recordedWord
-	// setOwner adds the new state o of the lock to the change x. The owner word gets a new tag, even if its value
+	// setOwner extends the change x: the lock gets the state o. The owner word gets a new tag, even if its value
 	// stays the same.
 	setOwner(x *recordedChange, o ownerWord)
 	// valid reports whether o is the state of some lock. Other values are damage.
@@ -102,10 +102,10 @@ func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done b
 	return done, err
 }
 
-// passOn adds a grant of the lock, to the first wait, to the change x. If there is no wait, passOn adds that the lock
-// becomes free. It does so, too, if a peer has overwritten the queue, so that no wait can be taken off. If the owner
-// of the first wait is dead, passOn returns false and adds nothing to x; the caller then calls dropFirst. Before the
-// call, x must change neither the owner word nor a word of the queue.
+// passOn extends the change x: the lock is granted to the first wait, or becomes free if there is no wait. It also
+// becomes free if a peer has overwritten the queue, so that no wait can be taken off. If the owner of the first wait
+// is dead, passOn returns false and adds nothing to x; the caller then calls dropFirst. Before the call, x must
+// change neither the owner word nor a word of the queue.
 func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	n := x.n
 	w, waits := l.head(x)
@@ -128,7 +128,7 @@ func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantI
 	return 0, true
 }
 
-// grant adds a grant of the lock, to the first wait w, to the change x. It returns the participant of that wait.
+// grant extends the change x: the lock is granted to the first wait, w. It returns the participant of that wait.
 func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	n := w.Owner() & arenakernel.ParticipantIDMask
 	l.hooks.setOwner(x, makeOwner(kindReserved, n))

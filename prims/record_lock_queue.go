@@ -117,8 +117,8 @@ func (l *recordLock) serve(x *recordedChange, b *wakes) error {
 	}
 }
 
-// refuse adds to the change x that the first wait, w, ends with an error, because nobody can get a lock with the
-// state o. w.Extra gets the reason: the state of the lock, with the participant that has died.
+// refuse extends the change x: the first wait, w, ends with an error, because nobody can get a lock with the state o.
+// w.Extra gets the reason: the state of the lock, with the participant that has died.
 func (l *recordLock) refuse(x *recordedChange, w wait, o ownerWord) {
 	l.detach(x, w, arenakernel.RecordedRefused)
 	switch {
