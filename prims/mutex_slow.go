@@ -60,7 +60,7 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	}
 	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
-	defer w.cancel.Stop() // runs also if Repair panics or ends the goroutine
+	defer w.cancel.Stop() // also if a Repair panics or ends the goroutine
 	if err := w.lock(); err != nil {
 		return err
 	}
@@ -376,7 +376,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.wakeWord.Announced() {
-		// handOn has usually tried already to hand the lock to a goroutine of this process.
+		// This call has already tried to hand the lock to a goroutine of this process.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		if enterLate(m.queue) {
 			defer m.queue.Exit()
