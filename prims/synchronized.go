@@ -360,7 +360,7 @@ func (s *synchronized) holds() bool {
 	return o.held() && o.participant() == s.lock.name
 }
 
-// commit makes a new copy the value: the copy that the function of the Update, or Store, has written.
+// commit turns the copy that the function of an Update, or Store, has written into the value.
 func (s *synchronized) commit(verb string, n uint64) error {
 	crashpoint.Hit("synchronized.update.written")
 	if !s.holds() {

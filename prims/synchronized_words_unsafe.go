@@ -19,10 +19,10 @@ import (
 //	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  when n is gone, another
 //	dead                                                                                      process frees the lock
 //
-// The store of current+1 is the commit. If a process dies before the commit, the value is unchanged. The commit makes
-// the valid copy the other copy, to which only a later holder of the lock writes. So a reader without the lock has read
-// a whole value if current is the same before and after it has read the copy. This is the seqcount latch of the Linux
-// kernel.
+// The store of current+1 is the commit. If a process dies before the commit, the value is unchanged. A commit swaps the
+// roles of the two copies. Only a later holder of the lock writes to the copy that was valid before. So a reader
+// without the lock has read a whole value if current is the same before and after it has read the copy. This is the
+// seqcount latch of the Linux kernel.
 type synchronizedWords struct {
 	_    structs.HostLayout
 	lock mutexWords // the lock of the value; its policy is PolicyRelease

@@ -86,7 +86,7 @@ func TestModelWaitableDeath(t *testing.T) {
 }
 
 // TestModelWaitableStop: a process stops for ever at each step. Another process waits for it only if it needs a claim
-// of the stopped process: one that this process holds, or that was granted to its wait.
+// that the stopped process holds, or that was granted to a wait of the stopped process.
 func TestModelWaitableStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, wtModel(1, "0W1R1", "1W1").withStop().explore, []bug{wtHelperQuiet, wtNoChecks, wtChecksFirst}},

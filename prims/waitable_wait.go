@@ -277,7 +277,7 @@ func (x *waitableCore) takeOff(s *park.WaitNode) (left, more bool) {
 }
 
 // serveQueue ends the waits that can go on. It is called after a wait of this process has given up. It does not call
-// yield, because the caller of that wait would have to wait, too.
+// yield, because the call whose wait has given up would then return late.
 func (x *Waitable[S, E]) serveQueue() {
 	x.underLock(func(*recordedChange, *wakes) (changed bool) { return true })
 }
