@@ -3692,13 +3692,20 @@ typedef struct shmi_reap_progress {
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
+/* The offset of a node, and a key by which such entries are sorted. */
+typedef struct shmi_keyed {
+    uint64_t key;
+    shmi_off off;
+} shmi_keyed;
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
     uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
-    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
-    shmi_off off[SHMI_deadWaits];
+    uint64_t n;     /* number of nodes; more than room: the list is incomplete */
+    uint64_t room;  /* of the list at */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
 /* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
@@ -6030,14 +6037,103 @@ SHMI_FN int shmi_node_waited(const shmsync_arena *a, const shmi_node *n, shmi_pa
     return owner != 0 && shmi_ld64(&n->list) == 0 && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 &&
            (owner == leaving || !shmi_current(a, owner));
 }
+/* ---- Lists that are sorted by a key. They are made while a record lock is held, possibly by a signal handler, so they
+ * use neither malloc nor qsort. ---- */
+
+/* Memory for a list with room for n entries, or NULL. */
+SHMI_FN shmi_keyed *shmi_map_list(uint64_t n)
+{
+    int before = errno;
+    void *p = n > SIZE_MAX / sizeof(shmi_keyed) ? MAP_FAILED : mmap(NULL, (size_t)n * sizeof(shmi_keyed), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = before;
+    return p == MAP_FAILED ? NULL : (shmi_keyed *)p;
+}
+SHMI_FN void shmi_unmap_list(shmi_keyed *at, uint64_t n)
+{
+    int before = errno;
+    munmap(at, (size_t)n * sizeof *at);
+    errno = before;
+}
+/* Moves entry i of a heap down to its place. In a heap, no entry has a smaller key than the entries 2i+1 and 2i+2. */
+SHMI_FN void shmi_sift(shmi_keyed *at, uint64_t i, uint64_t n)
+{
+    shmi_keyed x = at[i];
+    uint64_t c;
+    for (; (c = 2 * i + 1) < n; i = c) {
+        if (c + 1 < n && at[c + 1].key > at[c].key)
+            c++;
+        if (at[c].key <= x.key)
+            break;
+        at[i] = at[c];
+    }
+    at[i] = x;
+}
+SHMI_FN void shmi_make_heap(shmi_keyed *at, uint64_t n)
+{
+    uint64_t i;
+    for (i = n / 2; i > 0; i--)
+        shmi_sift(at, i - 1, n);
+}
+/* Sorts a list by its keys. The number of steps is about n log n. */
+SHMI_FN void shmi_sort_list(shmi_keyed *at, uint64_t n)
+{
+    shmi_make_heap(at, n);
+    for (; n > 1; n--) {
+        shmi_keyed x = at[0];
+        at[0] = at[n - 1];
+        at[n - 1] = x;
+        shmi_sift(at, 0, n - 1);
+    }
+}
+/* The index of the first entry of a sorted list whose key is not less than the parameter key. */
+SHMI_FN uint64_t shmi_find_key(const shmi_keyed *at, uint64_t n, uint64_t key)
+{
+    uint64_t from = 0;
+    while (from < n) {
+        uint64_t mid = from + (n - from) / 2;
+        if (at[mid].key < key)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return from;
+}
+
 SHMI_FN void shmi_list_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_waits *l = (shmi_dead_waits *)arg;
     if (!shmi_node_waited(a, n, l->leaving))
         return;
-    if (l->n < SHMI_deadWaits)
-        l->off[l->n] = off;
+    if (l->n < l->room) {
+        l->at[l->n].key = shmi_ld64(&n->object);
+        l->at[l->n].off = off;
+    }
     l->n++;
+}
+SHMI_FN void shmi_free_dead_waits(shmi_dead_waits *l)
+{
+    if (l->at != NULL && l->at != l->few)
+        shmi_unmap_list(l->at, l->room);
+    l->at = NULL;
+}
+/* Makes the list. If there are more nodes than the list has room for, it first counts them. Without memory for all, the
+ * list is incomplete. */
+SHMI_FN void shmi_list_dead_waits(shmsync_arena *a, shmi_dead_waits *l)
+{
+    shmi_keyed *more;
+    shmi_free_dead_waits(l);
+    l->at = l->few;
+    l->room = SHMI_deadWaits;
+    l->n = 0;
+    shmi_each_node(a, shmi_list_dead_wait, l);
+    if (l->n > l->room && (more = shmi_map_list(l->n)) != NULL) {
+        l->at = more;
+        l->room = l->n;
+        l->n = 0;
+        shmi_each_node(a, shmi_list_dead_wait, l);
+    }
+    if (l->n <= l->room)
+        shmi_sort_list(l->at, l->n);
 }
 
 typedef struct shmi_dead_wait_visit {
@@ -6062,7 +6158,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
      */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
-    uint32_t i;
+    uint64_t i;
     v.object = object;
     v.leaving = leaving;
     v.f = f;
@@ -6071,17 +6167,16 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
         l->made = 1;
         l->sum = sum;
         l->leaving = leaving;
-        l->n = 0;
-        shmi_each_node(a, shmi_list_dead_wait, l);
+        shmi_list_dead_waits(a, l);
     }
-    if (l->n > SHMI_deadWaits) { /* the list has no room for all */
+    if (l->n > l->room) { /* the list has no room for all */
         shmi_each_node(a, shmi_visit_dead_wait, &v);
         return;
     }
-    for (i = 0; i < l->n; i++) {
-        shmi_node *n = shmi_node_at(a, l->off[i]);
+    for (i = shmi_find_key(l->at, l->n, object); i < l->n && l->at[i].key == object; i++) {
+        shmi_node *n = shmi_node_at(a, l->at[i].off);
         if (n != NULL)
-            shmi_visit_dead_wait(a, l->off[i], n, &v);
+            shmi_visit_dead_wait(a, l->at[i].off, n, &v);
     }
 }
 /* ---- Descriptions of types ----
@@ -13015,6 +13110,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&a->dead_waits[i]);
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     shmi_close_home(a);
@@ -13626,6 +13723,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
         own = a;
     } else {
         *own = *a;
+        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
         own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
@@ -24720,51 +24818,80 @@ enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
     const struct shmi_rq_change *x;
-    uint32_t n;
-    struct {
-        struct shmi_wait w;
-        uint64_t bound;
-    } at[SHMI_condDebts];
+    uint64_t all;  /* the number of nodes that owe a Signal */
+    uint64_t n, room;
+    shmi_keyed *at; /* few, or memory of shmi_map_list */
+    shmi_keyed few[SHMI_condDebts];
 } shmi_cond_debts;
 SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_cond_debts *d = (shmi_cond_debts *)arg;
-    uint64_t bound = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
-    uint32_t i;
+    shmi_keyed debt;
     (void)a;
     if (!shmi_cond_of_dead(&d->k->q, n) || shmi_recorded_value(&n->next) != SHMI_RECORDED_OWES)
         return;
-    if (d->n == SHMI_condDebts && d->at[d->n - 1].bound <= bound)
-        return;
-    for (i = d->n < SHMI_condDebts ? d->n++ : d->n - 1; i > 0 && d->at[i - 1].bound > bound; i--)
-        d->at[i] = d->at[i - 1];
-    d->at[i].w.off = off;
-    d->at[i].w.n = n;
-    d->at[i].bound = bound;
+    d->all++;
+    debt.key = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
+    debt.off = off;
+    if (d->n < d->room) {
+        d->at[d->n++] = debt;
+        if (d->n == d->room)
+            shmi_make_heap(d->at, d->n);
+    } else if (debt.key < d->at[0].key) {
+        d->at[0] = debt;
+        shmi_sift(d->at, 0, d->n);
+    }
+}
+SHMI_FN void shmi_cond_find_debts(shmi_cond_debts *d)
+{
+    struct shmi_rq *q = &d->k->q;
+    d->all = d->n = 0;
+    shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, d);
 }
 /* Settles the debts of dead participants. Their queued waits are already off the queue. */
 SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_cond_debts d;
     struct shmi_rq *q = &k->q;
+    uint64_t rounds = 0, most = 1;
+    int err;
     d.k = k;
     d.x = x;
+    d.at = d.few;
+    d.room = SHMI_condDebts;
     do {
-        /* The loop ends: each round settles debts, and dead participants get no new debts. shmi_rq_begin completes the
-         * last record, which may have woken a wait of a dead participant before that wait was taken off. */
-        uint32_t i;
-        int settled, err = shmi_rq_begin(q, x, b);
+        /* shmi_rq_begin completes the last record, which may have woken a wait of a dead participant before that wait
+         * was taken off. */
+        uint64_t i;
+        shmi_keyed *more;
+        int settled;
+        err = shmi_rq_begin(q, x, b);
         if (err != 0)
-            return err;
-        d.n = 0;
-        shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, &d);
-        for (i = 0; i < d.n; i++) {
-            err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
-            if (err != 0)
-                return err; /* the record of the commit word is corrupt, so no change is possible */
+            break;
+        shmi_cond_find_debts(&d);
+        if (rounds++ == 0 && d.all > d.room) {
+            most = d.all / d.room + 1;
+            more = shmi_map_list(d.all);
+            if (more != NULL) {
+                d.at = more;
+                d.room = d.all;
+                shmi_cond_find_debts(&d);
+            }
         }
-    } while (d.n == SHMI_condDebts);
-    return 0;
+        shmi_sort_list(d.at, d.n);
+        for (i = 0; i < d.n && err == 0; i++) {
+            struct shmi_wait w;
+            w.off = d.at[i].off;
+            w.n = shmi_node_at(q->a, w.off);
+            if (w.n != NULL)
+                err = shmi_cond_settle(k, x, b, w, SHMI_RECORDED_REMOVED, &settled);
+        }
+        /* After EPROTO, the record of the commit word is corrupt, so no change is possible. Each round settles debts,
+         * and dead participants get no new debts, unless a peer overwrites their nodes. */
+    } while (err == 0 && d.all > d.n && rounds < most);
+    if (d.at != d.few)
+        shmi_unmap_list(d.at, d.room);
+    return err == EAGAIN ? 0 : err;
 }
 /* A hash of the participants that have slot records of this Cond and are in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)

@@ -317,13 +317,20 @@ typedef struct shmi_reap_progress {
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
+/* The offset of a node, and a key by which such entries are sorted. */
+typedef struct shmi_keyed {
+    uint64_t key;
+    shmi_off off;
+} shmi_keyed;
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
     uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
-    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
-    shmi_off off[SHMI_deadWaits];
+    uint64_t n;     /* number of nodes; more than room: the list is incomplete */
+    uint64_t room;  /* of the list at */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
 /* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The

@@ -1055,6 +1055,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&a->dead_waits[i]);
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     shmi_close_home(a);
@@ -1666,6 +1668,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
         own = a;
     } else {
         *own = *a;
+        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
         own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
