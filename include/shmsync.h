@@ -4017,6 +4017,10 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
+/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
+ * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
+ * all. */
+#define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
@@ -17374,7 +17378,8 @@ struct shmi_rq {
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
+    uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
+    uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
     shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
@@ -17752,6 +17757,12 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
+/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
+ * the private lock. */
+SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
+SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
+
 /* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
  * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
@@ -17761,8 +17772,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     uint32_t i;
     int err;
     *ok = 0;
-    if (shmi_ld64(q->commit) != x->c)
+    if (shmi_ld64(q->commit) != x->c) {
+        q->overtaken++;
         return 0;
+    }
     if (x->torn)
         return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
@@ -17783,8 +17796,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     }
     shmi_put64(r.kinds, kinds);
     SHMSYNC_CRASHPOINT("record.commit.written");
-    if (!shmi_cas64(q->commit, x->c, to))
+    if (!shmi_cas64(q->commit, x->c, to)) {
+        q->overtaken++;
         return 0;
+    }
     x->made = 1;
     SHMSYNC_CRASHPOINT("record.commit.named");
     err = shmi_rq_complete(q, to, b);
@@ -22562,12 +22577,14 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
 /* Grants the lock to the first wait if the lock is free. Ends all waits if no process can get the lock. Takes waits of
- * dead participants off the front of the queue. */
+ * dead participants off the front of the queue. If other processes change the object all the time, leaves the rest to
+ * the periodic checks of the waiters. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         uint32_t s;
@@ -22596,13 +22613,16 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (ok)
             shmi_rq_reconsider(q, granted);
     }
+    return 0;
 }
-/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. */
+/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. If other processes change the
+ * object all the time, leaves that to the next reap. */
 SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n, granted = 0;
         uint32_t s, next = 0;
         uint64_t w;
@@ -22616,6 +22636,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         if (shmi_fair_is_open(s)) {
             shmi_state_shut(l->state, l->key);
+            q->overtaken++; /* only a record opens the word again, or a peer that overwrites it */
             continue;
         }
         if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
@@ -22643,6 +22664,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         }
     }
+    shmi_st32(&q->unreaped, 1);
+    return 0;
 }
 /* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
  * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
@@ -24706,12 +24729,14 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
     }
 }
 /* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. */
+ * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
+ * waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -24735,6 +24760,7 @@ SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, st
         if (ok)
             shmi_cond_reconsider(q, &woken);
     }
+    return 0;
 }
 SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
@@ -24748,15 +24774,16 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 }
 /* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
  * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
+ * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
+    uint64_t until = shmi_rq_until(q);
     *settled = 0;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
-         * queue. */
+    while (outcome == SHMI_RECORDED_LEFT || shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait of a dead participant off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -24809,11 +24836,13 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         }
         return 0;
     }
+    shmi_st32(&q->unreaped, 1);
+    return EAGAIN;
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
- * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
- * has the nodes with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
+ * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
+ * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
@@ -25583,13 +25612,13 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     return shmi_node_owner(w.n);
 }
 /* Grants, in order, the waits for which there are permits. Takes waits of dead participants off the front of the
- * queue. */
+ * queue. If other processes change the object all the time, leaves the rest to the periodic checks of the waiters. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue, or closes a
-         * share. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue, or closes a share. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
@@ -25604,8 +25633,10 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
             if (err != 0)
                 return err;
-            if (again)
+            if (again) {
+                q->overtaken++; /* another process may open the share again */
                 continue;
+            }
             if (!enough) {
                 err = shmi_rq_end(&s->q, x, b, &ok);
                 if (ok || err != 0)
@@ -25623,6 +25654,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         if (ok)
             shmi_rq_reconsider(&s->q, granted);
     }
+    return 0;
 }
 
 /* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
@@ -25632,10 +25664,13 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
         return shmi_sem_unaccepted(s, x, r) > 0;
     return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
+/* Takes back the share of a dead participant. If other processes change the object all the time, leaves that to the next
+ * reap. */
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(&s->q);
+    while (shmi_rq_goes_on(&s->q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n;
         int ok, err = shmi_rq_begin(&s->q, x, b);
         if (err != 0)
@@ -25655,6 +25690,8 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
         if (ok || err != 0)
             return err;
     }
+    shmi_st32(&s->q.unreaped, 1);
+    return 0;
 }
 /* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
  * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
@@ -29891,11 +29928,12 @@ SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x,
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
             shmi_key_serve(k, x, b);
@@ -29914,6 +29952,7 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     shmi_entry_walk v;
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
@@ -29926,7 +29965,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
             shmi_key_focus(k, v.at);
             shmi_rq_remove_dead(q, x, b);
         }
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;

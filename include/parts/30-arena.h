@@ -642,6 +642,10 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
+/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
+ * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
+ * all. */
+#define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif

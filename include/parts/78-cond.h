@@ -102,12 +102,14 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
     }
 }
 /* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. */
+ * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
+ * waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -131,6 +133,7 @@ SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, st
         if (ok)
             shmi_cond_reconsider(q, &woken);
     }
+    return 0;
 }
 SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
@@ -144,15 +147,16 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 }
 /* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
  * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
+ * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
+    uint64_t until = shmi_rq_until(q);
     *settled = 0;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
-         * queue. */
+    while (outcome == SHMI_RECORDED_LEFT || shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait of a dead participant off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -205,11 +209,13 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         }
         return 0;
     }
+    shmi_st32(&q->unreaped, 1);
+    return EAGAIN;
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
- * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
- * has the nodes with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
+ * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
+ * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
