@@ -8790,25 +8790,36 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
+/* Whether /proc has this process under its process ID, and under no ID of an inner namespace. Returns -1 with an errno if
+ * a shortage prevents the answer. */
+SHMI_FN int shmi_proc_has_pid(void)
+{
+    const size_t cap = 4096; /* too large for a small stack */
+    char *b = (char *)malloc(cap), pid[16], *p = NULL;
+    int err = b == NULL ? ENOMEM : shmi_read_file("/proc/self/status", b, cap) <= 0 ? errno : 0, has = 0;
+    if (err == 0 && (p = strstr(b, "\nNSpid:")) != NULL) {
+        for (p += 7; *p == ' ' || *p == '\t'; p++) {
+        }
+        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
+        has = strncmp(p, pid, strlen(pid)) == 0;
+    }
+    free(b);
+    errno = err;
+    return has ? 1 : shmi_is_shortage(err) ? -1 : 0;
+}
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the device
  * number of /proc. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
-    char b[4096], pid[16], *p;
     shmi_tasks d;
     uint64_t start, size;
-    int ok = 0, stat_fd;
+    int ok, stat_fd;
     if (!shmi_has(&shmi_have.waitv) || shmi_disabled("threads"))
         return 0;
-    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
-        return shmi_is_shortage(errno) ? -1 : 0;
-    if ((p = strstr(b, "\nNSpid:")) == NULL)
-        return 0;
-    for (p += 7; *p == ' ' || *p == '\t'; p++) {
-    }
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
-    if (strncmp(p, pid, strlen(pid)) != 0)
-        return 0;
+    ok = shmi_proc_has_pid();
+    if (ok <= 0)
+        return ok;
+    ok = 0;
     if (!shmi_open_tasks("self", &d))
         return shmi_is_shortage(errno) ? -1 : 0;
     *dev = (uint64_t)d.st.st_dev;
@@ -11045,13 +11056,19 @@ SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 /* Whether the path of the arena leads to another file, or to none. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
-    char path[PATH_MAX];
+    char *path; /* too large for a small stack */
     struct stat st;
+    int moved;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (lstat(a->path, &st) != 0)
-        return errno == ENOENT && !shmi_leads_home(a, path);
-    return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
+    if (lstat(a->path, &st) != 0 ? errno != ENOENT : (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino)
+        return 0;
+    if (a->home < 0)
+        return 1;
+    path = (char *)malloc(PATH_MAX);
+    moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+    free(path);
+    return moved;
 }
 /* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -11168,30 +11185,30 @@ SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
 /* Notes that the file fd could not be removed from path, and why, and returns err. */
 SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
 {
-    char dir[PATH_MAX];
+    char *dir;
     struct stat own, st;
     const char *slash = strrchr(path, '/');
+    int known;
     if (err == EBUSY)
         return shmi_fail(err, "arena.remove", path, "the file is a mount point");
-    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
-    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+    dir = slash != NULL ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    known = dir != NULL && fstat(fd, &own) == 0 && stat(dir, &st) == 0;
+    free(dir);
+    if ((err != EPERM && err != EACCES) || !known)
         return shmi_fail(err, "arena.remove", path, "%s", "");
     if ((st.st_mode & S_ISVTX) != 0)
         return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
     return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
- * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
- * first, and then checks which file it has. */
-SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+enum { SHMI_privateMost = PATH_MAX + 300 }; /* room for a private name */
+/* The part of shmi_remove_file that uses the private name, for which private_name has room. */
+SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_name)
 {
-    char private_name[PATH_MAX + 300];
     struct stat own, there;
     int err;
-    *moved = 0;
     if (fstat(fd, &own) != 0)
         return shmi_fail(errno, "arena.remove", path, "%s", "");
-    shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
+    shmi_private_name(path, (uint64_t)own.st_ino, private_name, SHMI_privateMost);
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
@@ -11221,19 +11238,30 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes files that were at path, and whose removers died after they had renamed them to private names. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
+ * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
+ * first, and then checks which file it has. */
+SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+{
+    char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
+    int err;
+    *moved = 0;
+    err = private_name != NULL ? shmi_remove_by(fd, path, moved, private_name) : shmi_fail(ENOMEM, "arena.remove", path, "%s", "");
+    free(private_name);
+    return err;
+}
+/* Removes files that were at path, and whose removers died after they had renamed them to private names. Without memory,
+ * leaves them to the process that creates the next arena. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
-    char private_name[PATH_MAX + 300], dir[PATH_MAX];
     const char *base = strrchr(path, '/') + 1;
+    char *private_name = (char *)malloc(SHMI_privateMost), *dir = strndup(path, (size_t)(base - path));
     struct dirent *e;
-    DIR *d;
-    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
-    d = opendir(dir);
+    DIR *d = private_name != NULL && dir != NULL ? opendir(dir) : NULL;
     while (d != NULL && (e = readdir(d)) != NULL) {
         struct stat own, there;
         int fd;
-        shmi_private_name(path, (uint64_t)e->d_ino, private_name, sizeof private_name);
+        shmi_private_name(path, (uint64_t)e->d_ino, private_name, SHMI_privateMost);
         if (strcmp(strrchr(private_name, '/') + 1, e->d_name) != 0)
             continue;
         fd = open(private_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -11246,19 +11274,25 @@ SHMI_FN void shmi_sweep_removed(const char *path)
     }
     if (d != NULL)
         closedir(d);
+    free(private_name);
+    free(dir);
 }
 
 /* Removes the file of an arena that this process has claimed. *moved says that the file was not removed, because the
  * path leads to another file by now, or because the claim has ended. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
-    char path[PATH_MAX];
+    char *path;
     int err;
     *moved = 1;
     if (shmi_epoch(a) != w)
         return 0; /* a joiner without byte locks has ended the claim */
+    path = (char *)malloc(PATH_MAX);
+    if (path == NULL)
+        return shmi_fail(ENOMEM, "arena.remove", a->label, "%s", "");
     shmi_current_path(a, path);
     err = shmi_remove_file(a->fd, path, moved);
+    free(path);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
@@ -11497,14 +11531,11 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
- * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
-SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and these
+ * functions remove it. path has room for PATH_MAX bytes. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
-    char path[PATH_MAX];
     int err, moved;
-    if (!named || a->lock_fd < 0)
-        return SHMI_MOVED;
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
@@ -11519,6 +11550,17 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     if (err != 0)
         return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
     return SHMI_MOVED;
+}
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char *path; /* too large for a small stack */
+    int err;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    path = (char *)malloc(PATH_MAX);
+    err = path != NULL ? shmi_drop_name(a, path) : shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    free(path);
+    return err;
 }
 
 /* As shmi_admit. The caller frees *p afterwards. */
@@ -12202,6 +12244,12 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
 }
+/* Sets *path to the path for the name of an arena. The caller frees it, also after an error. */
+SHMI_FN int shmi_new_path(const char *name, char **path)
+{
+    *path = (char *)malloc(PATH_MAX); /* too large for a small stack */
+    return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
+}
 
 /* The uid as which a user namespace shows users that it does not map. */
 SHMI_FN uid_t shmi_overflow_uid(void)
@@ -12408,17 +12456,19 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
  * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
-    char dir[PATH_MAX], self[64];
+    char self[64];
     const char *slash = strrchr(path, '/'), *base = slash + 1;
     size_t n = (size_t)(slash - path);
+    char *dir = strndup(path, n == 0 ? 1 : n); /* too large for a small stack */
     int dirfd_, err;
-    if (n >= sizeof dir)
-        return shmi_fail(EINVAL, "arena.create", path, "too long");
-    memcpy(dir, path, n);
-    dir[n] = 0;
-    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd_ < 0)
-        return shmi_fail(errno, "arena.create", path, "open directory");
+    if (dir == NULL)
+        return shmi_fail(ENOMEM, "arena.create", path, "%s", "");
+    dirfd_ = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0) {
+        err = shmi_fail(errno, "arena.create", path, "open directory");
+        free(dir);
+        return err;
+    }
     err = ENOTSUP;
     s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
@@ -12432,10 +12482,11 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
             shmi_unmap(s);
     }
     if (err == ENOTSUP) {
-        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
+        shmi_sweep_temp(dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
     }
     close(dirfd_);
+    free(dir);
     if (err != 0) {
         shmi_unmap(s);
         s->created = 0;
@@ -13293,20 +13344,21 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
  * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
-    char dir[PATH_MAX], *copy;
+    char *dir;
     size_t before, n = strlen(path);
-    if (path[0] == '/' || strchr(path, '/') == NULL || getcwd(dir, sizeof dir) == NULL || dir[0] != '/')
+    if (path[0] == '/' || strchr(path, '/') == NULL)
         return strdup(path);
-    before = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
-    if (before + 1 + n >= PATH_MAX)
+    dir = (char *)malloc(PATH_MAX);
+    if (dir == NULL)
+        return NULL;
+    before = getcwd(dir, PATH_MAX) == NULL || dir[0] != '/' ? PATH_MAX : strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (before + 1 + n >= PATH_MAX) {
+        free(dir);
         return strdup(path);
-    copy = (char *)malloc(before + 1 + n + 1);
-    if (copy != NULL) {
-        memcpy(copy, dir, before);
-        copy[before] = '/';
-        memcpy(copy + before + 1, path, n + 1);
     }
-    return copy;
+    dir[before] = '/';
+    memcpy(dir + before + 1, path, n + 1);
+    return dir;
 }
 
 /* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
@@ -13354,13 +13406,24 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
+/* Reads the header of the arena, and fills in its geometry. */
+SHMI_FN int shmi_read_geometry(shmsync_arena *a)
+{
+    unsigned char *header = (unsigned char *)malloc(SHMI_headerSize); /* too large for a small stack */
+    ssize_t n;
+    int err;
+    if (header == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    n = pread(a->fd, header, SHMI_headerSize, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    free(header);
+    return err;
+}
 /* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
-    unsigned char header[SHMI_headerSize];
-    ssize_t n = pread(a->fd, header, sizeof header, 0);
     void *page;
-    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    int err = shmi_read_geometry(a);
     if (err == 0)
         err = shmi_compare(a, o, s->created);
     if (err == 0)
@@ -13480,10 +13543,10 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
-    unsigned char header[SHMI_headerSize];
+    unsigned char *header = NULL; /* too large for a small stack */
     shmsync_arena *a;
     struct stat st;
-    ssize_t n;
+    ssize_t n = 0;
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
@@ -13500,9 +13563,11 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         return 0;
     }
     a = (shmsync_arena *)calloc(1, sizeof *a);
-    n = pread(fd, header, sizeof header, 0);
-    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
-        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    header = (unsigned char *)malloc(SHMI_headerSize);
+    if (a == NULL || header == NULL)
+        err = shmi_fail(ENOMEM, op, path, "%s", "");
+    else if ((n = pread(fd, header, SHMI_headerSize, 0)) < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(errno, op, path, "%s", "");
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
@@ -13561,6 +13626,7 @@ out:
     if (a != NULL && a->base != NULL)
         munmap(a->base, (size_t)a->size);
     free(a);
+    free(header);
     close(fd);
     return err;
 }
@@ -13588,29 +13654,26 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
-    char path[PATH_MAX];
     shmi_failure before = shmi_last;
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return SHMI_TELL(err);
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
-    shmi_probe();
+    char *path;
+    int err;
     shmi_hold_cancel();
-    err = shmi_remove_unused(path, -1);
+    err = shmi_new_path(name, &path);
+    if (err == 0) {
+        pthread_once(&shmi_atfork_once, shmi_watch_forks);
+        shmi_probe();
+        err = shmi_remove_unused(path, -1);
+    }
+    free(path);
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+/* Opens the arena at path, whose options were checked. */
+SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
-    SHMI_ARENA_OPTIONS(name);
-    char path[PATH_MAX];
     shmi_segment s;
-    int moves, judged, err = shmi_check_abi(name, abi);
-    if (err == 0)
-        err = shmi_check_options(name, opts);
-    if (err == 0)
-        err = shmi_path(name, path, sizeof path);
+    int moves, judged, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -13649,6 +13712,21 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
     }
     if (err == 0)
         err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
+    return err;
+}
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    SHMI_ARENA_OPTIONS(name);
+    char *path;
+    int err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
+    if (err != 0)
+        return err;
+    err = shmi_new_path(name, &path);
+    if (err == 0)
+        err = shmi_open_path(path, opts, out);
+    free(path);
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)

@@ -143,6 +143,12 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
 }
+/* Sets *path to the path for the name of an arena. The caller frees it, also after an error. */
+SHMI_FN int shmi_new_path(const char *name, char **path)
+{
+    *path = (char *)malloc(PATH_MAX); /* too large for a small stack */
+    return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
+}
 
 /* The uid as which a user namespace shows users that it does not map. */
 SHMI_FN uid_t shmi_overflow_uid(void)
@@ -349,17 +355,19 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
  * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
-    char dir[PATH_MAX], self[64];
+    char self[64];
     const char *slash = strrchr(path, '/'), *base = slash + 1;
     size_t n = (size_t)(slash - path);
+    char *dir = strndup(path, n == 0 ? 1 : n); /* too large for a small stack */
     int dirfd_, err;
-    if (n >= sizeof dir)
-        return shmi_fail(EINVAL, "arena.create", path, "too long");
-    memcpy(dir, path, n);
-    dir[n] = 0;
-    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd_ < 0)
-        return shmi_fail(errno, "arena.create", path, "open directory");
+    if (dir == NULL)
+        return shmi_fail(ENOMEM, "arena.create", path, "%s", "");
+    dirfd_ = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0) {
+        err = shmi_fail(errno, "arena.create", path, "open directory");
+        free(dir);
+        return err;
+    }
     err = ENOTSUP;
     s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
@@ -373,10 +381,11 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
             shmi_unmap(s);
     }
     if (err == ENOTSUP) {
-        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
+        shmi_sweep_temp(dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
     }
     close(dirfd_);
+    free(dir);
     if (err != 0) {
         shmi_unmap(s);
         s->created = 0;
@@ -1234,20 +1243,21 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
  * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
-    char dir[PATH_MAX], *copy;
+    char *dir;
     size_t before, n = strlen(path);
-    if (path[0] == '/' || strchr(path, '/') == NULL || getcwd(dir, sizeof dir) == NULL || dir[0] != '/')
+    if (path[0] == '/' || strchr(path, '/') == NULL)
         return strdup(path);
-    before = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
-    if (before + 1 + n >= PATH_MAX)
+    dir = (char *)malloc(PATH_MAX);
+    if (dir == NULL)
+        return NULL;
+    before = getcwd(dir, PATH_MAX) == NULL || dir[0] != '/' ? PATH_MAX : strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (before + 1 + n >= PATH_MAX) {
+        free(dir);
         return strdup(path);
-    copy = (char *)malloc(before + 1 + n + 1);
-    if (copy != NULL) {
-        memcpy(copy, dir, before);
-        copy[before] = '/';
-        memcpy(copy + before + 1, path, n + 1);
     }
-    return copy;
+    dir[before] = '/';
+    memcpy(dir + before + 1, path, n + 1);
+    return dir;
 }
 
 /* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
@@ -1295,13 +1305,24 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
+/* Reads the header of the arena, and fills in its geometry. */
+SHMI_FN int shmi_read_geometry(shmsync_arena *a)
+{
+    unsigned char *header = (unsigned char *)malloc(SHMI_headerSize); /* too large for a small stack */
+    ssize_t n;
+    int err;
+    if (header == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    n = pread(a->fd, header, SHMI_headerSize, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    free(header);
+    return err;
+}
 /* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
-    unsigned char header[SHMI_headerSize];
-    ssize_t n = pread(a->fd, header, sizeof header, 0);
     void *page;
-    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    int err = shmi_read_geometry(a);
     if (err == 0)
         err = shmi_compare(a, o, s->created);
     if (err == 0)
@@ -1421,10 +1442,10 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
-    unsigned char header[SHMI_headerSize];
+    unsigned char *header = NULL; /* too large for a small stack */
     shmsync_arena *a;
     struct stat st;
-    ssize_t n;
+    ssize_t n = 0;
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
@@ -1441,9 +1462,11 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         return 0;
     }
     a = (shmsync_arena *)calloc(1, sizeof *a);
-    n = pread(fd, header, sizeof header, 0);
-    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
-        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    header = (unsigned char *)malloc(SHMI_headerSize);
+    if (a == NULL || header == NULL)
+        err = shmi_fail(ENOMEM, op, path, "%s", "");
+    else if ((n = pread(fd, header, SHMI_headerSize, 0)) < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(errno, op, path, "%s", "");
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
@@ -1502,6 +1525,7 @@ out:
     if (a != NULL && a->base != NULL)
         munmap(a->base, (size_t)a->size);
     free(a);
+    free(header);
     close(fd);
     return err;
 }
@@ -1529,29 +1553,26 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
-    char path[PATH_MAX];
     shmi_failure before = shmi_last;
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return SHMI_TELL(err);
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
-    shmi_probe();
+    char *path;
+    int err;
     shmi_hold_cancel();
-    err = shmi_remove_unused(path, -1);
+    err = shmi_new_path(name, &path);
+    if (err == 0) {
+        pthread_once(&shmi_atfork_once, shmi_watch_forks);
+        shmi_probe();
+        err = shmi_remove_unused(path, -1);
+    }
+    free(path);
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+/* Opens the arena at path, whose options were checked. */
+SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
-    SHMI_ARENA_OPTIONS(name);
-    char path[PATH_MAX];
     shmi_segment s;
-    int moves, judged, err = shmi_check_abi(name, abi);
-    if (err == 0)
-        err = shmi_check_options(name, opts);
-    if (err == 0)
-        err = shmi_path(name, path, sizeof path);
+    int moves, judged, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -1590,6 +1611,21 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
     }
     if (err == 0)
         err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
+    return err;
+}
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    SHMI_ARENA_OPTIONS(name);
+    char *path;
+    int err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
+    if (err != 0)
+        return err;
+    err = shmi_new_path(name, &path);
+    if (err == 0)
+        err = shmi_open_path(path, opts, out);
+    free(path);
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
