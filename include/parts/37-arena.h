@@ -592,7 +592,7 @@ SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 /* Takes slot i over from a dead participant that no living process is reaping. Returns the new generation of this
  * joiner, or 0 if the joiner did not take the slot. The joiner holds the byte lock of the slot. */
-SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, const char *label)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
     uint64_t raw;
@@ -631,7 +631,9 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_nap(1000000);
     }
     shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
-    shmi_describe_self(a, i, next, "", 0);
+    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads one part before and the
+     * other part afterwards gets one description. */
+    shmi_describe_self(a, i, next, label, 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -669,9 +671,9 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 #undef SHMI_USED_UP
 }
 
-/* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
- * the dead participant, and this joiner must clean up after it. */
-SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
+/* Takes a slot for this joiner, which has that label: a free one, or that of a dead participant. In the second case
+ * *before is the ID of the dead participant, and this joiner must clean up after it. */
+SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
     shmi_renewal renewal;
@@ -697,7 +699,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i);
             if (!shmi_slot_taken(w) || !shmi_note_byte_free(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
-            next = shmi_inherit_slot(a, i, w);
+            next = shmi_inherit_slot(a, i, w, label);
             if (next != 0) {
                 *name = shmi_make_participant_id(i, next);
                 *before = shmi_id_in(i, w);
@@ -966,7 +968,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         }
     }
     do {
-        err = shmi_take_slot(a, &name, &before);
+        err = shmi_take_slot(a, label, &name, &before);
         if (err != 0) {
             shmi_dismiss_watcher(a);
             shmi_drop_lock(a);
