@@ -1291,9 +1291,9 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
  * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
  * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
- * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits until a dead
- * participant has ended, waits of an open, and shmsync_synchronized_load. A claim of a WaitGroup that f ends may have
- * claimed a part, and an arrival at a Latch that f ends counts.
+ * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits of an open and
+ * shmsync_synchronized_load. A claim of a WaitGroup that f ends may have claimed a part, and an arrival at a Latch that f
+ * ends counts.
  *
  * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
  * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
@@ -3692,13 +3692,20 @@ typedef struct shmi_reap_progress {
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
+/* The offset of a node, and a key by which such entries are sorted. */
+typedef struct shmi_keyed {
+    uint64_t key;
+    shmi_off off;
+} shmi_keyed;
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
     uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
-    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
-    shmi_off off[SHMI_deadWaits];
+    uint64_t n;     /* number of nodes; more than room: the list is incomplete */
+    uint64_t room;  /* of the list at */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
 /* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
@@ -3826,6 +3833,11 @@ struct shmsync_arena {
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
+    uint32_t free_nodes;    /* guarded by: wait_nodes_lock; how many of them there are */
+    uint32_t fewest_nodes;  /* guarded by: wait_nodes_lock; the least value of free_nodes in this period: see shmi_shrink_nodes */
+    uint32_t surplus_nodes; /* how many nodes shmi_shrink_nodes still gives back; only the death watcher uses it */
+    uint32_t many_nodes;    /* written under wait_nodes_lock: the death watcher calls shmi_shrink_nodes. Atomic. */
+    int64_t nodes_period;   /* end of this period, CLOCK_MONOTONIC ns; only the death watcher uses it */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     /* by object: the thread that writes this process's record of a recorded queue holds one, with signals blocked */
@@ -4010,12 +4022,17 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
+/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
+ * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
+ * all. */
+#define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
 
 /* These functions are defined in later parts. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
+SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
 SHMI_FN void shmi_await_look(shmsync_arena *a);
@@ -6030,14 +6047,103 @@ SHMI_FN int shmi_node_waited(const shmsync_arena *a, const shmi_node *n, shmi_pa
     return owner != 0 && shmi_ld64(&n->list) == 0 && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 &&
            (owner == leaving || !shmi_current(a, owner));
 }
+/* ---- Lists that are sorted by a key. They are made while a record lock is held, possibly by a signal handler, so they
+ * use neither malloc nor qsort. ---- */
+
+/* Memory for a list with room for n entries, or NULL. */
+SHMI_FN shmi_keyed *shmi_map_list(uint64_t n)
+{
+    int before = errno;
+    void *p = n > SIZE_MAX / sizeof(shmi_keyed) ? MAP_FAILED : mmap(NULL, (size_t)n * sizeof(shmi_keyed), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = before;
+    return p == MAP_FAILED ? NULL : (shmi_keyed *)p;
+}
+SHMI_FN void shmi_unmap_list(shmi_keyed *at, uint64_t n)
+{
+    int before = errno;
+    munmap(at, (size_t)n * sizeof *at);
+    errno = before;
+}
+/* Moves entry i of a heap down to its place. In a heap, no entry has a smaller key than the entries 2i+1 and 2i+2. */
+SHMI_FN void shmi_sift(shmi_keyed *at, uint64_t i, uint64_t n)
+{
+    shmi_keyed x = at[i];
+    uint64_t c;
+    for (; (c = 2 * i + 1) < n; i = c) {
+        if (c + 1 < n && at[c + 1].key > at[c].key)
+            c++;
+        if (at[c].key <= x.key)
+            break;
+        at[i] = at[c];
+    }
+    at[i] = x;
+}
+SHMI_FN void shmi_make_heap(shmi_keyed *at, uint64_t n)
+{
+    uint64_t i;
+    for (i = n / 2; i > 0; i--)
+        shmi_sift(at, i - 1, n);
+}
+/* Sorts a list by its keys. The number of steps is about n log n. */
+SHMI_FN void shmi_sort_list(shmi_keyed *at, uint64_t n)
+{
+    shmi_make_heap(at, n);
+    for (; n > 1; n--) {
+        shmi_keyed x = at[0];
+        at[0] = at[n - 1];
+        at[n - 1] = x;
+        shmi_sift(at, 0, n - 1);
+    }
+}
+/* The index of the first entry of a sorted list whose key is not less than the parameter key. */
+SHMI_FN uint64_t shmi_find_key(const shmi_keyed *at, uint64_t n, uint64_t key)
+{
+    uint64_t from = 0;
+    while (from < n) {
+        uint64_t mid = from + (n - from) / 2;
+        if (at[mid].key < key)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return from;
+}
+
 SHMI_FN void shmi_list_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_waits *l = (shmi_dead_waits *)arg;
     if (!shmi_node_waited(a, n, l->leaving))
         return;
-    if (l->n < SHMI_deadWaits)
-        l->off[l->n] = off;
+    if (l->n < l->room) {
+        l->at[l->n].key = shmi_ld64(&n->object);
+        l->at[l->n].off = off;
+    }
     l->n++;
+}
+SHMI_FN void shmi_free_dead_waits(shmi_dead_waits *l)
+{
+    if (l->at != NULL && l->at != l->few)
+        shmi_unmap_list(l->at, l->room);
+    l->at = NULL;
+}
+/* Makes the list. If there are more nodes than the list has room for, it first counts them. Without memory for all, the
+ * list is incomplete. */
+SHMI_FN void shmi_list_dead_waits(shmsync_arena *a, shmi_dead_waits *l)
+{
+    shmi_keyed *more;
+    shmi_free_dead_waits(l);
+    l->at = l->few;
+    l->room = SHMI_deadWaits;
+    l->n = 0;
+    shmi_each_node(a, shmi_list_dead_wait, l);
+    if (l->n > l->room && (more = shmi_map_list(l->n)) != NULL) {
+        l->at = more;
+        l->room = l->n;
+        l->n = 0;
+        shmi_each_node(a, shmi_list_dead_wait, l);
+    }
+    if (l->n <= l->room)
+        shmi_sort_list(l->at, l->n);
 }
 
 typedef struct shmi_dead_wait_visit {
@@ -6062,7 +6168,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
      */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
-    uint32_t i;
+    uint64_t i;
     v.object = object;
     v.leaving = leaving;
     v.f = f;
@@ -6071,17 +6177,16 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
         l->made = 1;
         l->sum = sum;
         l->leaving = leaving;
-        l->n = 0;
-        shmi_each_node(a, shmi_list_dead_wait, l);
+        shmi_list_dead_waits(a, l);
     }
-    if (l->n > SHMI_deadWaits) { /* the list has no room for all */
+    if (l->n > l->room) { /* the list has no room for all */
         shmi_each_node(a, shmi_visit_dead_wait, &v);
         return;
     }
-    for (i = 0; i < l->n; i++) {
-        shmi_node *n = shmi_node_at(a, l->off[i]);
+    for (i = shmi_find_key(l->at, l->n, object); i < l->n && l->at[i].key == object; i++) {
+        shmi_node *n = shmi_node_at(a, l->at[i].off);
         if (n != NULL)
-            shmi_visit_dead_wait(a, l->off[i], n, &v);
+            shmi_visit_dead_wait(a, l->at[i].off, n, &v);
     }
 }
 /* ---- Descriptions of types ----
@@ -8691,25 +8796,36 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
+/* Whether /proc has this process under its process ID, and under no ID of an inner namespace. Returns -1 with an errno if
+ * a shortage prevents the answer. */
+SHMI_FN int shmi_proc_has_pid(void)
+{
+    const size_t cap = 4096; /* too large for a small stack */
+    char *b = (char *)malloc(cap), pid[16], *p = NULL;
+    int err = b == NULL ? ENOMEM : shmi_read_file("/proc/self/status", b, cap) <= 0 ? errno : 0, has = 0;
+    if (err == 0 && (p = strstr(b, "\nNSpid:")) != NULL) {
+        for (p += 7; *p == ' ' || *p == '\t'; p++) {
+        }
+        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
+        has = strncmp(p, pid, strlen(pid)) == 0;
+    }
+    free(b);
+    errno = err;
+    return has ? 1 : shmi_is_shortage(err) ? -1 : 0;
+}
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the device
  * number of /proc. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
-    char b[4096], pid[16], *p;
     shmi_tasks d;
     uint64_t start, size;
-    int ok = 0, stat_fd;
+    int ok, stat_fd;
     if (!shmi_has(&shmi_have.waitv) || shmi_disabled("threads"))
         return 0;
-    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
-        return shmi_is_shortage(errno) ? -1 : 0;
-    if ((p = strstr(b, "\nNSpid:")) == NULL)
-        return 0;
-    for (p += 7; *p == ' ' || *p == '\t'; p++) {
-    }
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
-    if (strncmp(p, pid, strlen(pid)) != 0)
-        return 0;
+    ok = shmi_proc_has_pid();
+    if (ok <= 0)
+        return ok;
+    ok = 0;
     if (!shmi_open_tasks("self", &d))
         return shmi_is_shortage(errno) ? -1 : 0;
     *dev = (uint64_t)d.st.st_dev;
@@ -10946,13 +11062,19 @@ SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 /* Whether the path of the arena leads to another file, or to none. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
-    char path[PATH_MAX];
+    char *path; /* too large for a small stack */
     struct stat st;
+    int moved;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (lstat(a->path, &st) != 0)
-        return errno == ENOENT && !shmi_leads_home(a, path);
-    return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
+    if (lstat(a->path, &st) != 0 ? errno != ENOENT : (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino)
+        return 0;
+    if (a->home < 0)
+        return 1;
+    path = (char *)malloc(PATH_MAX);
+    moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+    free(path);
+    return moved;
 }
 /* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -11069,30 +11191,30 @@ SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
 /* Notes that the file fd could not be removed from path, and why, and returns err. */
 SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
 {
-    char dir[PATH_MAX];
+    char *dir;
     struct stat own, st;
     const char *slash = strrchr(path, '/');
+    int known;
     if (err == EBUSY)
         return shmi_fail(err, "arena.remove", path, "the file is a mount point");
-    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
-    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+    dir = slash != NULL ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    known = dir != NULL && fstat(fd, &own) == 0 && stat(dir, &st) == 0;
+    free(dir);
+    if ((err != EPERM && err != EACCES) || !known)
         return shmi_fail(err, "arena.remove", path, "%s", "");
     if ((st.st_mode & S_ISVTX) != 0)
         return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
     return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
- * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
- * first, and then checks which file it has. */
-SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+enum { SHMI_privateMost = PATH_MAX + 300 }; /* room for a private name */
+/* The part of shmi_remove_file that uses the private name, for which private_name has room. */
+SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_name)
 {
-    char private_name[PATH_MAX + 300];
     struct stat own, there;
     int err;
-    *moved = 0;
     if (fstat(fd, &own) != 0)
         return shmi_fail(errno, "arena.remove", path, "%s", "");
-    shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
+    shmi_private_name(path, (uint64_t)own.st_ino, private_name, SHMI_privateMost);
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
@@ -11122,19 +11244,30 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes files that were at path, and whose removers died after they had renamed them to private names. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
+ * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
+ * first, and then checks which file it has. */
+SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+{
+    char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
+    int err;
+    *moved = 0;
+    err = private_name != NULL ? shmi_remove_by(fd, path, moved, private_name) : shmi_fail(ENOMEM, "arena.remove", path, "%s", "");
+    free(private_name);
+    return err;
+}
+/* Removes files that were at path, and whose removers died after they had renamed them to private names. Without memory,
+ * leaves them to the process that creates the next arena. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
-    char private_name[PATH_MAX + 300], dir[PATH_MAX];
     const char *base = strrchr(path, '/') + 1;
+    char *private_name = (char *)malloc(SHMI_privateMost), *dir = strndup(path, (size_t)(base - path));
     struct dirent *e;
-    DIR *d;
-    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
-    d = opendir(dir);
+    DIR *d = private_name != NULL && dir != NULL ? opendir(dir) : NULL;
     while (d != NULL && (e = readdir(d)) != NULL) {
         struct stat own, there;
         int fd;
-        shmi_private_name(path, (uint64_t)e->d_ino, private_name, sizeof private_name);
+        shmi_private_name(path, (uint64_t)e->d_ino, private_name, SHMI_privateMost);
         if (strcmp(strrchr(private_name, '/') + 1, e->d_name) != 0)
             continue;
         fd = open(private_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -11147,19 +11280,25 @@ SHMI_FN void shmi_sweep_removed(const char *path)
     }
     if (d != NULL)
         closedir(d);
+    free(private_name);
+    free(dir);
 }
 
 /* Removes the file of an arena that this process has claimed. *moved says that the file was not removed, because the
  * path leads to another file by now, or because the claim has ended. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
-    char path[PATH_MAX];
+    char *path;
     int err;
     *moved = 1;
     if (shmi_epoch(a) != w)
         return 0; /* a joiner without byte locks has ended the claim */
+    path = (char *)malloc(PATH_MAX);
+    if (path == NULL)
+        return shmi_fail(ENOMEM, "arena.remove", a->label, "%s", "");
     shmi_current_path(a, path);
     err = shmi_remove_file(a->fd, path, moved);
+    free(path);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
@@ -11398,14 +11537,11 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
- * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
-SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and these
+ * functions remove it. path has room for PATH_MAX bytes. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
-    char path[PATH_MAX];
     int err, moved;
-    if (!named || a->lock_fd < 0)
-        return SHMI_MOVED;
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
@@ -11420,6 +11556,17 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     if (err != 0)
         return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
     return SHMI_MOVED;
+}
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char *path; /* too large for a small stack */
+    int err;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    path = (char *)malloc(PATH_MAX);
+    err = path != NULL ? shmi_drop_name(a, path) : shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    free(path);
+    return err;
 }
 
 /* As shmi_admit. The caller frees *p afterwards. */
@@ -11811,7 +11958,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so a ring at any later time ends the next sleep. */
@@ -11825,6 +11972,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
+        nodes = shmi_shrink_nodes(a, nodes);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* shmi_watch_entries has reaped a participant */
@@ -11852,6 +12000,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
+        if (nodes != 0 && (deadline == 0 || nodes < deadline))
+            deadline = nodes;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);
@@ -12103,6 +12253,12 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
 }
+/* Sets *path to the path for the name of an arena. The caller frees it, also after an error. */
+SHMI_FN int shmi_new_path(const char *name, char **path)
+{
+    *path = (char *)malloc(PATH_MAX); /* too large for a small stack */
+    return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
+}
 
 /* The uid as which a user namespace shows users that it does not map. */
 SHMI_FN uid_t shmi_overflow_uid(void)
@@ -12309,17 +12465,19 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
  * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
-    char dir[PATH_MAX], self[64];
+    char self[64];
     const char *slash = strrchr(path, '/'), *base = slash + 1;
     size_t n = (size_t)(slash - path);
+    char *dir = strndup(path, n == 0 ? 1 : n); /* too large for a small stack */
     int dirfd_, err;
-    if (n >= sizeof dir)
-        return shmi_fail(EINVAL, "arena.create", path, "too long");
-    memcpy(dir, path, n);
-    dir[n] = 0;
-    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd_ < 0)
-        return shmi_fail(errno, "arena.create", path, "open directory");
+    if (dir == NULL)
+        return shmi_fail(ENOMEM, "arena.create", path, "%s", "");
+    dirfd_ = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0) {
+        err = shmi_fail(errno, "arena.create", path, "open directory");
+        free(dir);
+        return err;
+    }
     err = ENOTSUP;
     s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
@@ -12333,10 +12491,11 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
             shmi_unmap(s);
     }
     if (err == ENOTSUP) {
-        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
+        shmi_sweep_temp(dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
     }
     close(dirfd_);
+    free(dir);
     if (err != 0) {
         shmi_unmap(s);
         s->created = 0;
@@ -12543,7 +12702,7 @@ SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 /* Takes slot i over from a dead participant that no living process is reaping. Returns the new generation of this
  * joiner, or 0 if the joiner did not take the slot. The joiner holds the byte lock of the slot. */
-SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, const char *label)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
     uint64_t raw;
@@ -12582,7 +12741,9 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_nap(1000000);
     }
     shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
-    shmi_describe_self(a, i, next, "", 0);
+    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads one part before and the
+     * other part afterwards gets one description. */
+    shmi_describe_self(a, i, next, label, 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -12620,9 +12781,9 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 #undef SHMI_USED_UP
 }
 
-/* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
- * the dead participant, and this joiner must clean up after it. */
-SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
+/* Takes a slot for this joiner, which has that label: a free one, or that of a dead participant. In the second case
+ * *before is the ID of the dead participant, and this joiner must clean up after it. */
+SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
     shmi_renewal renewal;
@@ -12648,7 +12809,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i);
             if (!shmi_slot_taken(w) || !shmi_note_byte_free(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
-            next = shmi_inherit_slot(a, i, w);
+            next = shmi_inherit_slot(a, i, w, label);
             if (next != 0) {
                 *name = shmi_make_participant_id(i, next);
                 *before = shmi_id_in(i, w);
@@ -12917,7 +13078,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         }
     }
     do {
-        err = shmi_take_slot(a, &name, &before);
+        err = shmi_take_slot(a, label, &name, &before);
         if (err != 0) {
             shmi_dismiss_watcher(a);
             shmi_drop_lock(a);
@@ -13015,6 +13176,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&a->dead_waits[i]);
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     shmi_close_home(a);
@@ -13192,20 +13355,21 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
  * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
-    char dir[PATH_MAX], *copy;
+    char *dir;
     size_t before, n = strlen(path);
-    if (path[0] == '/' || strchr(path, '/') == NULL || getcwd(dir, sizeof dir) == NULL || dir[0] != '/')
+    if (path[0] == '/' || strchr(path, '/') == NULL)
         return strdup(path);
-    before = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
-    if (before + 1 + n >= PATH_MAX)
+    dir = (char *)malloc(PATH_MAX);
+    if (dir == NULL)
+        return NULL;
+    before = getcwd(dir, PATH_MAX) == NULL || dir[0] != '/' ? PATH_MAX : strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (before + 1 + n >= PATH_MAX) {
+        free(dir);
         return strdup(path);
-    copy = (char *)malloc(before + 1 + n + 1);
-    if (copy != NULL) {
-        memcpy(copy, dir, before);
-        copy[before] = '/';
-        memcpy(copy + before + 1, path, n + 1);
     }
-    return copy;
+    dir[before] = '/';
+    memcpy(dir + before + 1, path, n + 1);
+    return dir;
 }
 
 /* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
@@ -13253,13 +13417,24 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
+/* Reads the header of the arena, and fills in its geometry. */
+SHMI_FN int shmi_read_geometry(shmsync_arena *a)
+{
+    unsigned char *header = (unsigned char *)malloc(SHMI_headerSize); /* too large for a small stack */
+    ssize_t n;
+    int err;
+    if (header == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    n = pread(a->fd, header, SHMI_headerSize, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    free(header);
+    return err;
+}
 /* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
-    unsigned char header[SHMI_headerSize];
-    ssize_t n = pread(a->fd, header, sizeof header, 0);
     void *page;
-    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    int err = shmi_read_geometry(a);
     if (err == 0)
         err = shmi_compare(a, o, s->created);
     if (err == 0)
@@ -13379,10 +13554,10 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
-    unsigned char header[SHMI_headerSize];
+    unsigned char *header = NULL; /* too large for a small stack */
     shmsync_arena *a;
     struct stat st;
-    ssize_t n;
+    ssize_t n = 0;
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
@@ -13399,9 +13574,11 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         return 0;
     }
     a = (shmsync_arena *)calloc(1, sizeof *a);
-    n = pread(fd, header, sizeof header, 0);
-    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
-        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    header = (unsigned char *)malloc(SHMI_headerSize);
+    if (a == NULL || header == NULL)
+        err = shmi_fail(ENOMEM, op, path, "%s", "");
+    else if ((n = pread(fd, header, SHMI_headerSize, 0)) < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(errno, op, path, "%s", "");
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
@@ -13460,6 +13637,7 @@ out:
     if (a != NULL && a->base != NULL)
         munmap(a->base, (size_t)a->size);
     free(a);
+    free(header);
     close(fd);
     return err;
 }
@@ -13487,29 +13665,26 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
-    char path[PATH_MAX];
     shmi_failure before = shmi_last;
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return SHMI_TELL(err);
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
-    shmi_probe();
+    char *path;
+    int err;
     shmi_hold_cancel();
-    err = shmi_remove_unused(path, -1);
+    err = shmi_new_path(name, &path);
+    if (err == 0) {
+        pthread_once(&shmi_atfork_once, shmi_watch_forks);
+        shmi_probe();
+        err = shmi_remove_unused(path, -1);
+    }
+    free(path);
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+/* Opens the arena at path, whose options were checked. */
+SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
-    SHMI_ARENA_OPTIONS(name);
-    char path[PATH_MAX];
     shmi_segment s;
-    int moves, judged, err = shmi_check_abi(name, abi);
-    if (err == 0)
-        err = shmi_check_options(name, opts);
-    if (err == 0)
-        err = shmi_path(name, path, sizeof path);
+    int moves, judged, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -13548,6 +13723,21 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
     }
     if (err == 0)
         err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
+    return err;
+}
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    SHMI_ARENA_OPTIONS(name);
+    char *path;
+    int err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
+    if (err != 0)
+        return err;
+    err = shmi_new_path(name, &path);
+    if (err == 0)
+        err = shmi_open_path(path, opts, out);
+    free(path);
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -13626,6 +13816,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
         own = a;
     } else {
         *own = *a;
+        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
         own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
@@ -14525,6 +14716,9 @@ SHMI_FN int64_t shmi_pause_ns(void)
     return best;
 }
 
+/* Whether the machine has only one CPU. The CPU affinity of this process does not matter, because its peers may run on
+ * other CPUs. If a shortage, such as a full table of descriptors, keeps this process from reading the number of CPUs,
+ * the answer is no, and the next call reads again. */
 SHMI_FN int shmi_one_cpu(void)
 {
     int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
@@ -14535,15 +14729,16 @@ SHMI_FN int shmi_one_cpu(void)
         shmi_hold_cancel();
         fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
         n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        if (n > 0)
+            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
+        else if (n == 0 || !shmi_is_shortage(errno))
+            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         if (fd >= 0)
             close(fd);
         shmi_let_cancel();
-        if (n > 0)
-            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
-        else
-            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         errno = before;
-        __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
+        if (known != 0)
+            __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
     }
     return known == 2;
 }
@@ -14684,6 +14879,14 @@ SHMI_FN uint32_t shmi_first_tag(void)
     return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
+enum {
+    SHMI_freeKept = 256,    /* how many free wait nodes a process keeps at least */
+    SHMI_freeAtOnce = 2048  /* how many it gives back at a time; that takes less than a millisecond */
+};
+#ifndef SHMI_FREE_PERIOD /* tests make it shorter */
+#define SHMI_FREE_PERIOD INT64_C(5000000000) /* ns */
+#endif
+
 /* Gets a wait node for one wait. Its node in the arena is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
@@ -14691,8 +14894,11 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     int err;
     pthread_mutex_lock(&a->wait_nodes_lock);
     s = a->wait_nodes;
-    if (s != NULL)
+    if (s != NULL) {
         a->wait_nodes = s->next;
+        if (--a->free_nodes < a->fewest_nodes)
+            a->fewest_nodes = a->free_nodes;
+    }
     pthread_mutex_unlock(&a->wait_nodes_lock);
     if (s == NULL) {
         s = (shmi_wait_node *)calloc(1, sizeof *s);
@@ -14712,10 +14918,80 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 /* Gives back a wait node that was never queued, or whose node is idle again. */
 SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
+    int many;
     pthread_mutex_lock(&a->wait_nodes_lock);
     s->next = a->wait_nodes;
     a->wait_nodes = s;
+    many = ++a->free_nodes > SHMI_freeKept && a->many_nodes == 0;
+    if (many)
+        shmi_st32(&a->many_nodes, 1);
     pthread_mutex_unlock(&a->wait_nodes_lock);
+    if (many)
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher gives nodes back from now on */
+}
+
+/* ---- What a process gives back after a crowd of waiters has gone: internal/park/pool_shrink.go in C ----
+ *
+ * The other processes can use these nodes, and a visit of all nodes in use does not visit them. A free wait node is
+ * idle, its stamp is 0, and it is on no list, so no process refers to it. */
+
+/* Takes a free wait node from the list of this process, if it has more than it keeps. */
+SHMI_FN shmi_wait_node *shmi_take_surplus(shmsync_arena *a)
+{
+    shmi_wait_node *s = NULL;
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    if (a->free_nodes > SHMI_freeKept) {
+        s = a->wait_nodes;
+        a->wait_nodes = s->next;
+        if (--a->free_nodes < a->fewest_nodes)
+            a->fewest_nodes = a->free_nodes;
+    }
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+    return s;
+}
+/* Begins a period at the time now. Nodes that no wait has needed in the last period are surplus. Returns whether this
+ * process has so many free nodes that there is another period. */
+SHMI_FN int shmi_begin_period(shmsync_arena *a, int64_t now)
+{
+    int many;
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    a->surplus_nodes = a->nodes_period != 0 && a->fewest_nodes > SHMI_freeKept ? a->fewest_nodes - SHMI_freeKept : 0;
+    a->fewest_nodes = a->free_nodes;
+    many = a->free_nodes > SHMI_freeKept;
+    if (!many)
+        shmi_st32(&a->many_nodes, 0);
+    a->nodes_period = many ? now + SHMI_FREE_PERIOD : 0;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+    return many;
+}
+/* Gives nodes back if it is time. Returns the time of the next call; 0: not before the watcher's doorbell rings. The death
+ * watcher calls this. */
+SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at)
+{
+    shmi_wait_node *s;
+    int64_t now;
+    if (shmi_ld32(&a->many_nodes) == 0)
+        return 0;
+    now = shmi_now();
+    if (now < at)
+        return at;
+    if (now >= a->nodes_period && !shmi_begin_period(a, now))
+        return 0;
+    if (a->surplus_nodes > 0) {
+        uint32_t n = a->surplus_nodes < SHMI_freeAtOnce ? a->surplus_nodes : (uint32_t)SHMI_freeAtOnce;
+        if (shmi_enter(a, "arena.watch") != 0)
+            return 0; /* this process leaves, and frees all its nodes */
+        a->surplus_nodes -= n;
+        for (; n > 0 && (s = shmi_take_surplus(a)) != NULL; n--) {
+            /* a node that a peer has overwritten is left to the reaper of this participant */
+            if (shmi_node_owner(s->node) == a->self && shmi_ld64(&s->node->list) == 0 && shmi_ld64(&s->node->stamp) == 0 &&
+                shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeIdle)
+                shmi_free_node(a, s->off);
+            free(s);
+        }
+        shmi_exit(a);
+    }
+    return a->surplus_nodes > 0 ? now + SHMI_CHECK_EVERY : a->nodes_period;
 }
 
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
@@ -17272,7 +17548,8 @@ struct shmi_rq {
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
+    uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
+    uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
     shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
@@ -17650,6 +17927,12 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
+/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
+ * the private lock. */
+SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
+SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
+
 /* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
  * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
@@ -17659,8 +17942,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     uint32_t i;
     int err;
     *ok = 0;
-    if (shmi_ld64(q->commit) != x->c)
+    if (shmi_ld64(q->commit) != x->c) {
+        q->overtaken++;
         return 0;
+    }
     if (x->torn)
         return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
@@ -17681,8 +17966,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     }
     shmi_put64(r.kinds, kinds);
     SHMSYNC_CRASHPOINT("record.commit.written");
-    if (!shmi_cas64(q->commit, x->c, to))
+    if (!shmi_cas64(q->commit, x->c, to)) {
+        q->overtaken++;
         return 0;
+    }
     x->made = 1;
     SHMSYNC_CRASHPOINT("record.commit.named");
     err = shmi_rq_complete(q, to, b);
@@ -22460,12 +22747,14 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
 /* Grants the lock to the first wait if the lock is free. Ends all waits if no process can get the lock. Takes waits of
- * dead participants off the front of the queue. */
+ * dead participants off the front of the queue. If other processes change the object all the time, leaves the rest to
+ * the periodic checks of the waiters. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         uint32_t s;
@@ -22494,13 +22783,16 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (ok)
             shmi_rq_reconsider(q, granted);
     }
+    return 0;
 }
-/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. */
+/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. If other processes change the
+ * object all the time, leaves that to the next reap. */
 SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n, granted = 0;
         uint32_t s, next = 0;
         uint64_t w;
@@ -22514,6 +22806,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         if (shmi_fair_is_open(s)) {
             shmi_state_shut(l->state, l->key);
+            q->overtaken++; /* only a record opens the word again, or a peer that overwrites it */
             continue;
         }
         if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
@@ -22541,6 +22834,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         }
     }
+    shmi_st32(&q->unreaped, 1);
+    return 0;
 }
 /* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
  * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
@@ -24604,12 +24899,14 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
     }
 }
 /* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. */
+ * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
+ * waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -24633,6 +24930,7 @@ SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, st
         if (ok)
             shmi_cond_reconsider(q, &woken);
     }
+    return 0;
 }
 SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
@@ -24646,15 +24944,16 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 }
 /* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
  * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
+ * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
+    uint64_t until = shmi_rq_until(q);
     *settled = 0;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
-         * queue. */
+    while (outcome == SHMI_RECORDED_LEFT || shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait of a dead participant off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -24707,60 +25006,91 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         }
         return 0;
     }
+    shmi_st32(&q->unreaped, 1);
+    return EAGAIN;
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
- * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
- * has the nodes with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
+ * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
+ * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
     const struct shmi_rq_change *x;
-    uint32_t n;
-    struct {
-        struct shmi_wait w;
-        uint64_t bound;
-    } at[SHMI_condDebts];
+    uint64_t all;  /* the number of nodes that owe a Signal */
+    uint64_t n, room;
+    shmi_keyed *at; /* few, or memory of shmi_map_list */
+    shmi_keyed few[SHMI_condDebts];
 } shmi_cond_debts;
 SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_cond_debts *d = (shmi_cond_debts *)arg;
-    uint64_t bound = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
-    uint32_t i;
+    shmi_keyed debt;
     (void)a;
     if (!shmi_cond_of_dead(&d->k->q, n) || shmi_recorded_value(&n->next) != SHMI_RECORDED_OWES)
         return;
-    if (d->n == SHMI_condDebts && d->at[d->n - 1].bound <= bound)
-        return;
-    for (i = d->n < SHMI_condDebts ? d->n++ : d->n - 1; i > 0 && d->at[i - 1].bound > bound; i--)
-        d->at[i] = d->at[i - 1];
-    d->at[i].w.off = off;
-    d->at[i].w.n = n;
-    d->at[i].bound = bound;
+    d->all++;
+    debt.key = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
+    debt.off = off;
+    if (d->n < d->room) {
+        d->at[d->n++] = debt;
+        if (d->n == d->room)
+            shmi_make_heap(d->at, d->n);
+    } else if (debt.key < d->at[0].key) {
+        d->at[0] = debt;
+        shmi_sift(d->at, 0, d->n);
+    }
+}
+SHMI_FN void shmi_cond_find_debts(shmi_cond_debts *d)
+{
+    struct shmi_rq *q = &d->k->q;
+    d->all = d->n = 0;
+    shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, d);
 }
 /* Settles the debts of dead participants. Their queued waits are already off the queue. */
 SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_cond_debts d;
     struct shmi_rq *q = &k->q;
+    uint64_t rounds = 0, most = 1;
+    int err;
     d.k = k;
     d.x = x;
+    d.at = d.few;
+    d.room = SHMI_condDebts;
     do {
-        /* The loop ends: each round settles debts, and dead participants get no new debts. shmi_rq_begin completes the
-         * last record, which may have woken a wait of a dead participant before that wait was taken off. */
-        uint32_t i;
-        int settled, err = shmi_rq_begin(q, x, b);
+        /* shmi_rq_begin completes the last record, which may have woken a wait of a dead participant before that wait
+         * was taken off. */
+        uint64_t i;
+        shmi_keyed *more;
+        int settled;
+        err = shmi_rq_begin(q, x, b);
         if (err != 0)
-            return err;
-        d.n = 0;
-        shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, &d);
-        for (i = 0; i < d.n; i++) {
-            err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
-            if (err != 0)
-                return err; /* the record of the commit word is corrupt, so no change is possible */
+            break;
+        shmi_cond_find_debts(&d);
+        if (rounds++ == 0 && d.all > d.room) {
+            most = d.all / d.room + 1;
+            more = shmi_map_list(d.all);
+            if (more != NULL) {
+                d.at = more;
+                d.room = d.all;
+                shmi_cond_find_debts(&d);
+            }
         }
-    } while (d.n == SHMI_condDebts);
-    return 0;
+        shmi_sort_list(d.at, d.n);
+        for (i = 0; i < d.n && err == 0; i++) {
+            struct shmi_wait w;
+            w.off = d.at[i].off;
+            w.n = shmi_node_at(q->a, w.off);
+            if (w.n != NULL)
+                err = shmi_cond_settle(k, x, b, w, SHMI_RECORDED_REMOVED, &settled);
+        }
+        /* After EPROTO, the record of the commit word is corrupt, so no change is possible. Each round settles debts,
+         * and dead participants get no new debts, unless a peer overwrites their nodes. */
+    } while (err == 0 && d.all > d.n && rounds < most);
+    if (d.at != d.few)
+        shmi_unmap_list(d.at, d.room);
+    return err == EAGAIN ? 0 : err;
 }
 /* A hash of the participants that have slot records of this Cond and are in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
@@ -25452,13 +25782,13 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     return shmi_node_owner(w.n);
 }
 /* Grants, in order, the waits for which there are permits. Takes waits of dead participants off the front of the
- * queue. */
+ * queue. If other processes change the object all the time, leaves the rest to the periodic checks of the waiters. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue, or closes a
-         * share. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue, or closes a share. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
@@ -25473,8 +25803,10 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
             if (err != 0)
                 return err;
-            if (again)
+            if (again) {
+                q->overtaken++; /* another process may open the share again */
                 continue;
+            }
             if (!enough) {
                 err = shmi_rq_end(&s->q, x, b, &ok);
                 if (ok || err != 0)
@@ -25492,6 +25824,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         if (ok)
             shmi_rq_reconsider(&s->q, granted);
     }
+    return 0;
 }
 
 /* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
@@ -25501,10 +25834,13 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
         return shmi_sem_unaccepted(s, x, r) > 0;
     return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
+/* Takes back the share of a dead participant. If other processes change the object all the time, leaves that to the next
+ * reap. */
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(&s->q);
+    while (shmi_rq_goes_on(&s->q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n;
         int ok, err = shmi_rq_begin(&s->q, x, b);
         if (err != 0)
@@ -25524,6 +25860,8 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
         if (ok || err != 0)
             return err;
     }
+    shmi_st32(&s->q.unreaped, 1);
+    return 0;
 }
 /* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
  * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
@@ -29760,11 +30098,12 @@ SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x,
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
             shmi_key_serve(k, x, b);
@@ -29783,6 +30122,7 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     shmi_entry_walk v;
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
@@ -29795,7 +30135,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
             shmi_key_focus(k, v.at);
             shmi_rq_remove_dead(q, x, b);
         }
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;

@@ -55,3 +55,35 @@ func TestFairMutexReaperBesideARewriter(t *testing.T) {
 	f.Lock()
 	f.Unlock()
 }
+
+// TestReaperBesideAPeerThatOvertakesIt: a peer changes the commit word whenever a reaper is about to make a change. The
+// reaper leaves the change to the next reap, which makes it when the peer has stopped.
+func TestReaperBesideAPeerThatOvertakesIt(t *testing.T) {
+	a := newArena(t, nil)
+	s, err := prims.OpenSemaphore(a, "s", 4, nil)
+	require.NoError(t, err)
+	s.GiveShareTo(rwGone, 4)
+	f, err := prims.OpenFairMutex(a, "f", &prims.FairMutexOptions{Policy: prims.PolicyRelease})
+	require.NoError(t, err)
+	f.SetOpenOwner(rwGone)
+	for _, x := range []prims.Overtaken{s, f} {
+		tries := 0
+		var overtake func()
+		overtake = func() {
+			if tries++; tries < 20000 {
+				x.NextChange()
+				crashpoint.ArmFunc("record.commit.written", 1, overtake)
+			}
+		}
+		t.Cleanup(crashpoint.Disarm)
+		crashpoint.ArmFunc("record.commit.written", 1, overtake)
+		again := x.ReapAndServe()
+		crashpoint.Disarm()
+		require.Less(t, tries, 20000, "%T", x)
+		require.True(t, again, "%T", x)
+		require.False(t, x.ReapAndServe(), "%T", x)
+	}
+	require.True(t, s.TryAcquire(4))
+	f.Lock()
+	f.Unlock()
+}

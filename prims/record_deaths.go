@@ -18,6 +18,14 @@ func (q *recordQueue) waiting(w wait) bool {
 // left something; see the field unreaped.
 func (q *recordQueue) reapDue() bool { return q.deaths.Load() != q.a.Deaths() || q.unreaped.Load() }
 
+// overtakenMost is how many changes of a reap, or of the service of a queue, other processes may overtake before it leaves
+// the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake all.
+const overtakenMost = 4096
+
+// until returns the value of the field overtaken at which a loop ends that a reaper runs. Such a loop repeats if another
+// process makes a change first. The caller holds q.private.
+func (q *recordQueue) until() uint64 { return q.overtaken + overtakenMost }
+
 // beginReap is the first step of a reap. It removes the waits of dead participants from the queue, so that nothing
 // is granted to them any more. The caller holds q.private.
 func (q *recordQueue) beginReap(x *recordedChange, b *wakes) error {

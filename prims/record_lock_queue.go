@@ -81,10 +81,11 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 }
 
 // serve grants a free lock to the first wait in the queue. If nobody can get the lock, serve ends all waits with an
-// error. If the owner of the first wait is dead, serve takes that wait off the queue and goes on with the next. The
-// caller holds l.private.
+// error. If the owner of the first wait is dead, serve takes that wait off the queue and goes on with the next. If other
+// processes change the object all the time, serve leaves the rest to the periodic checks of the waiters. The caller
+// holds l.private.
 func (l *recordLock) serve(x *recordedChange, b *wakes) error {
-	for {
+	for until := l.until(); l.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the object.
 		if err := l.begin(x, b); err != nil {
 			return err
@@ -115,6 +116,7 @@ func (l *recordLock) serve(x *recordedChange, b *wakes) error {
 			l.handedOn(granted)
 		}
 	}
+	return nil
 }
 
 // refuse extends the change x: the first wait, w, ends with an error, because nobody can get a lock with the state o.

@@ -3,9 +3,10 @@ package prims
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
 // takeBack takes the lock back from a dead holder, as the policy says. It makes its changes in x, and collects the
-// wakes that it owes in b. The caller holds l.private.
+// wakes that it owes in b. If other processes change the object all the time, takeBack leaves the lock to the next
+// reap. The caller holds l.private.
 func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
-	for {
+	for until := l.until(); l.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the object.
 		if err := l.begin(x, b); err != nil {
 			return err
@@ -16,6 +17,7 @@ func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
 		v := l.hooks.closeOwner()
 		n := ownerState(v).holder()
 		if !l.absent(n) {
+			l.overtaken++ // a fast path has changed the owner word before it was closed
 			continue
 		}
 		next, held, ok := l.afterDeath(v)
@@ -32,6 +34,8 @@ func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
 			return err
 		}
 	}
+	l.unreaped.Store(true)
+	return nil
 }
 
 // afterDeath returns the state that the lock gets when its dead holder is reaped. v is the owner word, which is

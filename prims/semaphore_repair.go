@@ -64,10 +64,11 @@ func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 	return err
 }
 
+// reapShare takes back the share h, if its participant is dead. If other processes change the Semaphore all the time,
+// reapShare leaves that to the next reap.
 func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
-	for {
-		// Another iteration means that another call has changed the Semaphore, so the loop is
-		// lock-free.
+	for until := s.until(); s.overtaken < until; {
+		// Another iteration means that another call has changed the Semaphore.
 		if err := s.begin(x, b); err != nil {
 			return err
 		}
@@ -87,6 +88,8 @@ func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 			return err
 		}
 	}
+	s.unreaped.Store(true)
+	return nil
 }
 
 // keeps reports whether the share h has permits that a reap makes free when the participant of h is dead.

@@ -258,9 +258,10 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 }
 
 // serve grants queued waits in order while there are permits for the first wait. If the owner of the first wait is
-// dead, serve takes that wait off the queue. The caller holds s.private.
+// dead, serve takes that wait off the queue. If other processes change the Semaphore all the time, serve leaves the rest
+// to the periodic checks of the waiters. The caller holds s.private.
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
-	for {
+	for until := s.until(); s.overtaken < until; {
 		// Another iteration means that another call has changed the Semaphore, or that this call has taken a wait
 		// off the queue or closed a share. A participant whose share is closed loses the unused permits of the
 		// share.
@@ -280,6 +281,7 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 			case err != nil:
 				return err
 			case again:
+				s.overtaken++ // another process may open the share again
 				continue
 			case !enough:
 				if ok, err := s.end(x, b); ok || err != nil {
@@ -300,6 +302,7 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 			s.reconsider(granted)
 		}
 	}
+	return nil
 }
 
 // remove extends the change x, so that x takes a wait off the queue and gives it no permits.

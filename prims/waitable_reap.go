@@ -185,12 +185,17 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 
 // undoOne undoes one of the claims that the hold h counts for a dead participant. It calls the function unused if the
 // wait of the participant had not accepted the claim, and otherwise the function lost. It reports whether h may count
-// more claims that have to be undone.
+// more claims that have to be undone. If other processes change x all the time, undoOne leaves the claim to the next
+// reap.
 func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost, unused func(s *S, e E)) (more bool) {
 	var tries attempts
 	defer x.over(&tries)
-	for !h.free() && x.absent(h.participant()) {
-		// The loop repeats only if another call has changed the Waitable. So it is lock-free.
+	for until := x.until(); !h.free() && x.absent(h.participant()); {
+		// The loop repeats only if another call has changed the Waitable.
+		if x.overtaken >= until {
+			x.unreaped.Store(true)
+			return false
+		}
 		x.again(&tries)
 		if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
 			return false
@@ -208,6 +213,7 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost,
 		rule := lost
 		switch {
 		case x.load() != c.c:
+			x.overtaken++
 			continue
 		case x.lostIn(c) != 0:
 			x.unreaped.Store(true) // as in reap

@@ -86,11 +86,13 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 const grantedWithoutHold = 1
 
 // serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all
-// waits. The caller holds x.private.
+// waits. If other processes change x all the time, it leaves the rest to the periodic checks of the waiters. The caller
+// holds x.private.
 func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 	var tries attempts
 	defer x.over(&tries)
-	for full := false; ; {
+	full := false
+	for until := x.until(); x.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, labelled a hold or looked for room for holds, or
 		// after another process has changed the Waitable.
 		if err := x.begin(c, b); err != nil {
@@ -106,13 +108,18 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 				return err
 			}
 			if is, _ := x.head(c); is.off != w.off || x.ending(c) {
+				x.overtaken++
 				continue
 			}
 			granted = w.Owner() & arenakernel.ParticipantIDMask
 			switch r := x.claim(c, granted, w.Wanted().Load(), &w, full); {
 			case r == stateChanged:
+				x.overtaken++
 				continue
 			case r == noHold && !full:
+				if x.load() != c.c {
+					x.overtaken++ // addHolds does nothing then
+				}
 				err := x.addHolds(c)
 				if full = errors.Is(err, shmsync.ErrNoSpace); err != nil && !full {
 					return err
@@ -129,6 +136,7 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 			x.reconsider(granted)
 		}
 	}
+	return nil
 }
 
 // ending reports whether all waits have to end, according to the state that the change c has found.
@@ -148,9 +156,10 @@ func (x *waitableCore) dismiss(c *recordedChange, w wait) bool {
 	return true
 }
 
-// refuseAll ends all waits while x is stopped or not recoverable. It runs no rules. The caller holds x.private.
+// refuseAll ends all waits while x is stopped or not recoverable. It runs no rules. If other processes change x all the
+// time, it leaves the rest to the periodic checks of the waiters. The caller holds x.private.
 func (x *waitableCore) refuseAll(c *recordedChange, b *wakes) {
-	for {
+	for until := x.until(); x.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, or after another process has changed the
 		// Waitable.
 		if err := x.begin(c, b); err != nil {

@@ -317,13 +317,20 @@ typedef struct shmi_reap_progress {
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
+/* The offset of a node, and a key by which such entries are sorted. */
+typedef struct shmi_keyed {
+    uint64_t key;
+    shmi_off off;
+} shmi_keyed;
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
     uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
-    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
-    shmi_off off[SHMI_deadWaits];
+    uint64_t n;     /* number of nodes; more than room: the list is incomplete */
+    uint64_t room;  /* of the list at */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
 /* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
@@ -451,6 +458,11 @@ struct shmsync_arena {
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
+    uint32_t free_nodes;    /* guarded by: wait_nodes_lock; how many of them there are */
+    uint32_t fewest_nodes;  /* guarded by: wait_nodes_lock; the least value of free_nodes in this period: see shmi_shrink_nodes */
+    uint32_t surplus_nodes; /* how many nodes shmi_shrink_nodes still gives back; only the death watcher uses it */
+    uint32_t many_nodes;    /* written under wait_nodes_lock: the death watcher calls shmi_shrink_nodes. Atomic. */
+    int64_t nodes_period;   /* end of this period, CLOCK_MONOTONIC ns; only the death watcher uses it */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
     /* by object: the thread that writes this process's record of a recorded queue holds one, with signals blocked */
@@ -635,12 +647,17 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
+/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
+ * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
+ * all. */
+#define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
 
 /* These functions are defined in later parts. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
+SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
 SHMI_FN void shmi_await_look(shmsync_arena *a);

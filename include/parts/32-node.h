@@ -644,14 +644,103 @@ SHMI_FN int shmi_node_waited(const shmsync_arena *a, const shmi_node *n, shmi_pa
     return owner != 0 && shmi_ld64(&n->list) == 0 && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 &&
            (owner == leaving || !shmi_current(a, owner));
 }
+/* ---- Lists that are sorted by a key. They are made while a record lock is held, possibly by a signal handler, so they
+ * use neither malloc nor qsort. ---- */
+
+/* Memory for a list with room for n entries, or NULL. */
+SHMI_FN shmi_keyed *shmi_map_list(uint64_t n)
+{
+    int before = errno;
+    void *p = n > SIZE_MAX / sizeof(shmi_keyed) ? MAP_FAILED : mmap(NULL, (size_t)n * sizeof(shmi_keyed), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = before;
+    return p == MAP_FAILED ? NULL : (shmi_keyed *)p;
+}
+SHMI_FN void shmi_unmap_list(shmi_keyed *at, uint64_t n)
+{
+    int before = errno;
+    munmap(at, (size_t)n * sizeof *at);
+    errno = before;
+}
+/* Moves entry i of a heap down to its place. In a heap, no entry has a smaller key than the entries 2i+1 and 2i+2. */
+SHMI_FN void shmi_sift(shmi_keyed *at, uint64_t i, uint64_t n)
+{
+    shmi_keyed x = at[i];
+    uint64_t c;
+    for (; (c = 2 * i + 1) < n; i = c) {
+        if (c + 1 < n && at[c + 1].key > at[c].key)
+            c++;
+        if (at[c].key <= x.key)
+            break;
+        at[i] = at[c];
+    }
+    at[i] = x;
+}
+SHMI_FN void shmi_make_heap(shmi_keyed *at, uint64_t n)
+{
+    uint64_t i;
+    for (i = n / 2; i > 0; i--)
+        shmi_sift(at, i - 1, n);
+}
+/* Sorts a list by its keys. The number of steps is about n log n. */
+SHMI_FN void shmi_sort_list(shmi_keyed *at, uint64_t n)
+{
+    shmi_make_heap(at, n);
+    for (; n > 1; n--) {
+        shmi_keyed x = at[0];
+        at[0] = at[n - 1];
+        at[n - 1] = x;
+        shmi_sift(at, 0, n - 1);
+    }
+}
+/* The index of the first entry of a sorted list whose key is not less than the parameter key. */
+SHMI_FN uint64_t shmi_find_key(const shmi_keyed *at, uint64_t n, uint64_t key)
+{
+    uint64_t from = 0;
+    while (from < n) {
+        uint64_t mid = from + (n - from) / 2;
+        if (at[mid].key < key)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return from;
+}
+
 SHMI_FN void shmi_list_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_waits *l = (shmi_dead_waits *)arg;
     if (!shmi_node_waited(a, n, l->leaving))
         return;
-    if (l->n < SHMI_deadWaits)
-        l->off[l->n] = off;
+    if (l->n < l->room) {
+        l->at[l->n].key = shmi_ld64(&n->object);
+        l->at[l->n].off = off;
+    }
     l->n++;
+}
+SHMI_FN void shmi_free_dead_waits(shmi_dead_waits *l)
+{
+    if (l->at != NULL && l->at != l->few)
+        shmi_unmap_list(l->at, l->room);
+    l->at = NULL;
+}
+/* Makes the list. If there are more nodes than the list has room for, it first counts them. Without memory for all, the
+ * list is incomplete. */
+SHMI_FN void shmi_list_dead_waits(shmsync_arena *a, shmi_dead_waits *l)
+{
+    shmi_keyed *more;
+    shmi_free_dead_waits(l);
+    l->at = l->few;
+    l->room = SHMI_deadWaits;
+    l->n = 0;
+    shmi_each_node(a, shmi_list_dead_wait, l);
+    if (l->n > l->room && (more = shmi_map_list(l->n)) != NULL) {
+        l->at = more;
+        l->room = l->n;
+        l->n = 0;
+        shmi_each_node(a, shmi_list_dead_wait, l);
+    }
+    if (l->n <= l->room)
+        shmi_sort_list(l->at, l->n);
 }
 
 typedef struct shmi_dead_wait_visit {
@@ -676,7 +765,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
      */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
-    uint32_t i;
+    uint64_t i;
     v.object = object;
     v.leaving = leaving;
     v.f = f;
@@ -685,16 +774,15 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
         l->made = 1;
         l->sum = sum;
         l->leaving = leaving;
-        l->n = 0;
-        shmi_each_node(a, shmi_list_dead_wait, l);
+        shmi_list_dead_waits(a, l);
     }
-    if (l->n > SHMI_deadWaits) { /* the list has no room for all */
+    if (l->n > l->room) { /* the list has no room for all */
         shmi_each_node(a, shmi_visit_dead_wait, &v);
         return;
     }
-    for (i = 0; i < l->n; i++) {
-        shmi_node *n = shmi_node_at(a, l->off[i]);
+    for (i = shmi_find_key(l->at, l->n, object); i < l->n && l->at[i].key == object; i++) {
+        shmi_node *n = shmi_node_at(a, l->at[i].off);
         if (n != NULL)
-            shmi_visit_dead_wait(a, l->off[i], n, &v);
+            shmi_visit_dead_wait(a, l->at[i].off, n, &v);
     }
 }

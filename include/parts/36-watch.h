@@ -306,7 +306,7 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so a ring at any later time ends the next sleep. */
@@ -320,6 +320,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
+        nodes = shmi_shrink_nodes(a, nodes);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* shmi_watch_entries has reaped a participant */
@@ -347,6 +348,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
+        if (nodes != 0 && (deadline == 0 || nodes < deadline))
+            deadline = nodes;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);

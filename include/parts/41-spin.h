@@ -47,6 +47,9 @@ SHMI_FN int64_t shmi_pause_ns(void)
     return best;
 }
 
+/* Whether the machine has only one CPU. The CPU affinity of this process does not matter, because its peers may run on
+ * other CPUs. If a shortage, such as a full table of descriptors, keeps this process from reading the number of CPUs,
+ * the answer is no, and the next call reads again. */
 SHMI_FN int shmi_one_cpu(void)
 {
     int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
@@ -57,15 +60,16 @@ SHMI_FN int shmi_one_cpu(void)
         shmi_hold_cancel();
         fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
         n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        if (n > 0)
+            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
+        else if (n == 0 || !shmi_is_shortage(errno))
+            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         if (fd >= 0)
             close(fd);
         shmi_let_cancel();
-        if (n > 0)
-            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
-        else
-            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         errno = before;
-        __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
+        if (known != 0)
+            __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
     }
     return known == 2;
 }

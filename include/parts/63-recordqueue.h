@@ -93,7 +93,8 @@ struct shmi_rq {
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
+    uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
+    uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
     shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
@@ -471,6 +472,12 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
+/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
+ * the private lock. */
+SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
+SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
+
 /* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
  * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
@@ -480,8 +487,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     uint32_t i;
     int err;
     *ok = 0;
-    if (shmi_ld64(q->commit) != x->c)
+    if (shmi_ld64(q->commit) != x->c) {
+        q->overtaken++;
         return 0;
+    }
     if (x->torn)
         return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
@@ -502,8 +511,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     }
     shmi_put64(r.kinds, kinds);
     SHMSYNC_CRASHPOINT("record.commit.written");
-    if (!shmi_cas64(q->commit, x->c, to))
+    if (!shmi_cas64(q->commit, x->c, to)) {
+        q->overtaken++;
         return 0;
+    }
     x->made = 1;
     SHMSYNC_CRASHPOINT("record.commit.named");
     err = shmi_rq_complete(q, to, b);

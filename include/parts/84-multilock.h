@@ -443,11 +443,12 @@ SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x,
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
             shmi_key_serve(k, x, b);
@@ -466,6 +467,7 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     shmi_entry_walk v;
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
@@ -478,7 +480,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
             shmi_key_focus(k, v.at);
             shmi_rq_remove_dead(q, x, b);
         }
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;

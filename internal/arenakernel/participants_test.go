@@ -380,18 +380,21 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
 	a.u32(a.slot(3) + slotCaps).Store(makeCaps(capRobust, a.slotState(3).generation()))
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
-	require.Zero(t, a.inherit(3, live))
+	require.Zero(t, a.inherit(3, live, "heir"))
 	require.Equal(t, live.with(phaseDead), a.slotState(3))
 	for k := range aliveWords {
 		a.u32(a.aliveWord(3, k)).Store(shmsync.RobustOwnerDied)
 	}
-	require.EqualValues(t, 6, a.inherit(3, a.slotState(3)))
+	require.EqualValues(t, 6, a.inherit(3, a.slotState(3), "heir"))
 	require.Equal(t, makeSlotWord(phaseJoining, 6), a.slotState(3))
+	d := a.describe(3)
+	a.describeSelf(3, 6, "heir") // as fillSlot does later
+	require.Equal(t, a.describe(3), d)
 
 	// A participant that died before it became live has no marks.
 	joined := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(4) + slotState).Store(uint32(joined))
-	require.EqualValues(t, 6, a.inherit(4, joined))
+	require.EqualValues(t, 6, a.inherit(4, joined, "heir"))
 }
 
 // TestReaperOfUnknownKindKeepsTouchedChunks: a reaper that does not know the kind of an object cannot

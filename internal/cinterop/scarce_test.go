@@ -21,7 +21,7 @@ var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "p
 // no longer refuses, the process gets what it needs.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
-		"first-open", "few-descriptors", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
+		"first-open", "few-descriptors", "number-of-cpus", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
 		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "probe-of-fences", "other-entry", "own-namespace",
 	} {
 		t.Run(verb, func(t *testing.T) {

@@ -5,8 +5,8 @@ var waitableMutants = []mutant{
 	{
 		name: "a reaper does not undo the claims of a dead process on a Waitable",
 		file: "prims/waitable_reap.go",
-		old:  "for !h.free() && x.absent(h.participant()) {\n",
-		new:  "for !h.free() && !x.held() && x.absent(h.participant()) {\n",
+		old:  "for until := x.until(); !h.free() && x.absent(h.participant()); {\n",
+		new:  "for until := x.until(); !h.free() && !x.held() && x.absent(h.participant()); {\n",
 		pkg:  "prims", run: "TestWaitableTakesBackFromTheDead",
 	},
 	{

@@ -1,6 +1,8 @@
 package park
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 	"strings"
@@ -259,15 +261,39 @@ func (n cpuNote) other(slot int) uint32 {
 	return uint32(n & noteCPUs)
 }
 
+// oneCPUKnown is what oneCPU has found out: 0 nothing, 1 no, 2 yes.
+var oneCPUKnown atomic.Uint32
+
 // oneCPU reports whether the machine has only one CPU. The CPU affinity of this process does not
-// matter, because its peers may run on other CPUs.
-var oneCPU = sync.OnceValue(func() bool {
-	online, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return runtime.NumCPU() == 1
+// matter, because its peers may run on other CPUs. If a shortage, such as a full table of
+// descriptors, keeps this process from reading the number of CPUs, oneCPU returns false, and the next
+// call reads again.
+func oneCPU() bool {
+	known := oneCPUKnown.Load()
+	if known == 0 {
+		known = readOneCPU("/sys/devices/system/cpu/online")
+		oneCPUKnown.Store(known)
 	}
-	return !strings.ContainsAny(string(online), "-,")
-})
+	return known == 2
+}
+
+// readOneCPU reads the numbers of the CPUs from a file, and returns a value for oneCPUKnown.
+func readOneCPU(path string) uint32 {
+	online, err := os.ReadFile(path)
+	var one bool
+	switch {
+	case err == nil:
+		one = !strings.ContainsAny(string(online), "-,")
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		one = runtime.NumCPU() == 1
+	default:
+		return 0
+	}
+	if one {
+		return 2
+	}
+	return 1
+}
 
 // pauseNs returns how long a pause instruction takes, in 1/1024 ns. It takes 10 to 140 cycles,
 // depending on the CPU.

@@ -1,6 +1,8 @@
 package park
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -90,4 +92,16 @@ func TestPollLimit(t *testing.T) {
 	require.EqualValues(t, 5000, pollLimit(5001, 0))
 	require.EqualValues(t, time.Millisecond, pollLimit(1<<32-1, 0))
 	require.EqualValues(t, pollLong, pollLimit(0, 0))
+}
+
+// TestNumberOfCPUsIsReadAgainAfterAShortage: only an answer about the machine is remembered. A failed
+// read that says nothing about it, as with a full table of descriptors, is none.
+func TestNumberOfCPUsIsReadAgainAfterAShortage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "online")
+	for text, want := range map[string]uint32{"0\n": 2, "0-3\n": 1, "0,2\n": 1} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.Equal(t, want, readOneCPU(path), "%q", text)
+	}
+	require.Zero(t, readOneCPU(filepath.Dir(path)), "a read that failed for another reason")
+	require.NotZero(t, readOneCPU(filepath.Join(t.TempDir(), "none")), "a system without the file")
 }
