@@ -44,3 +44,40 @@ func TestHoldOutlivesItsHandle(t *testing.T) {
 	}()
 	require.ErrorIs(t, refusal, shmsync.ErrClosed)
 }
+
+// TestMultiLockRemembersEntriesInBlocks: a call that has found the entry of a key in an additional block remembers it, so
+// that the next call need not search. If the entry gets another key, the next call finds out.
+func TestMultiLockRemembersEntriesInBlocks(t *testing.T) {
+	a := newArena(t, nil)
+	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
+	const keys = 100
+	var holds prims.Holds
+	for key := range uint64(keys) {
+		holds = append(holds, x.Lock(key+1))
+	}
+	require.Greater(t, x.Entries(0), keys/2)
+	holds.Unlock()
+	y := openMulti(t, a, nil)
+	hinted := 0
+	for key := range uint64(keys) {
+		h := y.Lock(key + 1)
+		_, ok := x.TryLock(key + 1)
+		require.False(t, ok, "key %d", key+1)
+		h.Unlock()
+		if y.Hinted(key + 1) {
+			hinted++
+		}
+	}
+	require.Greater(t, hinted, keys/2, "some entries are in the bucket itself")
+	for key := range uint64(2 * keys) { // these keys take the entries of the others
+		x.Lock(1000 + key).Unlock()
+	}
+	for key := range uint64(keys) {
+		h := y.Lock(key + 1)
+		require.Contains(t, x.HoldWord(key+1), "held")
+		_, ok := x.TryLock(key + 1)
+		require.False(t, ok, "key %d", key+1)
+		h.Unlock()
+	}
+	sound(t, a)
+}
