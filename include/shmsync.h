@@ -1340,7 +1340,8 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 /* Returns the offset of the MultiLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
-/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
+/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. After the last close in
+ * this process, a hold cannot unlock its key any more: the key stays held until the process leaves the arena. */
 int shmsync_multilock_close(shmsync_multilock *m);
 /* Locks one key, and waits until that is possible. *out identifies the hold, for unlock. An error means: not held.
  * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
@@ -16073,6 +16074,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                 if (step == SHMI_STEP_STAY)
                     break;
             }
+            if (err == EOWNERDEAD && may_repair && m->repair != NULL)
+                break; /* so does a lock that this call may repair, if the dead holder is gone */
             shmi_mutex_leave_wait(w);
             return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:
@@ -18491,6 +18494,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
                 err = EPROTO; /* only a peer can have written that */
         } else {
             err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+            if (r == SHMI_LATE && (shmi_rq_reap_due(q) || q->kind->dead(q)))
+                shmi_rq_check_now(q); /* what a process that is gone has left takes precedence over the deadline */
         }
         if (err != 0) {
             if (shmi_rq_withdraw(q, s, before))
@@ -20645,6 +20650,16 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
+/* Takes back the count of a lease that no caller gets. If a periodic check stores the date of the lease at the same time,
+ * the count stays. */
+SHMI_FN void shmi_queue_uncount(shmsync_lease *l)
+{
+    shmi_queue_slot *s = shmi_queue_at(l->impl, l->at);
+    uint64_t times = l->seq & SHMI_QUEUE_LEASE_TIMES;
+    uint64_t w = s != NULL ? shmi_ld64(&s->lease) : 0;
+    if (times > 0 && times < SHMI_QUEUE_LEASE_TIMES && ((w ^ l->seq) & SHMI_QUEUE_LEASE_UNDATED) == 0 && shmi_cas64(&s->lease, w, w - 1))
+        l->seq--;
+}
 /* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
@@ -20674,6 +20689,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
             c->lease->serial = shmi_serial_of(c->x); /* during the wait the handle may have been closed and opened again */
             if (c->lease->serial == UINT64_MAX) {
                 err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
+                shmi_queue_uncount(c->lease);
                 shmi_queue_end_lease(c->lease, 1);
             }
         }
@@ -26832,7 +26848,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
     int64_t ask = 0, since = 0;
-    int err, spun = 0;
+    int err, spun = 0, late = 0;
     err = shmi_enter_for(m, m->a, "rwmutex.rdlock");
     if (err != 0) {
         shmi_rw_take_back(m);
@@ -26871,6 +26887,10 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
                 continue;
             spun = 1;
         }
+        if (late) { /* an open gate, and a lock that this call may repair, take precedence over the deadline */
+            err = shmi_rw_give_up(m, epoch) ? 0 : ETIMEDOUT;
+            break;
+        }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
             spun = 1;
@@ -26905,10 +26925,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         } else if (r == SHMI_LOOK) {
             shmi_rw_check_readers(m);
         } else if (r == SHMI_LATE) {
-            if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
-                break;
-            err = ETIMEDOUT;
-            break;
+            late = 1;
         } else {
             if (shmi_rw_give_up(m, epoch))
                 shmi_rw_take_back(m);
@@ -28548,9 +28565,10 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
             spun = 0;
         } else if (r == SHMI_LOOK) {
             sleep_spec.check(l);
-        } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* the lock became free in time, so this is no timeout */
-            break;
+        } else if (r == SHMI_LATE && (err = shmi_spin_try(l, as)) == 0) {
+            break; /* the lock became free in time, so this is no timeout */
+        } else if (r == SHMI_LATE && err == EOWNERDEAD && may_repair && l->repair != NULL) {
+            continue; /* a lock that this call may repair takes precedence over the deadline, too */
         } else {
             shmi_spin_leave(l, as, slept);
             err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "spinlock.lock", l->called, "this process closed the arena");
@@ -28661,7 +28679,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
-            if (err == 0 && who != 0)
+            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* beside a close, no lock is taken: the close would make it owner-dead */
                 err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
             break;
         }

@@ -141,8 +141,9 @@ func (w *waiter) acquire(mayRepair bool) error {
 					case park.Granted:
 						w.granted = true
 					case park.Canceled:
-						w.leave()
-						return w.cancel.Err()
+						if ended, err := w.canceled(true); ended {
+							return err
+						}
 					case park.Closed:
 						w.leave()
 						return m.closed()
@@ -184,11 +185,9 @@ func (w *waiter) acquire(mayRepair bool) error {
 			spun = w.dying
 			w.variant.woken(w)
 		case park.Canceled:
-			if w.lastTry() {
-				return nil
+			if ended, err := w.canceled(mayRepair); ended {
+				return err
 			}
-			w.leave()
-			return w.cancel.Err()
 		case park.Closed:
 			w.leave()
 			return m.closed()

@@ -103,11 +103,12 @@ func (x *queueCore) drain() {
 // slots show such calls. No word counts the calls that do not block, because counting would double their cost.
 //
 // A Put may store several states of the kind queueFull before its item is in the ring. So awaitCalls goes on waiting
-// when a slot changes to that kind.
+// when a slot changes to that kind. A Lease first takes its item, and then stores the word of the lease. If this
+// process left the arena between these two steps, the store could change the lease of another process.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {
-		for st := was; (st == was || st.kind() == queueFull) && st.busy() && st.participant() == x.name && !x.published(i, st); st = queueState(s.state.Load()) {
+		for st := was; (st == was || st.kind() == queueFull) && x.inCall(i, s, st); st = queueState(s.state.Load()) {
 			switch now := time.Now(); {
 			case until.IsZero():
 				until = now.Add(callsMost)
@@ -117,6 +118,17 @@ func (x *queueCore) awaitCalls() {
 			time.Sleep(20 * time.Microsecond)
 		}
 	})
+}
+
+// inCall reports whether a call of this process works with slot i, whose state is st.
+func (x *queueCore) inCall(i uint32, s *queueSlot, st queueState) bool {
+	switch {
+	case st.participant() != x.name:
+		return false
+	case st.kind() == queueLeased:
+		return !queueLeaseWord(s.lease.Load()).noted()
+	}
+	return st.busy() && !x.published(i, st)
 }
 
 // end ends the waits through this handle, for items and for room.

@@ -56,6 +56,16 @@ func (q *Queue[T]) TakeWithoutNote() (note func() Lease[T], ok bool) {
 	return func() Lease[T] { return q.leased(t) }, ok && t.s != nil
 }
 
+// Calls returns the number of slots with which a call of this process works. Close waits until there is none.
+func (q *Queue[T]) Calls() (n int) {
+	q.core.each(func(i uint32, s *queueSlot, st queueState) {
+		if q.core.inCall(i, s, st) {
+			n++
+		}
+	})
+	return n
+}
+
 // Object returns the object of q.
 func (q *Queue[T]) Object() arenakernel.Object { return q.core.object }
 

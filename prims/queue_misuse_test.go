@@ -443,3 +443,22 @@ func TestLeaseOutlivesItsHandle(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 2, v)
 }
+
+// TestCloseWaitsForALeaseThatIsBeingTaken: between the two steps of a Lease, Close regards the Lease as a call that works
+// with its slot, and so waits for the second step. After that, the lease may last for any time.
+func TestCloseWaitsForALeaseThatIsBeingTaken(t *testing.T) {
+	q := newQueue[int64](t, newArena(t, nil), "q", 4)
+	for range 2 { // the item is leased for the first time, and again
+		if q.Len() == 0 {
+			require.NoError(t, q.Put(7))
+		}
+		note, ok := q.TakeWithoutNote()
+		require.True(t, ok)
+		require.Equal(t, 1, q.Calls())
+		l := note()
+		require.Zero(t, q.Calls())
+		l.Nack()
+		require.Zero(t, q.Calls())
+	}
+	require.NoError(t, q.Close())
+}

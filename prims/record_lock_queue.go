@@ -147,8 +147,8 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 	l.private.Lock()
 	defer l.private.Unlock()
 	x, w := &l.scratch, wait{s.Off, s.Node}
-	for {
-		// The loop repeats only if another call has changed the object. So withdraw is lock-free.
+	for tidied := l.queue.Closing(); ; {
+		// The loop repeats only if another call has changed the object, and once after a reap. So withdraw is lock-free.
 		err := l.begin(x, b)
 		v := x.get(w.Next())
 		switch {
@@ -157,7 +157,17 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 			return false
 		case queuedValue(v):
 			var ok bool
-			if ok, err = l.hooks.focusOn(x, w.Wanted().Load()); ok {
+			ok, err = l.hooks.focusOn(x, w.Wanted().Load())
+			if ok && !tidied {
+				// If the holder is dead and gone, a reap ends the wait. That takes precedence over the end of the
+				// context. But beside a close, a wait gets no lock any more.
+				tidied = true
+				if n := l.ownerIn(x).holder(); l.reapDue() || n != 0 && l.a.Dead(n) {
+					l.hooks.tidy(x, b, n) // if a peer has overwritten the queue, the next iteration finds that, too
+					continue
+				}
+			}
+			if ok {
 				l.detach(x, w, arenakernel.RecordedLeft)
 				ok, err = l.commitLock(x, b)
 			}

@@ -9,17 +9,21 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
+// bareSemaphore makes the handle of a reaper, which cannot wait. ok is false if the object is too small for a Semaphore.
+func bareSemaphore(a *arenakernel.Arena, o arenakernel.Object) (s *Semaphore, ok bool) {
+	if o.Size < semaphoreBytes(a) {
+		return nil, false
+	}
+	s, err := buildSemaphore(a, o, true)
+	return s, err == nil
+}
+
 // repairSemaphore makes the permits of the dead participant free again. Only a process that has a slot record can
 // change the Semaphore, and a process gets its record when it opens the Semaphore. So if this process has no record,
 // repairSemaphore only completes the last change. Then a waiter or the next call makes the permits free.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size < semaphoreBytes(a) {
-		return
-	}
-	// If the list of records is corrupt, this process cannot open the Semaphore. A process that has it open already
-	// knows the records, and reaps.
-	s, err := buildSemaphore(a, o, true)
-	if err != nil {
+	s, ok := bareSemaphore(a, o)
+	if !ok {
 		return
 	}
 	s.repairBare(dead, func(x *recordedChange, b *wakes) {
@@ -32,21 +36,15 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 // dead participant free. Instead it wakes the owners of the first waits, and one of them makes the permits free; see
 // wakeBare.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
-	if o.Size < semaphoreBytes(a) {
-		return
-	}
-	if s, err := buildSemaphore(a, o, true); err == nil {
+	if s, ok := bareSemaphore(a, o); ok {
 		s.wakeBare()
 	}
 }
 
 // completeSemaphore completes the last change of the Semaphore, if the process that began the change has not.
 func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
-	if o.Size < semaphoreBytes(a) {
-		return false
-	}
-	s, err := buildSemaphore(a, o, true)
-	return err == nil && s.completeBare()
+	s, ok := bareSemaphore(a, o)
+	return ok && s.completeBare()
 }
 
 // reap takes the waits of dead participants off the queue, so that nothing is granted to them any more. Then reap

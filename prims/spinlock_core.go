@@ -278,6 +278,9 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 				w.took()
 				return nil
 			}
+			if mayRepair && c.mayRepair() {
+				continue // a lock that this call may repair takes precedence over the end of the context, too
+			}
 			w.leave()
 			return w.cancel.Err()
 		case park.Closed:
@@ -285,6 +288,12 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 			return c.closed()
 		}
 	}
+}
+
+// mayRepair reports whether the lock is owner-dead, and the function Repair of this process's options may run now.
+func (c *spinCore) mayRepair() bool {
+	o := spinWord(c.state.Load())
+	return c.repair != nil && o.kind() == spinOwnerDead && o.valid(c.rw != nil) && c.a.Gone(o.participant())
 }
 
 // spinWhile spins while the function done returns false, and then yields the CPU a few times. It reports whether

@@ -114,3 +114,61 @@ func TestEventBeatsTheEndOfTheWait(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseBeatsAFreeLock: a lock becomes free while a call that wants it is about to sleep. Then the handle is closed
+// before the call runs again. The call fails, and the lock stays free. If the call took the lock, the Close of the arena
+// would leave the lock to other processes as that of a dead holder.
+func TestCloseBeatsAFreeLock(t *testing.T) {
+	if !shmsync.FeatureWaitV.Have() {
+		t.Skip("needs futex_waitv: without it, a wait with a context does not sleep in the kernel")
+	}
+	type lock struct {
+		wait    func(ctx context.Context) error
+		free    func()
+		close   func() error
+		closing func() bool
+	}
+	for name, open := range map[string]func(t *testing.T, a *arena.Arena) lock{
+		"mutex": func(t *testing.T, a *arena.Arena) lock {
+			m, err := prims.OpenMutex(a, "l", nil)
+			require.NoError(t, err)
+			m.Lock()
+			return lock{m.LockContext, m.Unlock, m.Close, m.Closing}
+		},
+		"rwmutex": func(t *testing.T, a *arena.Arena) lock {
+			m, err := prims.OpenRWMutex(a, "l", nil)
+			require.NoError(t, err)
+			m.RLock()
+			return lock{m.LockContext, m.RUnlock, m.Close, m.Refuses}
+		},
+		"spinlock": func(t *testing.T, a *arena.Arena) lock {
+			l, err := prims.OpenSpinLock(a, "l", nil)
+			require.NoError(t, err)
+			l.Lock()
+			return lock{l.LockContext, l.Unlock, l.Close, l.Closing}
+		},
+		"rwspinlock": func(t *testing.T, a *arena.Arena) lock {
+			l, err := prims.OpenRWSpinLock(a, "l", nil)
+			require.NoError(t, err)
+			l.RLock()
+			return lock{l.LockContext, l.RUnlock, l.Close, l.Closing}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			l := open(t, a)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			closed := make(chan error, 1)
+			require.ErrorIs(t, l.wait(beforeSleepContext{ctx, func() {
+				l.free()
+				go func() { closed <- l.close() }()
+				for !l.closing() {
+					runtime.Gosched()
+				}
+			}}), shmsync.ErrClosed)
+			require.NoError(t, <-closed)
+			require.NoError(t, a.Delete("l"), "no process holds the lock")
+		})
+	}
+}

@@ -55,6 +55,18 @@ func imageOf(f *os.File) (*Image, error) {
 	return &Image{name: f.Name(), file: f, mem: mem, have: make([]bool, pieces)}, nil
 }
 
+// isHole reports whether the n bytes of the file at off are a hole, that is, zeros without memory or disk space. It
+// returns false if the file system does not tell, or if the file ends before these bytes do.
+func isHole(f *os.File, off, n int64) bool {
+	fd := int(f.Fd())
+	data, err := unix.Seek(fd, off, unix.SEEK_DATA)
+	if err == nil {
+		return data >= off+n
+	}
+	var st unix.Stat_t
+	return err == unix.ENXIO && unix.Fstat(fd, &st) == nil && st.Size >= off+n
+}
+
 // forget zeroes all bytes and returns the memory to the system.
 func (m *Image) forget() {
 	if unix.Madvise(m.mem, unix.MADV_DONTNEED) != nil {

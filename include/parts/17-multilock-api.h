@@ -38,7 +38,8 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 /* Returns the offset of the MultiLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
-/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
+/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. After the last close in
+ * this process, a hold cannot unlock its key any more: the key stays held until the process leaves the arena. */
 int shmsync_multilock_close(shmsync_multilock *m);
 /* Locks one key, and waits until that is possible. *out identifies the hold, for unlock. An error means: not held.
  * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair

@@ -53,6 +53,29 @@ func (c *core) chunk(i uint64) *atomic.Uint64 {
 
 func (c *core) loadChunk(i uint64) chunkWord { return chunkWord(c.chunk(i).Load()) }
 
+// chunkFrom returns the first chunk from chunk i on that may not be free. For an Inspector it skips the chunks whose words
+// are in a hole of the file, because a file may have any size, and its holes cost nothing. Other participants skip nothing.
+func (c *core) chunkFrom(i uint64) uint64 {
+	if c.data == nil {
+		return i
+	}
+	return c.chunkAfterHole(i)
+}
+
+func (c *core) chunkAfterHole(i uint64) uint64 {
+	return c.afterHole(c.geo.chunksOff, i, c.geo.chunkCount)
+}
+
+// afterHole returns the first of the count words of 8 bytes at base that is not in a hole of the file, from word i on. It
+// asks once for each piece that an Image copies.
+func (c *core) afterHole(base, i, count uint64) uint64 {
+	at := base + i*8
+	if i >= count || i > 0 && at%chunkSize != 0 {
+		return i
+	}
+	return min(count, max(i, (max(c.data(at), at)-base)/8))
+}
+
 func (c *core) swapChunk(i uint64, old, to chunkWord) bool {
 	return c.chunk(i).CompareAndSwap(uint64(old), uint64(to))
 }

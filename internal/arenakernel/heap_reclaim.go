@@ -97,7 +97,7 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 // block that is claimed or freed at the same time. It may also call f for a block that was freed a
 // moment ago. So f must check a block again before it uses the block.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		if !c.eachBlockOf(i, f) {
 			return
 		}
@@ -151,12 +151,13 @@ func (a *Arena) Stats() AllocStats {
 	a.mustBeginCall("arena.stats") // Close does not take the memory away while the heap is read
 	defer a.EndCall()
 	s := AllocStats{Chunks: a.geo.chunkCount, Headroom: a.geo.chunkCount - a.geo.common(), Bytes: a.geo.chunkCount * chunkSize}
-	for i := range a.geo.chunkCount {
+	s.FreeChunks, s.FreeHeadroom = s.Chunks, s.Headroom
+	for i := a.chunkFrom(0); i < a.geo.chunkCount; i = a.chunkFrom(i + 1) {
 		w := a.loadChunk(i)
-		if w.kind() == chunkFree {
-			s.FreeChunks++
+		if w.kind() != chunkFree {
+			s.FreeChunks--
 			if a.geo.roomOf(i) != roomOfAll {
-				s.FreeHeadroom++
+				s.FreeHeadroom--
 			}
 		}
 		if w.reserved() {

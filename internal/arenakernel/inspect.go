@@ -83,6 +83,7 @@ func (i *Inspector) read() error {
 	a := &Arena{membership: &membership{seg: &shm.Segment{}, copied: true, reaps: map[int]*reapProgress{}}}
 	a.memory = newMemory(img.Bytes())
 	a.fetch = img.Fetch
+	a.data = func(off uint64) uint64 { return nextData(img.File(), off) }
 	a.geo = geo
 	a.label = img.Name()
 	// A walk over the objects writes the offset of the object that it visits into a slot of the

@@ -15,7 +15,7 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {
 		return err
 	}
-	for c := range a.geo.chunkCount {
+	for c := a.chunkFrom(0); c < a.geo.chunkCount; c = a.chunkFrom(c + 1) {
 		w := a.loadChunk(c)
 		if !w.legal(c, a.geo.chunkCount) || !w.reserved() || w.kind() == chunkFree || w.kind() == chunkTail {
 			continue
@@ -35,10 +35,15 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 	return i.img.Err()
 }
 
-// part passes size bytes at off to f, in pieces. It skips pieces that contain only zeros. If keep
+// part passes size bytes at off to f, in pieces. It skips holes of the file, and pieces that contain only zeros. If keep
 // is not nil, keep first clears the bytes that must not be in the report.
 func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f func(off uint64, b []byte) error) error {
 	for size > 0 {
+		if data := i.a.data(off); data > off {
+			hole := min(size, data-off)
+			off, size = off+hole, size-hole
+			continue
+		}
 		n := min(size, chunkSize-off%chunkSize)
 		b := append([]byte(nil), i.a.slice(Offset(off), n)...)
 		if keep != nil {

@@ -15,6 +15,8 @@ type memory struct {
 	// fetch is set for an Inspector. It reads bytes from the file unless the copy already contains
 	// them.
 	fetch func(off, n uint64)
+	// data is set for an Inspector. It returns the first offset from off on that is not in a hole of the file.
+	data func(off uint64) uint64
 }
 
 func newMemory(b []byte) memory {

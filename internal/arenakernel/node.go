@@ -192,7 +192,7 @@ func (n *Node) retire() bool {
 
 // eachNode calls f for every node in use.
 func (c *core) eachNode(f func(off Offset, n *Node)) {
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		if !c.loadChunk(i).slabOf(classNode) {
 			continue
 		}

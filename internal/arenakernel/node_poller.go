@@ -186,7 +186,7 @@ type nodeLists struct {
 
 func (c *core) newNodeLists() *nodeLists {
 	l := &nodeLists{core: c, on: map[Offset]map[Offset]bool{}}
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		if c.loadChunk(i).slabOf(classNode) {
 			l.left += blocksOf(classNode)
 		}

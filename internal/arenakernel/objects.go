@@ -62,7 +62,7 @@ func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		a.mustUse("arena.objects")
 		var found []Offset
-		for i := range a.geo.chunkCount {
+		for i := a.chunkFrom(0); i < a.geo.chunkCount; i = a.chunkFrom(i + 1) {
 			if err := a.BeginCall("arena.objects"); err != nil {
 				yield(Object{}, err)
 				return
