@@ -341,7 +341,7 @@ typedef struct shmi_wait_node {
     shmi_node *node;
     shmi_off off;
     int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
+    uint32_t next_tag, extra_tag; /* for recorded queues: the last tags of the node's links at the end of a wait */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
