@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
 )
 
 // spins returns the word after n spins with the given length and result.
@@ -90,4 +92,22 @@ func TestPollLimit(t *testing.T) {
 	require.EqualValues(t, 5000, pollLimit(5001, 0))
 	require.EqualValues(t, time.Millisecond, pollLimit(1<<32-1, 0))
 	require.EqualValues(t, pollLong, pollLimit(0, 0))
+}
+
+// TestStopDuringAYield: a process is stopped for an hour while a waiter yields its CPU. The process yields again after
+// some seconds.
+func TestStopDuringAYield(t *testing.T) {
+	before := noYieldUntil.Load()
+	defer noYieldUntil.Store(before)
+	require.False(t, noteYield(yieldMost))
+	require.Equal(t, before, noYieldUntil.Load(), "the releaser has run")
+	for took, pause := range map[time.Duration]time.Duration{
+		time.Millisecond: yieldPause * time.Millisecond,
+		time.Hour:        10 * time.Second,
+	} {
+		start := shmsync.Monotonic()
+		require.True(t, noteYield(int64(took)))
+		require.Greater(t, noYieldUntil.Load(), start)
+		require.LessOrEqual(t, noYieldUntil.Load(), shmsync.Monotonic()+int64(pause))
+	}
 }
