@@ -1292,13 +1292,13 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
  * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
  * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits until a dead
- * participant has ended, waits of an open, and shmsync_synchronized_load. A claim of a WaitGroup that f ends may have
- * claimed a part, and an arrival at a Latch that f ends counts.
+ * participant has ended, and shmsync_synchronized_load. A claim of a WaitGroup that f ends may have claimed a part, and
+ * an arrival at a Latch that f ends counts.
  *
  * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
  * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
  * waits of f run f only if f sets it. When f returns, it is set as before. f must not close the arenas of the wait:
- * shmsync_arena_close returns EDEADLK. */
+ * shmsync_arena_close returns EDEADLK. During an open of an arena, an open of the same arena by f returns EDEADLK. */
 void shmsync_wait_hook(int (*f)(void *arg), void *arg);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
@@ -3742,7 +3742,7 @@ enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
-    int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
+    int in_hook;                /* SHMI_inOnFirst or SHMI_inWaitHook: what hook_thread runs during the open; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
     int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
@@ -11333,6 +11333,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 }
 
 /* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
@@ -11367,7 +11368,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
-        shmi_note_hook(a, 1);
+        shmi_note_hook(a, SHMI_inOnFirst);
         SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
@@ -11422,11 +11423,26 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     return SHMI_MOVED;
 }
 
+/* Runs the function of shmsync_wait_hook if it is due in a wait that began at the time since. Returns whether the wait has
+ * to end. This thread holds no lock, so the function may call the library. */
+SHMI_FN int shmi_gate_hook(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now();
+    int ends;
+    if (shmi_wait_hook.f == NULL || now - since < SHMI_CHECK_EVERY)
+        return 0;
+    shmi_note_hook(a, SHMI_inWaitHook);
+    ends = shmi_run_wait_hook(&now);
+    shmi_note_hook(a, 0);
+    return ends;
+}
+
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    int over = 0; /* the function of shmsync_wait_hook ends the wait */
     if (o != NULL && o->gate_timeout_ns > 0)
         abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
@@ -11485,13 +11501,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
             }
         }
-        if (abs != 0 && shmi_now() >= abs) {
+        if (over || (abs != 0 && shmi_now() >= abs)) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
                 return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
         }
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+        over = shmi_gate_hook(a, now);
     }
 }
 /* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns
@@ -13158,18 +13175,35 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
- * releases while another thread joins. */
+/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
+ * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
+
+/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
+ * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
+ * the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
+    int64_t since = 0;
+    int over = 0;
     while (a != NULL) {
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
+            if (over || shmi_opens_itself(a))
                 break;
-            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            if (shmi_wait_hook.f == NULL) {
+                pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            } else {
+                int64_t now = shmi_now();
+                since = since != 0 ? since : now;
+                pthread_mutex_unlock(&shmi_attached_lock);
+                over = shmi_hook_ends(since, &now);
+                if (!over)
+                    shmi_nap(SHMI_GATE_PAUSE_MOST);
+                pthread_mutex_lock(&shmi_attached_lock);
+            }
             a = shmi_attached;
         } else {
             break;
@@ -13182,7 +13216,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     a->in_hook = runs;
-    a->given = 1;
+    a->given = a->given || runs == SHMI_inOnFirst;
     a->hook_thread = pthread_self();
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -13292,8 +13326,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening && !shmi_opens_itself(a))
+            return shmi_fail(ETIMEDOUT, "arena.open", path, "another thread of this process opens it");
         if (a->stage == SHMI_opening)
-            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
+            return shmi_fail(EDEADLK, "arena.open", path, "%s", a->in_hook == SHMI_inOnFirst ? "its on_first opens it, and would wait for itself: use the arena that on_first gets" : "the function of shmsync_wait_hook opens it during an open, and would wait for itself");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
@@ -13713,7 +13749,7 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
  * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
-    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+    return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
 /* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
