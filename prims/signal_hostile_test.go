@@ -21,11 +21,12 @@ import (
 )
 
 // guardedSignal runs f and returns an error if f fails. It returns no error if f panics because f ended or released
-// something that this process does not have.
+// something that this process does not have, or because there are too many permits.
 func guardedSignal(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		s, ok := r.(string)
-		return ok && (strings.Contains(s, "does not execute it") || strings.Contains(s, "without Register") || strings.Contains(s, "has not reserved"))
+		return ok && (strings.Contains(s, "does not execute it") || strings.Contains(s, "without Register") || strings.Contains(s, "has not reserved") ||
+			strings.Contains(s, "too many permits"))
 	}, what, words, f)
 }
 
