@@ -1291,14 +1291,14 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
  * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
  * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
- * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits of an open and
+ * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither does
  * shmsync_synchronized_load. A claim of a WaitGroup that f ends may have claimed a part, and an arrival at a Latch that f
  * ends counts.
  *
  * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
  * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
  * waits of f run f only if f sets it. When f returns, it is set as before. f must not close the arenas of the wait:
- * shmsync_arena_close returns EDEADLK. */
+ * shmsync_arena_close returns EDEADLK. During an open of an arena, an open of the same arena by f returns EDEADLK. */
 void shmsync_wait_hook(int (*f)(void *arg), void *arg);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
@@ -1472,7 +1472,8 @@ int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
 /* As shmsync_signalwaker_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
-/* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
+/* Issues n permits, and wakes as many waiters. EINVAL, with none issued: n is negative, or there would be 2^64 permits
+ * or more. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 /* The number of permits. */
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
@@ -3724,7 +3725,7 @@ typedef struct shmi_wait_node {
     shmi_node *node;
     shmi_off off;
     int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
+    uint32_t next_tag, extra_tag; /* for recorded queues: the last tags of the node's links at the end of a wait */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
@@ -3750,7 +3751,7 @@ enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
-    int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
+    int in_hook;                /* SHMI_inOnFirst or SHMI_inWaitHook: what hook_thread runs during the open; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
     int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
@@ -11473,6 +11474,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 }
 
 /* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
@@ -11507,7 +11509,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
-        shmi_note_hook(a, 1);
+        shmi_note_hook(a, SHMI_inOnFirst);
         SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
@@ -11570,11 +11572,26 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     return err;
 }
 
+/* Runs the function of shmsync_wait_hook if it is due in a wait that began at the time since. Returns whether the wait has
+ * to end. This thread holds no lock, so the function may call the library. */
+SHMI_FN int shmi_gate_hook(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now();
+    int ends;
+    if (shmi_wait_hook.f == NULL || now - since < SHMI_CHECK_EVERY)
+        return 0;
+    shmi_note_hook(a, SHMI_inWaitHook);
+    ends = shmi_run_wait_hook(&now);
+    shmi_note_hook(a, 0);
+    return ends;
+}
+
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    int over = 0; /* the function of shmsync_wait_hook ends the wait */
     if (o != NULL && o->gate_timeout_ns > 0)
         abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
@@ -11633,13 +11650,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
             }
         }
-        if (abs != 0 && shmi_now() >= abs) {
+        if (over || (abs != 0 && shmi_now() >= abs)) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
                 return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
         }
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+        over = shmi_gate_hook(a, now);
     }
 }
 /* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns
@@ -13322,18 +13340,35 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
- * releases while another thread joins. */
+/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
+ * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
+
+/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
+ * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
+ * the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
+    int64_t since = 0;
+    int over = 0;
     while (a != NULL) {
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
+            if (over || shmi_opens_itself(a))
                 break;
-            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            if (shmi_wait_hook.f == NULL) {
+                pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            } else {
+                int64_t now = shmi_now();
+                since = since != 0 ? since : now;
+                pthread_mutex_unlock(&shmi_attached_lock);
+                over = shmi_hook_ends(since, &now);
+                if (!over)
+                    shmi_nap(SHMI_GATE_PAUSE_MOST);
+                pthread_mutex_lock(&shmi_attached_lock);
+            }
             a = shmi_attached;
         } else {
             break;
@@ -13346,7 +13381,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     a->in_hook = runs;
-    a->given = 1;
+    a->given = a->given || runs == SHMI_inOnFirst;
     a->hook_thread = pthread_self();
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -13468,8 +13503,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening && !shmi_opens_itself(a))
+            return shmi_fail(ETIMEDOUT, "arena.open", path, "another thread of this process opens it");
         if (a->stage == SHMI_opening)
-            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
+            return shmi_fail(EDEADLK, "arena.open", path, "%s", a->in_hook == SHMI_inOnFirst ? "its on_first opens it, and would wait for itself: use the arena that on_first gets" : "the function of shmsync_wait_hook opens it during an open, and would wait for itself");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
@@ -13905,7 +13942,7 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
  * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
-    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+    return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
 /* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
@@ -14681,7 +14718,8 @@ enum {
     SHMI_spinChunk = 8,
     SHMI_probeEvery = 16,
     SHMI_yieldMost = 20000,
-    SHMI_yieldPause = 30
+    SHMI_yieldPause = 30,
+    SHMI_yieldLongest = 100000000
 };
 
 /* The words of an object that control how its waiters spin. All are hints. */
@@ -14810,6 +14848,18 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
+/* Called after a yield that took so many ns. Returns whether another thread has computed meanwhile. If so, this process
+ * does not yield for some time. That time does not depend on how long the process may have been stopped in the yield. */
+SHMI_FN int shmi_note_yield(int64_t took)
+{
+    if (took <= SHMI_yieldMost)
+        return 0;
+    if (took > SHMI_yieldLongest)
+        took = SHMI_yieldLongest;
+    __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep. Returns
  * whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
@@ -14823,7 +14873,6 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
         /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
-        int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
             shmi_learn(t, p, shmi_pay_after_yield(p, 0));
@@ -14831,9 +14880,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
         }
         if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
             return 0;
-        took = shmi_yield();
-        if (took > SHMI_yieldMost)
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        shmi_note_yield(shmi_yield());
         ok = done(arg);
         shmi_learn(t, p, shmi_pay_after_yield(p, ok));
         return ok;
@@ -14910,7 +14957,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
             free(s);
             return err;
         }
-        s->tag = shmi_first_tag();
+        s->next_tag = s->extra_tag = shmi_first_tag();
     }
     s->since = 0;
     *out = s;
@@ -18010,13 +18057,14 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
 {
     shmi_node *n = s->node;
     uint32_t word = shmi_node_load(n);
-    s->tag++;
+    s->next_tag++;
+    s->extra_tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
     /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
-    shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
-    shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
+    shmi_st64(&n->next, SHMI_RECORDED(0, s->next_tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(0, s->extra_tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
 }
 /* Adds to x that the wait of a prepared node joins the end of the queue. */
@@ -18030,7 +18078,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
     SHMSYNC_CRASHPOINT("record.wait.prepared");
     last = shmi_rq_get(x, q->last);
-    shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(last, s->extra_tag));
     if (last == 0) {
         x->torn |= shmi_rq_get(x, q->first) != 0;
         shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, me);
@@ -18076,14 +18124,12 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Stores the latest tag of the words of a node, which is on no queue, in its wait node. */
-SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
+/* Stores the last tags that the links of a node have had in its wait node. The node is on no queue. Each link counts on by
+ * itself, because during one wait it may change any number of times. */
+SHMI_FN void shmi_rq_note_tags(shmi_wait_node *s)
 {
-    uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
-    if ((int32_t)(next - s->tag) > 0)
-        s->tag = next;
-    if ((int32_t)(prev - s->tag) > 0)
-        s->tag = prev;
+    s->next_tag = (uint32_t)shmi_ld64(&s->node->next);
+    s->extra_tag = (uint32_t)shmi_ld64(&s->node->extra);
 }
 /* How a wait ended. */
 typedef struct shmi_rq_outcome {
@@ -18095,7 +18141,7 @@ typedef struct shmi_rq_outcome {
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
     uint32_t w;
-    shmi_rq_note_tag(s);
+    shmi_rq_note_tags(s);
     shmi_st64(&s->node->stamp, 0);
     do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);
@@ -28434,10 +28480,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
         took = shmi_yield();
         if (done(l))
             return 1;
-        if (took > SHMI_yieldMost) {
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        if (shmi_note_yield(took))
             return 0;
-        }
     }
     return 0;
 }
@@ -31416,12 +31460,16 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
         shmi_deliver_one(w->a, &w->wake_word, k);
 }
-/* Issues n permits, n > 0. */
-SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
+/* Issues n permits, n > 0. Returns 0, and issues none, if there would be too many. A caller that releases a permit for a
+ * signal needs none then. */
+SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
-    shmi_add64(&w->w->permits, n);
+    int fits = shmi_add64(&w->w->permits, n) <= UINT64_MAX - n;
+    if (!fits)
+        shmi_add64(&w->w->permits, 0 - n); /* for a moment there were few permits, so a waiter may have fallen asleep */
     SHMSYNC_CRASHPOINT("signal.release.permitted");
     shmi_signal_rouse(w, n);
+    return fits;
 }
 SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
 {
@@ -32079,8 +32127,8 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
     int err = shmi_use(w->impl->a, "signalwaker.release");
     if (err == 0 && n < 0)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
-    if (err == 0 && n > 0)
-        shmi_signal_release(w->impl, (uint64_t)n);
+    if (err == 0 && n > 0 && !shmi_signal_release(w->impl, (uint64_t)n))
+        err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits: too many permits", (long long)n);
     return SHMI_TELL(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)

@@ -85,7 +85,7 @@ func (q *recordQueue) joinBehind(x *recordedChange, s *park.WaitNode, prev uint3
 	n, me := s.Node, uint32(s.Off/linkUnit)
 	n.Stamp().Store(arenakernel.RecordedStamp | (x.c.version()+1)&(1<<31-1)<<32)
 	crashpoint.Hit("record.wait.prepared")
-	n.Extra().Store(uint64(makeRecorded(prev, s.Tag)))
+	n.Extra().Store(uint64(makeRecorded(prev, s.ExtraTag)))
 	next := uint32(0)
 	if prev == 0 {
 		next = x.get(q.first)

@@ -32,12 +32,12 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
  * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
  * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
- * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits of an open and
+ * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither does
  * shmsync_synchronized_load. A claim of a WaitGroup that f ends may have claimed a part, and an arrival at a Latch that f
  * ends counts.
  *
  * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
  * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
  * waits of f run f only if f sets it. When f returns, it is set as before. f must not close the arenas of the wait:
- * shmsync_arena_close returns EDEADLK. */
+ * shmsync_arena_close returns EDEADLK. During an open of an arena, an open of the same arena by f returns EDEADLK. */
 void shmsync_wait_hook(int (*f)(void *arg), void *arg);

@@ -102,7 +102,8 @@ int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
 /* As shmsync_signalwaker_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
-/* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
+/* Issues n permits, and wakes as many waiters. EINVAL, with none issued: n is negative, or there would be 2^64 permits
+ * or more. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 /* The number of permits. */
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);

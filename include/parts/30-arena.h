@@ -348,7 +348,7 @@ typedef struct shmi_wait_node {
     shmi_node *node;
     shmi_off off;
     int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
+    uint32_t next_tag, extra_tag; /* for recorded queues: the last tags of the node's links at the end of a wait */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
@@ -374,7 +374,7 @@ enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
-    int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
+    int in_hook;                /* SHMI_inOnFirst or SHMI_inWaitHook: what hook_thread runs during the open; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
     int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */

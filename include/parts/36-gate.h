@@ -747,6 +747,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 }
 
 /* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
@@ -781,7 +782,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
-        shmi_note_hook(a, 1);
+        shmi_note_hook(a, SHMI_inOnFirst);
         SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
@@ -844,11 +845,26 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
     return err;
 }
 
+/* Runs the function of shmsync_wait_hook if it is due in a wait that began at the time since. Returns whether the wait has
+ * to end. This thread holds no lock, so the function may call the library. */
+SHMI_FN int shmi_gate_hook(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now();
+    int ends;
+    if (shmi_wait_hook.f == NULL || now - since < SHMI_CHECK_EVERY)
+        return 0;
+    shmi_note_hook(a, SHMI_inWaitHook);
+    ends = shmi_run_wait_hook(&now);
+    shmi_note_hook(a, 0);
+    return ends;
+}
+
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    int over = 0; /* the function of shmsync_wait_hook ends the wait */
     if (o != NULL && o->gate_timeout_ns > 0)
         abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
@@ -907,13 +923,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
             }
         }
-        if (abs != 0 && shmi_now() >= abs) {
+        if (over || (abs != 0 && shmi_now() >= abs)) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
                 return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
         }
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+        over = shmi_gate_hook(a, now);
     }
 }
 /* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns

@@ -1211,18 +1211,35 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
- * releases while another thread joins. */
+/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
+ * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
+
+/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
+ * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
+ * the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
+    int64_t since = 0;
+    int over = 0;
     while (a != NULL) {
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
+            if (over || shmi_opens_itself(a))
                 break;
-            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            if (shmi_wait_hook.f == NULL) {
+                pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            } else {
+                int64_t now = shmi_now();
+                since = since != 0 ? since : now;
+                pthread_mutex_unlock(&shmi_attached_lock);
+                over = shmi_hook_ends(since, &now);
+                if (!over)
+                    shmi_nap(SHMI_GATE_PAUSE_MOST);
+                pthread_mutex_lock(&shmi_attached_lock);
+            }
             a = shmi_attached;
         } else {
             break;
@@ -1235,7 +1252,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     a->in_hook = runs;
-    a->given = 1;
+    a->given = a->given || runs == SHMI_inOnFirst;
     a->hook_thread = pthread_self();
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -1357,8 +1374,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening && !shmi_opens_itself(a))
+            return shmi_fail(ETIMEDOUT, "arena.open", path, "another thread of this process opens it");
         if (a->stage == SHMI_opening)
-            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
+            return shmi_fail(EDEADLK, "arena.open", path, "%s", a->in_hook == SHMI_inOnFirst ? "its on_first opens it, and would wait for itself: use the arena that on_first gets" : "the function of shmsync_wait_hook opens it during an open, and would wait for itself");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
@@ -1794,7 +1813,7 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
  * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
-    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+    return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
 /* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it

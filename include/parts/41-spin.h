@@ -11,7 +11,8 @@ enum {
     SHMI_spinChunk = 8,
     SHMI_probeEvery = 16,
     SHMI_yieldMost = 20000,
-    SHMI_yieldPause = 30
+    SHMI_yieldPause = 30,
+    SHMI_yieldLongest = 100000000
 };
 
 /* The words of an object that control how its waiters spin. All are hints. */
@@ -140,6 +141,18 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
+/* Called after a yield that took so many ns. Returns whether another thread has computed meanwhile. If so, this process
+ * does not yield for some time. That time does not depend on how long the process may have been stopped in the yield. */
+SHMI_FN int shmi_note_yield(int64_t took)
+{
+    if (took <= SHMI_yieldMost)
+        return 0;
+    if (took > SHMI_yieldLongest)
+        took = SHMI_yieldLongest;
+    __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep. Returns
  * whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
@@ -153,7 +166,6 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
         /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
-        int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
             shmi_learn(t, p, shmi_pay_after_yield(p, 0));
@@ -161,9 +173,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
         }
         if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
             return 0;
-        took = shmi_yield();
-        if (took > SHMI_yieldMost)
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        shmi_note_yield(shmi_yield());
         ok = done(arg);
         shmi_learn(t, p, shmi_pay_after_yield(p, ok));
         return ok;

@@ -41,7 +41,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
             free(s);
             return err;
         }
-        s->tag = shmi_first_tag();
+        s->next_tag = s->extra_tag = shmi_first_tag();
     }
     s->since = 0;
     *out = s;

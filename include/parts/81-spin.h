@@ -331,10 +331,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
         took = shmi_yield();
         if (done(l))
             return 1;
-        if (took > SHMI_yieldMost) {
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        if (shmi_note_yield(took))
             return 0;
-        }
     }
     return 0;
 }

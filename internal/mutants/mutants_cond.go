@@ -97,8 +97,8 @@ func init() {
 		{
 			name: "damage of a Cond's queue makes waits fail that have already ended",
 			file: "prims/cond_rules.go",
-			old:  "\t\t\tx.torn = false // the turns",
-			new:  "\t\t\t// the turns",
+			old:  "\t\t\tx.torn = false // ",
+			new:  "\t\t\t// ",
 			pkg:  "prims", run: "TestCondDamagedQueueConcernsWaitsInTheQueue",
 		},
 		{

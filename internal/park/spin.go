@@ -26,8 +26,9 @@ const (
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // how many failed spins come between two long spins
 
-	yieldMost  = 20_000 // ns: a releaser that gets the CPU needs less time than this to release
-	yieldPause = 30     // a yield over yieldMost stops yields for this many times its length: they cost at most 3 %
+	yieldMost    = 20_000      // ns: a releaser that gets the CPU needs less time than this to release
+	yieldPause   = 30          // a yield over yieldMost stops yields for this many times its length: they cost at most 3 %
+	yieldLongest = 100_000_000 // ns: the longest time slice, that of SCHED_RR; a longer yield counts as this
 )
 
 // Tuning points to the words of an object that determine how long its waiters spin. The words are
@@ -90,7 +91,7 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 // yield is used instead of spinning if the last releaser ran on this CPU. It lets that releaser run once, which
 // saves the system calls of a sleep and a wake. But if a thread that computes also runs on this CPU, a yield gives
 // the CPU to that thread for a whole time slice. So after a yield that took long, this process does not yield for
-// thirty times as long.
+// thirty times as long; see noteYield.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -100,9 +101,7 @@ func (t Tuning) yield(done func() bool) bool {
 	if shmsync.Monotonic() < noYieldUntil.Load() {
 		return false
 	}
-	if took := shmsync.Yield(); took > yieldMost {
-		noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
-	}
+	noteYield(shmsync.Yield())
 	ok := done()
 	t.note(func(p payWord) payWord { return p.afterYield(ok) })
 	return ok
@@ -119,12 +118,22 @@ func GiveWay(n int, done func() bool) bool {
 		if done() {
 			return true
 		}
-		if took > yieldMost {
-			noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
+		if noteYield(took) {
 			return false
 		}
 	}
 	return false
+}
+
+// noteYield is called after a yield that took so many nanoseconds. It reports whether another thread has computed
+// meanwhile. If so, it stops the yields of this process for some time. A process that was stopped during the yield has
+// not computed either, so this time does not depend on the length of the stop.
+func noteYield(took int64) bool {
+	if took <= yieldMost {
+		return false
+	}
+	noYieldUntil.Store(shmsync.Monotonic() + yieldPause*min(took, yieldLongest))
+	return true
 }
 
 // noYieldUntil is the time until which this process must not yield, CLOCK_MONOTONIC ns.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
 )
 
 // spins returns the word after n spins with the given length and result.
@@ -104,4 +106,22 @@ func TestNumberOfCPUsIsReadAgainAfterAShortage(t *testing.T) {
 	}
 	require.Zero(t, readOneCPU(filepath.Dir(path)), "a read that failed for another reason")
 	require.NotZero(t, readOneCPU(filepath.Join(t.TempDir(), "none")), "a system without the file")
+}
+
+// TestStopDuringAYield: a process is stopped for an hour while a waiter yields its CPU. The process yields again after
+// some seconds.
+func TestStopDuringAYield(t *testing.T) {
+	before := noYieldUntil.Load()
+	defer noYieldUntil.Store(before)
+	require.False(t, noteYield(yieldMost))
+	require.Equal(t, before, noYieldUntil.Load(), "the releaser has run")
+	for took, pause := range map[time.Duration]time.Duration{
+		time.Millisecond: yieldPause * time.Millisecond,
+		time.Hour:        10 * time.Second,
+	} {
+		start := shmsync.Monotonic()
+		require.True(t, noteYield(int64(took)))
+		require.Greater(t, noYieldUntil.Load(), start)
+		require.LessOrEqual(t, noYieldUntil.Load(), shmsync.Monotonic()+int64(pause))
+	}
 }

@@ -17,16 +17,13 @@ from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tupl
 
 from . import _calls, _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
-from ._wait import in_main_thread
+from ._wait import wait
 from .errors import Participant
 from .layout import description_of, layout_of
 
 __all__ = ["Arena", "Policy", "remove"]
 
 C = TypeVar("C")
-
-# How long the main thread waits, in nanoseconds, before it runs signal handlers and waits again.
-_SLICE_NS = 100_000_000
 
 _U64 = ctypes.c_uint64
 _open = function("arena_open_abi", P, P, P, ctypes.c_uint32)
@@ -127,20 +124,18 @@ class Arena:
     def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
         trusted = (ctypes.c_uint32 * len(self._trusted))(*self._trusted)
         opts.trust_uids, opts.n_trust_uids = ctypes.addressof(trusted), len(trusted)
-        # The function on_first of another process may run for long. The main thread waits for it in slices.
-        if in_main_thread():
-            opts.gate_timeout_ns = _SLICE_NS
         while True:
             try:
                 self._try_join(call, which, ctypes.byref(opts))
                 return
             except errors.TimedOut:
-                pass
+                pass  # the process was stopped for long and had no byte lock, so others took it for dead
 
     def _try_join(self, call: Callable[..., int], *args: Any) -> None:
         arena = ctypes.c_void_p()
         try:
-            check(call(*args, ctypes.byref(arena), ABI), of_file=True)
+            # The function on_first of another process may run for long. So this is a wait, during which handlers run.
+            check(wait(call, call, (*args, ctypes.byref(arena), ABI), None), of_file=True)
             self._joined = [arena]
         except BaseException:
             if arena.value is not None and not self._joined:  # a signal handler has raised
