@@ -31,8 +31,8 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n units that other processes have added. If this process dies before these units
  * are done, waits fail. EINVAL: other processes have added fewer than n units. While another process is dying, the call
- * may wait until the units of that process can be claimed. If other processes do units during the call, the call may
- * fail after it has claimed a part of n: this process stays responsible for that part. */
+ * may wait until the units of that process can be claimed. If other processes count units down during the call, the
+ * call may fail after it has claimed a part of n: this process stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Adds -1 to the counter, as shmsync_waitgroup_add does. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);

@@ -187,8 +187,8 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* Names of counters. If the SignalWaker was created with the option count, its operations update the counters whose
- * comments begin with *. A program updates the others by shmsync_signalwaker_count. */
+/* Names of counters. If the SignalWaker was created with count set in the options, its operations update the counters
+ * whose comments begin with *. A program updates the others by shmsync_signalwaker_count. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
