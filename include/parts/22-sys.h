@@ -22,8 +22,8 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 /* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release order
- * keeps such stores in program order. So after a death, the reaper finds all stores up to one point of the program, and
- * none after it. */
+ * keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of the
+ * program, and none after it. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -316,9 +316,9 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. A probe makes the system call of the feature. If the probe fails for another reason, such
- * as a lack of memory, the feature counts as missing, and the next open or fence probes again. All fields are
- * atomic. */
+/* The features of the kernel. A probe makes the system call of the feature, and normally shows whether the kernel has
+ * it. If the probe fails for another reason, such as a lack of memory, the feature counts as missing, and the next open
+ * or fence probes again. All fields are atomic. */
 typedef struct shmi_features {
     int known; /* a bit for each feature of which a probe has shown whether the kernel has it */
     int robust, waitv, membarrier, ofd, otmpfile;

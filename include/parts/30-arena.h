@@ -122,7 +122,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     return err;
 }
 
-/* Copies the text from to to. If it has cap bytes or more, copies "..." and its end. */
+/* Copies the text at from to the cap bytes at to. If the text is too long, copies "..." and its end. */
 SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
 {
     if (from == NULL)
@@ -149,7 +149,7 @@ SHMI_FN void shmi_no_failure(void)
 }
 
 /* Ends a call that may have noted failures and gone on. *before is the note from before the call. If the call succeeds,
- * shmi_last is *before again. */
+ * *before is the last failure again. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -160,7 +160,7 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 }
 
 /* Sets err to the result of call. With a repair, the call may note a failure, repair what a death has left, and
- * succeed. Then shmi_last is again what it was before the call. Without a repair, a call never goes on after a
+ * succeed. Then the last failure is again the one from before the call. Without a repair, a call never goes on after a
  * failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
@@ -248,7 +248,7 @@ const char *shmsync_strerror(int err)
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint64_t linked; /* how many chunks a link of 32 bits can name */
-    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* first chunk of the headroom; number of chunks of each of its rooms */
+    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* first chunk of the headroom; chunks in each of its rooms */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
@@ -421,7 +421,7 @@ struct shmsync_arena {
     int left;                /* guarded by: handles; this process has given up its slot, and clears its open bits */
     pthread_mutex_t walking; /* held by a walk through the objects; walks have a guard of their own, SHMI_slotWalking */
     shmi_off rest;           /* guarded by: walking; the value of SHMI_slotWalking while no walk is under way */
-    shmi_ref **refs;         /* guarded by: handles; hash table of 1 << refs_log lists; key: offset; NULL: no table yet */
+    shmi_ref **refs;         /* guarded by: handles; hash table, by offset, of 1 << refs_log lists; NULL: none yet */
     uint32_t refs_log, n_refs;
     uint64_t refs_passed;    /* guarded by: handles; number of references that lookups have passed, for a test */
     shmi_off *deferred;      /* guarded by: handles; blocks that this process wants to free, but that a peer has guarded */
@@ -482,7 +482,7 @@ struct shmsync_arena {
 enum {
     SHMI_OWED_ANNOUNCED, /* wakes for waiters that have announced themselves in words of the object */
     SHMI_OWED_ONE,       /* also wakes for waiters that the words may not show, because they have announce records */
-    SHMI_OWED_ALL        /* all wakes: the dead participant slept, too, so a wake for one waiter may reach its threads */
+    SHMI_OWED_ALL        /* all wakes: the dead participant slept, too; a wake for one waiter may reach its threads */
 };
 
 /* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function

@@ -243,9 +243,9 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. In that case,
- * the program has closed this descriptor of the arena by mistake, shmi_borrow_file has got its number again, and fd
- * replaces it. */
+/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. This is also
+ * right if the program has closed that descriptor by mistake and shmi_borrow_file has got the same number: fd then
+ * replaces the lost descriptor. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -599,8 +599,8 @@ SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_o
 }
 /* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
  * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk. If
- * there is no room, the function first frees blocks that it could not free earlier, because a peer guarded them. No
- * call that a signal handler may make claims a block. */
+ * there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
+ * and tries again. No call that a signal handler may make claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err;
@@ -763,7 +763,8 @@ SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, s
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
 /* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
- * If there is no room, the function first frees blocks that it could not free earlier, because a peer guarded them. */
+ * If there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
+ * and tries again. */
 SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     int err = shmi_try_claim_span(a, size, in, off);
@@ -906,7 +907,7 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* logged blocks are left to the rollback */
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* left to the rollback */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {
