@@ -36,13 +36,14 @@ typedef struct shmsync_lease {
  * as opts->type to an open of a queue or a Synchronized. */
 uint64_t shmsync_layout(const char *description);
 
-/* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
- * bytes, at most 65536. EINVAL: opts has the capacity 0, or an existing queue has another capacity, another layout
- * or another size of items. */
+/* Finds the Queue of that name, or creates it. If name is NULL or "", creates a new anonymous Queue. Items have
+ * item_size bytes, at most 65536. EINVAL: opts has the capacity 0, or an existing queue has another capacity, another
+ * layout or another size of items. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 /* Finds the Queue of that name. ENOENT: there is none. */
 int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
-/* Opens the Queue at an offset that shmsync_queue_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Queue at an offset that shmsync_queue_offset returned in this process or another. EINVAL: there is no Queue
+ * at off. */
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 /* Returns the offset of the Queue in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);

@@ -14,13 +14,13 @@ typedef struct shmsync_waitgroup_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_waitgroup_options;
 
-/* Finds the WaitGroup of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the WaitGroup of that name, or creates it. If name is NULL or "", creates a new anonymous WaitGroup. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
 /* Finds the WaitGroup of that name. ENOENT: there is none. */
 int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
-/* Opens the WaitGroup at an offset that shmsync_waitgroup_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the WaitGroup at an offset that shmsync_waitgroup_offset returned in this process or another. EINVAL: there is
+ * no WaitGroup at off. */
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
 /* Returns the offset of the WaitGroup in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
@@ -59,12 +59,13 @@ typedef struct shmsync_latch_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_latch_options;
 
-/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at n,
- * at least 1. EINVAL: n is less than 1, or an existing Latch began with another number. */
+/* Finds the Latch of that name, or creates it. If name is NULL or "", creates a new anonymous Latch. The counter of a
+ * new Latch begins at n, at least 1. EINVAL: n is less than 1, or an existing Latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
 /* Finds the Latch of that name. ENOENT: there is none. */
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
-/* Opens the Latch at an offset that shmsync_latch_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Latch at an offset that shmsync_latch_offset returned in this process or another. EINVAL: there is no Latch
+ * at off. */
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 /* Returns the offset of the Latch in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);

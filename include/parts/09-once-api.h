@@ -14,12 +14,13 @@ typedef struct shmsync_once_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_once_options;
 
-/* Finds the Once of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+/* Finds the Once of that name, or creates it. If name is NULL or "", creates a new anonymous Once. EINVAL: an existing
  * object is of another kind, or has other options. */
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
 /* Finds the Once of that name. ENOENT: there is none. */
 int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
-/* Opens the Once at an offset that shmsync_once_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Once at an offset that shmsync_once_offset returned in this process or another. EINVAL: there is no Once at
+ * off. */
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 /* Returns the offset of the Once in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
@@ -55,13 +56,13 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_barrier_options;
 
-/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of parties
- * is at least 1. EINVAL: parties is less than 1, or an existing Barrier was created for another number. */
+/* Finds the Barrier of that name, or creates it. If name is NULL or "", creates a new anonymous Barrier. The number of
+ * parties is at least 1. EINVAL: parties is less than 1, or an existing Barrier was created for another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
 /* Finds the Barrier of that name. ENOENT: there is none. */
 int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
-/* Opens the Barrier at an offset that shmsync_barrier_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the Barrier at an offset that shmsync_barrier_offset returned in this process or another. EINVAL: there is no
+ * Barrier at off. */
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
 /* Returns the offset of the Barrier in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);

@@ -17,13 +17,13 @@ typedef struct shmsync_fairmutex_options {
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_fairmutex_options;
 
-/* Finds the FairMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the FairMutex of that name, or creates it. If name is NULL or "", creates a new anonymous FairMutex. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
 /* Finds the FairMutex of that name. ENOENT: there is none. */
 int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
-/* Opens the FairMutex at an offset that shmsync_fairmutex_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the FairMutex at an offset that shmsync_fairmutex_offset returned in this process or another. EINVAL: there is
+ * no FairMutex at off. */
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 /* Returns the offset of the FairMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);

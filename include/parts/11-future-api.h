@@ -14,13 +14,13 @@ typedef struct shmsync_future_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_future_options;
 
-/* Finds the Future of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the Future of that name, or creates it. If name is NULL or "", creates a new anonymous Future. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
 /* Finds the Future of that name. ENOENT: there is none. */
 int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
-/* Opens the Future at an offset that shmsync_future_offset gave, in this process or another. EINVAL: none is there.
- */
+/* Opens the Future at an offset that shmsync_future_offset returned in this process or another. EINVAL: there is no
+ * Future at off. */
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
 /* Returns the offset of the Future in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);

@@ -17,12 +17,13 @@ typedef struct shmsync_cond_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_cond_options;
 
-/* Finds the Cond of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+/* Finds the Cond of that name, or creates it. If name is NULL or "", creates a new anonymous Cond. EINVAL: an existing
  * object is of another kind, or has other options. */
 int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
 /* Finds the Cond of that name. ENOENT: there is none. */
 int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
-/* Opens the Cond at an offset that shmsync_cond_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Cond at an offset that shmsync_cond_offset returned in this process or another. EINVAL: there is no Cond at
+ * off. */
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 /* Returns the offset of the Cond in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);

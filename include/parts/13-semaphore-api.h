@@ -17,13 +17,13 @@ typedef struct shmsync_semaphore_options {
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
 
-/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh anonymous
- * one. EINVAL: n is less than 1, or an existing semaphore has another number of permits. */
+/* Finds the Semaphore of that name, or creates it with n permits, at least 1. If name is NULL or "", creates a new
+ * anonymous Semaphore. EINVAL: n is less than 1, or an existing semaphore has another number of permits. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
 /* Finds the Semaphore of that name. ENOENT: there is none. */
 int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
-/* Opens the Semaphore at an offset that shmsync_semaphore_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the Semaphore at an offset that shmsync_semaphore_offset returned in this process or another. EINVAL: there is
+ * no Semaphore at off. */
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
 /* Returns the offset of the Semaphore in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);

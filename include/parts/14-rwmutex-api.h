@@ -18,13 +18,13 @@ typedef struct shmsync_rwmutex_options {
     uint64_t log_bytes;    /* see shmsync_mutex_options */
 } shmsync_rwmutex_options;
 
-/* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the RWMutex of that name, or creates it. If name is NULL or "", creates a new anonymous RWMutex. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
 /* Finds the RWMutex of that name. ENOENT: there is none. */
 int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
-/* Opens the RWMutex at an offset that shmsync_rwmutex_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the RWMutex at an offset that shmsync_rwmutex_offset returned in this process or another. EINVAL: there is no
+ * RWMutex at off. */
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
 /* Returns the offset of the RWMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);

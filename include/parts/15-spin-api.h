@@ -22,13 +22,13 @@ typedef struct shmsync_spinlock_options {
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
 
-/* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the SpinLock of that name, or creates it. If name is NULL or "", creates a new anonymous SpinLock. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
 /* Finds the SpinLock of that name. ENOENT: there is none. */
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
-/* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the SpinLock at an offset that shmsync_spinlock_offset returned in this process or another. EINVAL: there is no
+ * SpinLock at off. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 /* Returns the offset of the SpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
@@ -51,13 +51,13 @@ int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *a
 /* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
-/* Finds the RWSpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
- * existing object is of another kind, or has other options. */
+/* Finds the RWSpinLock of that name, or creates it. If name is NULL or "", creates a new anonymous RWSpinLock. EINVAL:
+ * an existing object is of another kind, or has other options. */
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
 /* Finds the RWSpinLock of that name. ENOENT: there is none. */
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
-/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
- * is there. */
+/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset returned in this process or another. EINVAL: there
+ * is no RWSpinLock at off. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 /* Returns the offset of the RWSpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);

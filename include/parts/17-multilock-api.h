@@ -28,13 +28,13 @@ typedef struct shmsync_hold {
     uint64_t hold;
 } shmsync_hold;
 
-/* Finds the MultiLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the MultiLock of that name, or creates it. If name is NULL or "", creates a new anonymous MultiLock. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
 /* Finds the MultiLock of that name. ENOENT: there is none. */
 int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
-/* Opens the MultiLock at an offset that shmsync_multilock_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the MultiLock at an offset that shmsync_multilock_offset returned in this process or another. EINVAL: there is
+ * no MultiLock at off. */
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 /* Returns the offset of the MultiLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);

@@ -58,13 +58,13 @@ typedef struct shmsync_signal {
     uint32_t index;
 } shmsync_signal;
 
-/* Finds the SignalWaker of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
- * existing object is of another kind, or has other options. */
+/* Finds the SignalWaker of that name, or creates it. If name is NULL or "", creates a new anonymous SignalWaker.
+ * EINVAL: an existing object is of another kind, or has other options. */
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
 /* Finds the SignalWaker of that name. ENOENT: there is none. */
 int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
-/* Opens the SignalWaker at an offset that shmsync_signalwaker_offset gave, in this process or another. EINVAL: none
- * is there. */
+/* Opens the SignalWaker at an offset that shmsync_signalwaker_offset returned in this process or another. EINVAL: there
+ * is no SignalWaker at off. */
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
 /* Returns the offset of the SignalWaker in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);

@@ -16,13 +16,13 @@ typedef struct shmsync_synchronized_options {
     const char *type;    /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
 } shmsync_synchronized_options;
 
-/* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
- * size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
+/* Finds the Synchronized of that name, or creates it. If name is NULL or "", creates a new anonymous Synchronized. The
+ * value has size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
 /* Finds the Synchronized of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
-/* Opens the Synchronized at an offset that shmsync_synchronized_offset gave, in this process or another. EINVAL:
- * none is there. */
+/* Opens the Synchronized at an offset that shmsync_synchronized_offset returned in this process or another. EINVAL:
+ * there is no Synchronized at off. */
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
 /* Returns the offset of the Synchronized in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
