@@ -51,7 +51,7 @@ func (w *eventWatch) look() (took, ok bool) {
 	}
 }
 
-// stop ends the wait, as giveUp does, and ends the calls of notify.
+// stop does what giveUp does, and ends the calls of notify.
 func (w *eventWatch) stop(unless bool) (took bool) {
 	if w.watch != nil {
 		w.watch.Leave()
@@ -80,7 +80,7 @@ func (x *autoEvent) async() *Pending {
 	return p
 }
 
-// eventPending is a wait for a token whose end also ends a Pending.
+// eventPending is a wait for a token. The end of the wait also ends a Pending.
 type eventPending struct{ *eventWatch }
 
 func (w eventPending) told(p *Pending) {
@@ -107,8 +107,8 @@ func (w eventPending) cancel(p *Pending) bool {
 	return true
 }
 
-// watch begins a wait for WaitAny and similar calls. Only the method reached of the watcher takes a token; it then
-// reports that the wait is over.
+// watch begins a wait for WaitAny and similar calls. The wait takes a token only when the caller calls the method
+// reached of the watcher.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.enter(); err != nil {
 		return nil, err

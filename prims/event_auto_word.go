@@ -7,29 +7,29 @@ import "fmt"
 //	bits 0..31   version    counts the changes, so that no value comes back soon; waiters sleep on this half
 //	bit  32      announced  a wait may be counted in a share
 //	bits 33..52  tokens     how many waits may end
-//	bits 53..63  slot       the last change ended a wait of this slot, which its share may still count; 0: none
+//	bits 53..63  slot       the slot whose wait the last change ended; its share may still count that wait; 0: none
 //
-// The share of a participant is a word that counts its waits; see waitShare. The number of tokens is at most
-// the number of waits plus 1:
+// The share of a participant is a word that counts its waits; see waitShare. The number of tokens is at most the
+// number of waits plus 1, unless a waiting participant has died or a wait was given up:
 //
-//	tokens               meaning                                             left by
-//	0                    it is not set                                       the wait that takes the last token; Reset
-//	up to the waits      it is not set; that many waits are about to end      Set
-//	more than the waits  it is set; one token is there for the next caller   Set
+//	tokens                    meaning                                           left by
+//	0                         it is not set                                     a wait; TryWait; Reset
+//	1 to the number of waits  it is not set; each token is about to end a wait  Set; a wait; TryWait; Reset
+//	more than that            it is set; a token is there for the next caller   Set
 //
 // The waits of a participant that is dead or has left the arena do not count. So a token that such a wait was
 // about to take is there for other waits.
 //
 // The bit announced may be set while nobody waits, which costs a wake. It is not cleared while the shares count
-// another wait. A wait that begins first adds 1 to its share and then changes the word. So if a call misses that
-// wait in the share, the call changes the word before the wait does, or the call's change fails.
+// another wait. At its beginning, a wait adds 1 to its share, and changes the word after that. So if a call misses
+// that wait in the share, the call changes the word before the wait does, or the call's change fails.
 //
 //	writers: Set, Reset, TryWait; waits when they begin and end
 //	readers: the same, IsSet, periodic checks, tools
 //	order:   release by a Set, acquire by the wait that takes the token
 //	futex:   WAIT on the low half by waits; WAKE 1 by Set, by a wait that leaves tokens behind, by periodic checks;
 //	         WAKE all by reaping
-//	crash:   each value is a whole state. The next change counts off the wait that slot names
+//	crash:   each value is a whole state. The next change first subtracts the ended wait from the share of the slot
 type tokenState uint64
 
 const (
@@ -49,7 +49,8 @@ func (s tokenState) announced() bool { return s&tokenAnnounced != 0 }
 func (s tokenState) tokens() uint64  { return uint64(s & tokenCountMask >> tokenCountShift) }
 func (s tokenState) slot() int       { return int(s >> tokenSlotShift) }
 
-// quiet reports whether no wait is announced, and no wait has to be counted off. If so, the shares do not matter.
+// quiet reports whether no wait is announced, and no wait has to be subtracted from a share. Then a call need not
+// read the shares.
 func (s tokenState) quiet() bool { return s&^(tokenVersion|tokenCountMask) == 0 }
 
 // with returns the word after a change that ends no wait and leaves the given number of tokens.
@@ -78,13 +79,12 @@ func (s tokenState) String() string {
 
 // waitShare is a word that counts the waits of one participant.
 //
-//	bits 0..31   waits  how many waits have begun and are not counted off
-//	bits 32..63  ended  version of the Event's word at the end of the wait that was counted off last
+//	bits 0..31   waits  how many waits have begun and are not subtracted yet
+//	bits 32..63  ended  the version that the Event's word got from the end of the wait that was subtracted last
 //
-// A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes that word
-// next first subtracts the wait from the share: it counts the wait off. The CAS of the whole share also stores the
-// version of the word in the field ended. If ended is the present version of the word, the wait has been counted
-// off already.
+// A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes the word
+// next first counts the wait off: by one CAS it subtracts the wait from the share, and copies the version of the word
+// to the field ended. If the field ended has the present version of the word, the wait has been counted off already.
 //
 // Suppose that a process is stopped before its CAS of the share, and another process counts the wait off. Then
 // ended has changed, so the CAS fails when the stopped process goes on. ended has an earlier value again after 2^32

@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Mistakes that an Event that is reset by hand could have. The model must find each of them.
+// Mistakes that a manual-reset Event could have. The model must find each of them.
 const (
 	meSleepsAnyway    bug = "a waiter sleeps without a look at the word that it has announced"
 	meWakesFirst      bug = "a process wakes before it turns the Event"

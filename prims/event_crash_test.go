@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// eventVictim starts an order in a process that dies, or stops, at a crash point. It returns when that has
-// happened.
+// eventVictim makes a process carry out the order o. It returns when the process has died, or has stopped, at the
+// crash point.
 func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *actor {
 	t.Helper()
 	victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point+":1"))

@@ -12,9 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestEventShareIsOverwritten: a peer overwrites the share of a participant that waits: its name, or the
-// number of its waits. No call crashes or loops, and a Set still ends a wait. When the waits have ended, the
-// share has only the waits that the peer has added.
+// TestEventShareIsOverwritten: a peer overwrites the name, or the share, in the slot record of a participant that
+// waits. No call crashes or loops, and a Set still ends a wait.
 func TestEventShareIsOverwritten(t *testing.T) {
 	for what, change := range map[string]func(e *prims.Event){
 		"another name":   func(e *prims.Event) { e.Rename(2, 12345) },
@@ -87,8 +86,7 @@ func TestEventListOfSharesIsDamaged(t *testing.T) {
 	sound(t, a)
 }
 
-// TestEventModeIsOverwritten: if a peer has overwritten the word mode, an open fails, unless the word has
-// the value of another mode.
+// TestEventModeIsOverwritten: if a peer has overwritten the mode of an Event with an unknown value, an open fails.
 func TestEventModeIsOverwritten(t *testing.T) {
 	for what, c := range map[string]struct {
 		mode prims.EventMode

@@ -37,7 +37,9 @@ func (m *manualEvent) swap(s eventState) bool {
 	if !m.eventcount.swap(eventcountState(s), eventcountState(s).next()) {
 		return false
 	}
-	orderLoads(m.words.state) // a call may have seen the old state and changed nothing, so this call must see the stores before that call; see fence
+	// Another call may have found the old state, and so may have changed nothing. The loads after this CAS must see
+	// the stores before that call; see fence.
+	orderLoads(m.words.state)
 	return true
 }
 
@@ -60,8 +62,8 @@ func (m *manualEvent) turn(set bool) bool {
 	}
 }
 
-// turnAndWake does what the method turn does while there may be waiters. It uses the words of the Event even after
-// its change. So it enters the handle, and a Close waits until turnAndWake has returned.
+// turnAndWake does what the method turn does, and wakes the waiters. It still uses the words of the Event after it
+// has changed the Event. So it enters the handle, and Close waits until turnAndWake has returned.
 func (m *manualEvent) turnAndWake(set bool) bool {
 	defer m.serve().end()
 	for {

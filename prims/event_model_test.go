@@ -54,8 +54,8 @@ const (
 	meAsleep
 )
 
-// meModel is the model of an Event that is reset by hand. Each thread has a string of operations: S
-// sets and R resets. A string of one small letter is a wait: s for the set, r for the reset.
+// meModel is the model of a manual-reset Event. Each thread has a string of operations: S sets and R
+// resets. A string of one small letter is a wait: s waits for the set, r waits for the reset.
 type meModel struct {
 	threads []string
 	kills   uint8
@@ -67,7 +67,7 @@ type meModel struct {
 func (m meModel) explore(b bug) model.Result {
 	m.bug = b
 	var first []meState
-	for _, looked := range []uint8{0, 1} { // looked is not 0 if the process has waited before
+	for _, looked := range []uint8{0, 1} { // 1: a periodic check has seen the first sequence
 		for seq := range uint8(2) {
 			s := meState{w: meWord{seq: seq}}
 			for i, ops := range m.threads {
@@ -92,8 +92,8 @@ func (m *meModel) check(s *meState) error {
 	return nil
 }
 
-// done reports whether the model may end in this state. It may if each thread has ended. A stopped or dead thread
-// need not have ended, and a wait during which no thread has set or reset the Event may last.
+// done reports whether every thread has ended. It ignores a thread that is dead or stopped, and a thread that waits
+// if no thread has set or reset the Event since the wait began.
 func (m *meModel) done(s *meState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -154,8 +154,8 @@ func (m *meModel) next(s *meState, emit func(model.Step[meState])) {
 	}
 }
 
-// stepCheck is a periodic check that wakes a waiter. In a model without stops, no wait may depend
-// on it, so it has no steps.
+// stepCheck is a periodic check that wakes a waiter. A model without stops has no such step, so no wait can depend
+// on the check.
 func (m *meModel) stepCheck(s *meState, t *meThread, do func(string, func(*meState, *meThread))) {
 	switch {
 	case !m.stops || m.bug == meNoCheck:

@@ -100,7 +100,7 @@ func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 	return nil
 }
 
-// any waits for the gate and the baton together, and makes sure that one of them is set.
+// any calls WaitAny for the gate and the baton, while another goroutine sets both.
 func (w *eventWorker) any(g int, r *rand.Rand) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -139,7 +139,7 @@ func (w *eventWorker) async(g int, r *rand.Rand) error {
 }
 
 func (w *eventWorker) rest() error {
-	// The word may still say that a process waits after the last waiter has given up.
+	// The bit announced may still be set although nobody waits. So this check counts the waits in the shares.
 	if w.baton.State().Waiting || w.baton.Counted() != 0 {
 		return fmt.Errorf("%w: %v", errLeft, w.baton)
 	}

@@ -38,7 +38,8 @@ func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 // peer overwrites the list.
 //
 // A participant puts its slot record on the list when it opens x, before its first wait. A wait that begins also
-// changes the word of x. So if another call has missed the share of that wait, its change of the word fails.
+// changes the word of x. So a call that has missed the share of that wait cannot change the word afterwards: its CAS
+// fails.
 func (x *autoEvent) shares() *eventShares {
 	for {
 		known := x.known.Load()
@@ -89,8 +90,8 @@ func (x *autoEvent) inherit() {
 	x.own.name.Store(uint64(x.a.Self()))
 }
 
-// waits returns how many waits the shares count while the word is s. It stops when it has found more waits than
-// the parameter most.
+// waits returns how many waits the shares count while the word is s. The parameter most is a limit: when the number
+// exceeds it, waits returns at once.
 func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	// sync(event.announce): acquire
 	if !s.announced() {
@@ -100,8 +101,8 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 		if waitShare(h.waits.Load()).waits() == 0 || !x.a.Current(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
 			continue
 		}
-		// The name was read before this load of the number of waits. A participant that gets a share stores its
-		// name in the share last. So this number belongs to that name.
+		// A participant that takes over the share of its slot first clears the number of waits, and then stores its
+		// name. The name was loaded before this number. So the number does not have waits of an earlier participant.
 		if n += waitShare(h.waits.Load()).waits(); n > most {
 			break
 		}
@@ -128,8 +129,8 @@ func (x *autoEvent) countOffOf(s tokenState) {
 		// If the CAS fails, a wait has begun, or another process has subtracted the wait. So the loop is
 		// lock-free.
 		was := waitShare(h.waits.Load())
-		// If the share already has the version of s, the wait has been subtracted. If the word is no longer s,
-		// another call has subtracted it.
+		// If the share already has the version of s, another call has subtracted the wait. The same is true if the
+		// word is no longer s, because every call that changes the word first calls countOff.
 		if was.ended() == s.version() || x.load() != s || h.waits.CompareAndSwap(uint64(was), uint64(was.less(s.version()))) {
 			return
 		}

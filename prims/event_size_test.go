@@ -38,8 +38,8 @@ func TestEventSize(t *testing.T) {
 	sound(t, a)
 }
 
-// TestEventModesOfOneLength: the body has the same length in each mode, in an arena that does not count.
-// The word mode distinguishes the modes, whatever values the other words have.
+// TestEventModesOfOneLength: Events of all modes have bodies of the same length, in an arena that is not Counted. An
+// open still finds the mode, after Sets and Resets, too.
 func TestEventModesOfOneLength(t *testing.T) {
 	a := newArena(t, nil)
 	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventAutoReset, prims.EventBidirectional} {

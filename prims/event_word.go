@@ -58,9 +58,9 @@ func (m eventMode) String() string    { return m.public().String() }
 //	bits 33..34  mode       0 manual-reset, 2 bidirectional; never changes
 //	bits 35..63  0
 //
-//	sequence  meaning                                                   left by
-//	even      it is not set (also all-zero memory); waits for the set   Reset
-//	odd       it is set; waits for the reset, if it is bidirectional    Set
+//	sequence  meaning                                                          left by
+//	even      not set (also all-zero memory); goroutines may wait for a Set    Reset
+//	odd       set; if it is bidirectional, goroutines may wait for a Reset     Set
 //
 // A wait ends when the sequence is no longer the value with which the wait began, however often the Event was
 // set and reset since then. After 2^32 changes the sequence has the same value again. If a waiter does not run
@@ -71,8 +71,8 @@ func (m eventMode) String() string    { return m.public().String() }
 //	order:   release by the change, acquire by a process that sees it
 //	futex:   WAIT on the low half by waiters; WAKE all by the process that set or reset the
 //	         Event, by reaping and periodic checks
-//	crash:   each value is a whole state. A process that dies or stops when it has set or reset the
-//	         Event may owe a wake: reaping and periodic checks make up for it
+//	crash:   each value is a whole state. If a process has set or reset the Event, and dies or stops before
+//	         the wake, reaping or a periodic check makes the wake
 type eventState eventcountState
 
 const (

@@ -39,8 +39,8 @@ type eventcount struct {
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
-// init prepares a handle. The parameter look may be nil if a dead or stopped process can leave nothing undone but a
-// wake; see the field look. If bare is set, the handle cannot wait.
+// init prepares a handle. The parameter look may be nil if a wake is all that a dead or stopped process can leave
+// undone; see the field look. If bare is set, the handle cannot wait.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
 	wordSaysAll := look == nil
 	if wordSaysAll {
@@ -132,7 +132,9 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 		case park.Again:
 			crashpoint.Hit("eventcount.wait.woken")
 			if e.scan != nil && e.load().sequence() == seq {
-				e.scan() // a reaper that cannot change the object wakes waiters before it counts the death, so look may have missed the death
+				// The next call of look may miss a death: a reaper that cannot change the object wakes the waiters
+				// before it counts the death.
+				e.scan()
 			}
 		case park.Canceled, park.Closed:
 			switch e.look(); {
@@ -161,8 +163,8 @@ func (e *eventcount) announce(seq uint32) bool {
 	}
 }
 
-// spin spins while the sequence is seq, but no longer than spinning pays. It reports whether the sequence has
-// changed.
+// spin spins until the sequence is no longer seq, or until sleeping is likely to be faster. It reports whether the
+// sequence has changed.
 func (e *eventcount) spin(seq uint32) bool {
 	return e.tuning().Spin(func() bool { return e.load().sequence() != seq })
 }
@@ -191,9 +193,8 @@ func (e *eventcount) wakeAll() {
 }
 
 // check is called ten times a second while a goroutine of this process waits. It finishes what a stopped or
-// dead process has left undone. If the sequence has changed since the last check, or if the bit announced is
-// not set, a waiter may sleep on an old sequence. In that case check wakes all waiters. Otherwise no waiter
-// sleeps on an old sequence, because the last check has woken those waiters.
+// dead process has left undone. Then it wakes all waiters, because one of them may sleep on an old sequence. It
+// wakes nobody if the last check, which woke such waiters, found the same sequence, and the bit announced is set.
 func (e *eventcount) check() {
 	if e.scan != nil {
 		e.scan()
@@ -228,8 +229,8 @@ func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 }
 
 // watch arranges that notify is called once, when the sequence may no longer be seq. The caller has called the
-// method enter. before is the previous watch of the same wait, or nil. If the sequence has changed, or the handle
-// is being closed, watch arranges nothing and returns nil.
+// method enter. The parameter before is the previous watch of the same wait, or nil. If the sequence has changed,
+// or the handle is being closed, watch arranges nothing and returns nil.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
 		// The loop repeats only if another call has changed the word.

@@ -14,7 +14,7 @@ type pendingChange struct {
 }
 
 // pend makes a Pending that ends when the sequence is no longer seq. The function judge is then called once, and
-// returns the result. If the function then is not nil, it is called after the wait has ended.
+// returns the result. If the parameter then is not nil, this function is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -29,9 +29,9 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 	return p
 }
 
-// told is called when a wake has come. If the sequence has not changed, told arranges that the next wake calls
-// it again. Otherwise it ends the Pending, and calls eventcount.leave, because Close of the handle waits for
-// every Pending that has not ended.
+// told is called when a wake has come. If the sequence has not changed, told is called again at the next wake.
+// Otherwise told ends the Pending, and calls eventcount.leave, because Close of the handle waits for every Pending
+// that has not ended.
 func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
 		return // this wake was for an earlier watch
@@ -90,9 +90,9 @@ func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) 
 	return w, nil
 }
 
-// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the object,
-// and Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long
-// as the caller waits for other elements of its list.
+// reached implements watcher. Close of the handle waits for the watcher as it waits for a call. When reached has
+// found the result of the wait, Close need not wait for the watcher any more, even if the caller still waits for other
+// objects.
 func (w *changeWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err

@@ -6,7 +6,7 @@ package prims
 //
 //	bits 0..31   sequence   counts the changes that end waits; waiters sleep on this half
 //	bit  32      announced  a waiter may sleep, or be on the way to it
-//	bits 33..63             of the object
+//	bits 33..63             depend on the kind of the object
 //
 // A waiter loads the word, sets the bit announced by a CAS of the whole word, and sleeps while the sequence is
 // the value that it loaded. A change that ends waits increments the sequence and clears announced. If announced

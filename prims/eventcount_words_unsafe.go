@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventcountWords is the beginning, 128 bytes, of the memory of an object whose waiters sleep on an eventcount.
+// eventcountWords is the first 128 bytes of the memory of an object whose waiters sleep on an eventcount.
 type eventcountWords struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see eventcountState

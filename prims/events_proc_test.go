@@ -114,8 +114,8 @@ func newEventLog(t testing.TB) eventLog { return eventLog{t, make(chan arena.Eve
 
 func (l eventLog) hook(e arena.Event) { l.ch <- e }
 
-// next returns the next n events. all describes each event by its kind, its object, and its key if
-// there is one; it is sorted.
+// next returns the next n events. The result all is a sorted list of descriptions: the kind of an event, its object,
+// and its key if it has one.
 func (l eventLog) next(n int) (all []string, events []arena.Event) {
 	l.t.Helper()
 	for len(all) < n {
@@ -236,7 +236,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	p := proctest.Start(t, "events/hold", proctest.Params(name))
 	p.Await(t)
 	p.Kill(t)
-	<-entered // from here on OnEvent stays in the call
+	<-entered // from here on, the call of OnEvent blocks
 	all, err := eventLocks(b)
 	require.NoError(t, err)
 	log.next(1 + len(all))
@@ -308,9 +308,8 @@ func TestEventsOfDamageAreToldOfEachObject(t *testing.T) {
 	}
 }
 
-// TestEventsOfAnOpenThatFails: an Open that fails does not call its hook, neither before nor after it
-// returns, although it repairs what the dead have left. Openings that are made at the same time have
-// one hook each.
+// TestEventsOfAnOpenThatFails: the hook of an Open that fails is never called, although this Open repairs what a dead
+// process has left. Openings that are made at the same time have one hook each.
 func TestEventsOfAnOpenThatFails(t *testing.T) {
 	name := arenaName(t)
 	keep, err := arena.Create(name, nil)

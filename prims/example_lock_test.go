@@ -13,7 +13,7 @@ import (
 
 // A goroutine takes its place in the queue now and waits for the lock later.
 func ExampleFairMutex_LockAsync() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -38,7 +38,7 @@ func ExampleFairMutex_LockAsync() {
 
 // Two accounts are locked together. The order in which a caller names them does not matter.
 func ExampleMultiLock_LockAll() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -62,7 +62,7 @@ func ExampleMultiLock_LockAll() {
 // Two accounts change together, even if this process is killed in between. A block holds the note
 // of a transfer.
 func ExampleMutex_Update() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -111,7 +111,7 @@ func ExampleMutex_Update() {
 // The first process after a restart repairs the data that the previous processes left half changed. Until
 // then a Lock of that object panics.
 func ExampleRecoverAll() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	old, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "worker"})
 	if err != nil {
 		log.Fatal(err)

@@ -19,7 +19,7 @@ import (
 // A lock guards data, and the program repairs the data when a holder has died in the middle of a
 // change. For a record of up to 64 KiB a Synchronized needs none of this.
 func ExampleMutex() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -69,7 +69,7 @@ func ExampleMutex() {
 
 // A wait ends when its context ends, or when the holder dies.
 func ExampleMutex_LockContext() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -101,7 +101,7 @@ func ExampleMutex_LockContext() {
 
 // Recover of a lock that is not owner-dead has nothing to repair.
 func ExampleMutex_Recover() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -122,7 +122,7 @@ func ExampleMutex_Recover() {
 
 // A goroutine tests a condition without a lock, and waits until it holds.
 func ExampleFutex() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -154,7 +154,7 @@ func ExampleFutex() {
 
 // Stop ends all waits whose token has not been reached.
 func ExampleFutex_Stop() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)

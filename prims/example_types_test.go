@@ -17,7 +17,7 @@ import (
 
 // A CohortMutex is a lock for which many CPUs of several NUMA nodes compete.
 func ExampleCohortMutex() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -39,7 +39,7 @@ func ExampleCohortMutex() {
 
 // The processes get this lock in the order in which they asked for it.
 func ExampleFairMutex() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -58,7 +58,7 @@ func ExampleFairMutex() {
 
 // Several readers hold the lock together; a writer holds it alone.
 func ExampleRWMutex() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -85,7 +85,7 @@ func ExampleRWMutex() {
 
 // A SpinLock is a lock that is held for a few instructions.
 func ExampleSpinLock() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -110,7 +110,7 @@ func ExampleSpinLock() {
 
 // A process may have to write. It first reads, while others read, and then decides.
 func ExampleRWSpinLock() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -132,7 +132,7 @@ func ExampleRWSpinLock() {
 
 // Permits belong to the process that has acquired them. They come back when it dies.
 func ExampleSemaphore() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -151,7 +151,7 @@ func ExampleSemaphore() {
 
 // Goroutines wait for a condition that a lock guards.
 func ExampleCond() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -187,7 +187,7 @@ func ExampleCond() {
 
 // One process announces that it is ready. Any number of processes wait for that.
 func ExampleEvent() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -206,7 +206,7 @@ func ExampleEvent() {
 
 // Several processes follow a log. Each follower waits for the entry that it lacks.
 func ExampleSequencer() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -236,7 +236,7 @@ func ExampleSequencer() {
 
 // Another process works on a result. If that process dies, the waiters get an error.
 func ExampleFuture() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -265,7 +265,7 @@ func ExampleFuture() {
 
 // A program waits until all its parts have started.
 func ExampleLatch() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -287,9 +287,9 @@ func ExampleLatch() {
 	// 0 of 3
 }
 
-// Each user has a lock, but no object of its own.
+// Each user ID is the key of a lock. These locks are not objects of their own.
 func ExampleMultiLock() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -312,7 +312,7 @@ func ExampleMultiLock() {
 // A program defines its own primitive: a door that is open or not, and a number of places behind
 // the door.
 func ExampleWaitable() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -347,7 +347,7 @@ func ExampleWaitable() {
 
 // One wait ends when the first of several events has come.
 func ExampleWaitAny() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -370,7 +370,7 @@ func ExampleWaitAny() {
 
 // One wait ends when all of several events have come.
 func ExampleWaitAll() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -393,7 +393,7 @@ func ExampleWaitAll() {
 
 // A Pending is a wait in which no goroutine blocks.
 func ExamplePending() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -414,7 +414,7 @@ func ExamplePending() {
 // An item on lease goes back to the front of its queue when its process dies, or when the process
 // gives it back.
 func ExampleLease() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -440,7 +440,7 @@ func ExampleLease() {
 
 // Many small items are put into a queue at once.
 func ExampleQueue_PutBatch() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -462,7 +462,7 @@ func ExampleQueue_PutBatch() {
 
 // A Gate makes sure that only one worker at a time works on the items of a queue.
 func ExampleGate() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)

@@ -30,7 +30,7 @@ func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 // NextIsLocal makes the next release prefer goroutines of this process.
 func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
 
-// Granted returns how many goroutines were granted a reservation and have not run since.
+// Granted returns the number of goroutines for which m was reserved and that have not tried to take m yet.
 func (m *Mutex) Granted() int { return int(m.granted.Load()) }
 
 // NextIsForAll makes the next release wake waiters of any process.
@@ -78,8 +78,8 @@ func Describe(a *arena.Arena, o arenakernel.Object) string {
 // Object returns the object of m.
 func (m *Mutex) Object() arenakernel.Object { return m.object }
 
-// Rewrite overwrites the words of the Mutex at o with the bytes of b, even with values that no correct
-// participant writes. If b is short, the list of poller nodes stays as it is.
+// Rewrite overwrites the words of a Mutex or a Futex with the bytes of b, even with values that no correct
+// participant writes. Words for which b has no bytes stay as they are.
 func Rewrite(a *arena.Arena, o arenakernel.Object, b []byte) {
 	switch o.Kind {
 	case mutexKind:
@@ -218,8 +218,8 @@ func (x *Waitable[S, E]) QueuedBehind(e E) (n int) {
 	return n - 1
 }
 
-// RemoveDead removes the waits of one participant from the queue of x, as a reap does with those of the dead. It
-// reports whether the next call reaps again.
+// RemoveDead removes the waits of one participant from the queue of x, as a reap removes the waits of a dead
+// participant. It reports whether it has left something to the next reap.
 func (x *Waitable[S, E]) RemoveDead(id arenakernel.ParticipantID) (again bool) {
 	b := takeWakes()
 	defer x.wake(b)
@@ -241,7 +241,7 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 		return waitsOf(a, o)
 	}
 	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, node *arenakernel.Node) {
-		// A node whose wait is prepared is not in the queue yet.
+		// A call prepares its node before it puts the node on the queue.
 		if queued(node.Load()) && queuedValue(valueIn(node.Next())) {
 			n++
 		}
@@ -262,11 +262,11 @@ func (c *Cond) First() *arenakernel.Node {
 // OverwriteFirst overwrites the word that names the first wait of the queue.
 func (c *Cond) OverwriteFirst(v uint32) { c.core.words.first.Store(uint64(makeRecorded(v, 7))) }
 
-// Flying returns how many waits a Broadcast has woken that are not settled yet.
+// Flying returns the number of waits that a Broadcast has woken and whose owners have not locked L again.
 func (c *Cond) Flying() uint32 { return valueIn(&c.core.words.flying) }
 
-// ReapAfter reaps as after a death, and reports whether the reap has stored the count of deaths when it lists the wait
-// nodes of the dead.
+// ReapAfter reaps as if a participant had died. It reports whether the reap stores the count of deaths before it lists
+// the wait nodes of dead participants.
 func (c *Cond) ReapAfter() (stored bool) {
 	k := c.core
 	b := takeWakes()
@@ -364,15 +364,15 @@ func (l *Latch) Calls() int { return l.counter.queue.Waiting() }
 // Closing reports whether m is being closed.
 func (m *RWMutex) Closing() bool { return m.opening.closing.Load() }
 
-// WakeOwed makes the wakes that calls have left to the Close of the arena. It returns how the wake word of the writers
-// was before and is after that.
+// WakeOwed makes the wakes that calls have left to the Close of their handle. It returns the values of the writers' wake
+// word before and after these wakes.
 func (m *RWMutex) WakeOwed() (before, after uint32) {
 	before = m.wakeWordWriter.Word.Load()
 	m.wakeOwed()
 	return before, m.wakeWordWriter.Word.Load()
 }
 
-// CloseHalf does what Close does with the fast paths of m before it takes the reader word from them.
+// CloseHalf does a part of Close: the fast paths of m find the gate closed, but still use the reader word in the arena.
 func (m *RWMutex) CloseHalf() {
 	m.opening.ended.Store(true)
 	redirect(&m.shut, &closedGate)
@@ -405,7 +405,8 @@ func (m *RWMutex) WritersHeld() bool { return ownerWord(m.writers.owner.Load()).
 // Begin makes one attempt to end a broken phase and to begin the next one.
 func (x *Barrier) Begin() (done bool, err error) { return x.begin(0) }
 
-// Reap does what a reaper does after a death in each slot for which dead returns true.
+// Reap does what a reaper does after some participants have died. The function dead selects the participants by their
+// slots.
 func (x *Barrier) Reap(dead func(slot int) bool) {
 	x.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
 	x.tell()
@@ -431,7 +432,7 @@ func (m *RWMutex) LeaveLog(state uint64, records []byte) {
 	m.gate.Store(uint32(makeGate(gateHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
-// ReapUpdate does what a reaper of the participant dead does with the gate of m. The handle m may be closed.
+// ReapUpdate does with the gate of m what the reaper of a dead participant does. The handle m may be closed.
 func (m *RWMutex) ReapUpdate(dead arenakernel.ParticipantID) {
 	reapUpdate(m.a, m.object, m.words, m.log, dead)
 }

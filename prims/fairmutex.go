@@ -34,8 +34,9 @@ var (
 // it lets running goroutines overtake sleeping ones.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
-// before the m'th call of Lock returns, or its Pending ends. If a holder dies, the release by its death
-// synchronizes before the call that reports the death, and before the call that gets the lock because of it.
+// before the m'th call of Lock returns, or its Pending ends. If a holder dies, its death releases
+// the lock. This release synchronizes before the call that reports the death, and before the call that gets the lock
+// from the dead holder.
 //
 // Waiters get the lock in the order of their arrival, as with the sequencer of Reed and Kanodia. But they wait
 // in a queue instead of taking numbered tickets, so that a waiter can leave.
@@ -44,7 +45,7 @@ type FairMutex struct {
 	// package atomic instead of its types.
 
 	own  *uint32 // the upper half of the owner word, or &closedFair in a handle without fast paths
-	held uint32  // the value of *own if fast paths may change it and this process holds the lock
+	held uint32  // what *own is while fast paths may change it and this process holds the lock
 
 	recordLock
 	plainRecords
@@ -146,7 +147,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	return f, nil
 }
 
-// wordAt returns the word of f that has this kind: the owner word, or the word died. The recordQueue calls it.
+// wordAt returns the word of f that has the given kind: f.words.owner or f.words.died. The recordQueue calls it.
 func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case fairOwnerWord:
@@ -179,8 +180,8 @@ func (f *FairMutex) lockOrPanic() {
 }
 
 // LockContext locks f, and waits until that is possible or ctx ends. An error means that f is not held. The error
-// is ctx.Err(), or it Is ErrNoSpace, ErrCorrupt or ErrClosed. Depending on the policy of f, it may also be one that
-// Is ErrOwnerDead or ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
+// is ctx.Err(), or it Is ErrNoSpace, ErrCorrupt or ErrClosed, or, depending on the policy of f, ErrOwnerDead or
+// ErrNotRecoverable. If the lock is free, the call takes it even though ctx has ended.
 func (f *FairMutex) LockContext(ctx context.Context) error {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -310,7 +311,8 @@ func (f *FairMutex) State() FairMutexState {
 	return s
 }
 
-// seen returns the owner word, and the state of f with deaths that no reaper has recorded yet; see stateSeen.
+// seen returns the owner word and the state of f. The state includes deaths that no reaper has recorded yet; see
+// stateSeen.
 func (f *FairMutex) seen() (fairWord, ownerWord) {
 	return f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())

@@ -111,8 +111,8 @@ func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 // Body returns the offset and the length of the words of f.
 func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
 
-// EachNode calls f with four words of each node that is on a queue of the object at body: next,
-// wanted, stamp and extra.
+// EachNode calls f for each node on a queue of an object, with four words of the node: "next", "wanted", "stamp" and
+// "extra". The parameter body is the offset of the body of the object.
 func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 	for o := range a.Objects() {
 		if uint64(o.Body) == body {
@@ -133,8 +133,8 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	})
 	for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: o}) {
 		if w.Want == nil && w.How == arenakernel.WaitParked && (w.At == counterPollerOff || w.At == queueItemsOff+queuePollerOff || w.At == eventcountStateOff+24 || w.At == sequencerCellsOff+tokenCellBytes+tokenCellPollerOff) {
-			// a waiter of a WaitGroup or Latch, for an item of a Queue, on an eventcount (whose poller is at 24), or for number 1 of
-			// a Sequencer
+			// Such a waiter waits for a WaitGroup or a Latch, for an item of a Queue, for a change of an eventcount, whose
+			// word poller is at offset 24, or for token 1 of a Sequencer.
 			n += int(w.Count)
 		}
 	}
@@ -144,8 +144,8 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 // TakeOpenBack does what a reaper without a slot record does first. It reports whether the reaper needs a record.
 func (f *FairMutex) TakeOpenBack() bool { return f.takeOpenBack() }
 
-// SeenBeside returns the state of f as State finds it. It calls the function between each time after it has read the
-// words of f.
+// SeenBeside returns the state of f as State finds it. Each time SeenBeside has read the words of f, it calls the
+// function between.
 func (f *FairMutex) SeenBeside(between func()) (state string) {
 	_, o := f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())
@@ -171,7 +171,7 @@ func (f *FairMutex) QueuedNodes() (nodes []*arenakernel.Node) {
 	return nodes
 }
 
-// SetOpenOwner makes n the holder, in an open owner word with another tag.
+// SetOpenOwner makes n the holder. The owner word becomes open, and gets another tag.
 func (f *FairMutex) SetOpenOwner(n arenakernel.ParticipantID) {
 	f.words.owner.Store(uint64(makeRecorded(uint32(ownerOpened(makeOwner(kindHeld, n))), uint32(f.words.owner.Load())+1)))
 }

@@ -12,7 +12,7 @@ import (
 // This is a model of a FairMutex: the owner word, which is open or closed, the accepted word, and
 // the queue. The queue is one recorded word here; recordQueueModel has its links. A death of the
 // holder is reported, as with PolicyReport. A thread reads the words and decides on a change in one
-// step. It also writes its record and names the record in the commit word in one step.
+// step. In another step it writes its record and names the record in the commit word.
 
 const (
 	fmThreads = 3
@@ -27,7 +27,7 @@ const (
 	fmDead
 )
 
-// The values of the word next of a node.
+// The values of the field next of an fmNode.
 const (
 	fmNone uint8 = iota
 	fmQueued
@@ -46,7 +46,7 @@ type fmQueue struct {
 
 type fmNode struct{ next, tag uint8 }
 
-// fmRecord is a record that changes the owner word, the queue, and the word next of one node.
+// fmRecord is a record that changes the owner word, the queue, and the field next of one node.
 type fmRecord struct {
 	owner, queue      bool
 	ownerWas, ownerTo fmOwner
@@ -109,7 +109,7 @@ const (
 	fmChecks
 )
 
-// The purposes of a change: what its author does after it.
+// The purposes of a change. A purpose says what a thread does after it has made the change.
 const (
 	fmOver  uint8 = iota // the call has ended
 	fmAgain              // the author makes another change for the same call
@@ -138,8 +138,8 @@ const (
 //	L  locks
 //	C  locks with a context that may end
 //	T  tries to lock
-//	U  unlocks, if the operation before has locked
-//	X  takes an open lock from a dead holder without a record
+//	U  unlocks, if the previous operation has locked
+//	X  takes an open lock back from a dead holder, and makes no record for that
 type fairMutexModel struct {
 	threads []string
 	kills   uint8
@@ -184,7 +184,7 @@ func (m *fairMutexModel) start(s *fmState, i int) {
 		t.mode = fmTries
 	case 'U':
 		if t.mode = fmUnlocks; s.inside&(1<<i) == 0 {
-			t.at++ // the operation before has not locked
+			t.at++ // the previous operation has not locked
 			m.start(s, i)
 		}
 	}

@@ -43,8 +43,8 @@ func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	})
 }
 
-// wakeFirstOfFairMutex wakes the owners of the first waits for a reaper that has not opened the FairMutex, and
-// so could not reap. One of the woken owners then reaps.
+// wakeFirstOfFairMutex runs in a reaper. If the reaper has not opened the FairMutex, it could not reap. Then
+// wakeFirstOfFairMutex wakes the owners of the first waits, and one of these owners reaps.
 func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if f, ok := bareFairMutex(a, o); ok {
 		f.wakeBare()
@@ -62,7 +62,7 @@ func completeFairMutex(a *arenakernel.Arena, o arenakernel.Object) bool {
 // the policy says. reap makes the change in x, and adds the wakes that the change requires to b. The caller holds
 // f.private.
 func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
-	err := f.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
+	err := f.beginReap(x, b) // an error means that the queue is damaged, and takeBack does not need the queue
 	return cmp.Or(err, f.takeBack(x, b))
 }
 

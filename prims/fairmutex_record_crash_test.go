@@ -107,8 +107,8 @@ func TestFairMutexSecondGrantToTheSameParticipant(t *testing.T) {
 // is stopped, it either visibly has the lock, or others get it, and no other call hangs. When the
 // process is killed, whatever it had goes to others.
 //
-// No other call uses the queue before the victim has carried out the change that queues its wait: the other call would
-// help, and the victim would not come to some of its points.
+// No other call uses the queue before the victim has queued its wait. Such a call would carry out the victim's change,
+// and the victim would not reach some of its crash points.
 func TestFairMutexStoppedAtEachPoint(t *testing.T) {
 	for point, times := range map[string]int{
 		"record.wait.prepared": 1, "record.commit.written": 2, "record.commit.named": 2, "record.complete.begun": 5, "record.commit.completed": 2,

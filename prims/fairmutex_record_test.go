@@ -65,8 +65,8 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 }
 
 // TestFairMutexTakesOpenWordsBack: a reaper without a slot record takes the lock back from a dead holder if the owner
-// word is open. Another process may open the word, with the dead holder in it, at any time. So the reaper must load
-// the word once, both to act on it and to decide whether it needs a record.
+// word is open. If the word is closed, the reaper needs a record. Another process may open the word at any time, even
+// while the word names the dead holder. So the reaper must make both decisions with one load of the word.
 func TestFairMutexTakesOpenWordsBack(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -149,7 +149,7 @@ func TestFairMutexOpensAfterADeath(t *testing.T) {
 	f.Unlock()
 }
 
-// TestFairMutexRefusedWaits: a wait that is refused returns the reason, even if another process has
+// TestFairMutexRefusedWaits: a wait that ends because the holder died returns this error, even if another process has
 // recovered the lock before the waiter runs again.
 func TestFairMutexRefusedWaits(t *testing.T) {
 	a := newArena(t, nil)

@@ -63,9 +63,9 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	return took && err == nil, err
 }
 
-// beginRecover marks the lock as being recovered by this process, if the lock is owner-dead. If ruined is set,
-// it does so for a not recoverable lock, too. It waits until the dead owner is gone, that is, until no system
-// call of the dead process can write any more.
+// beginRecover marks the lock as being recovered by this process, if the lock is owner-dead. If the parameter
+// ruined is set, it also marks a lock that is not recoverable. First it waits until the dead owner is gone, that
+// is, until no system call of the dead process can write any more.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
 	for {
 		// The loop repeats only after a wait for the end of the dead process, or after another call has changed
@@ -83,8 +83,8 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 	}
 }
 
-// takeToRecover does what beginRecover does, but does not wait. If the dead owner is not gone, it returns that
-// owner as the result died.
+// takeToRecover does what beginRecover does, but does not wait. If the dead owner is not gone, the first result is
+// the ID of that owner, and the lock is not marked.
 func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, took bool, err error) {
 	if !f.queue.EnterStay() {
 		return 0, false, f.closedError()
@@ -106,7 +106,8 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 			if n = o.participant(); !f.a.Gone(n) {
 				return n, false, nil
 			}
-			f.setDied(x, n) // the word died may be out of date: a reaper that changed an open owner word by a CAS did not store it
+			// A reaper that has changed an open owner word by a CAS has not stored n in f.words.died.
+			f.setDied(x, n)
 			fallthrough
 		case ruined && o == ownerNotRecoverable:
 			f.setOwner(x, makeOwner(kindRecovering, f.name))
@@ -126,9 +127,9 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	}
 }
 
-// runRepair runs repair while this process recovers f. After a successful repair this process holds f if hold is
-// set, and f is free otherwise. If repair fails, f becomes not recoverable. Close of the handle waits for this call
-// if hold is set.
+// runRepair runs repair while this process recovers f. The parameter hold says whether this process holds f after a
+// successful repair; if it is false, f is free then. If repair fails, f becomes not recoverable. If hold is set,
+// Close of the handle waits for this call.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	next, kind, died := ownerNotRecoverable, arenakernel.EventNotRecoverable, f.diedName()
 	defer func() {
@@ -152,7 +153,7 @@ func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	return nil
 }
 
-// endRecover ends the recovery by this process: the lock gets the state next.
+// endRecover ends the recovery by this process. The parameter next is the new state of the lock.
 func (f *FairMutex) endRecover(next ownerWord) error {
 	if !f.queue.EnterStay() {
 		return f.closedError()

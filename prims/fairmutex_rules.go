@@ -50,7 +50,7 @@ func (f *FairMutex) closeOwner() recordedWord { return closeFair(&f.words.owner)
 
 // setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value
 // stays the same. So two grants in a row have different tags, even if both are for the same participant. If o is
-// owner-dead, setOwner also stores the participant in o in the word died.
+// owner-dead, setOwner also adds that f.words.died gets the ID in o.
 func (f *FairMutex) setOwner(x *recordedChange, o ownerWord) {
 	x.renew(fairOwnerWord, 0, &f.words.owner, uint32(o))
 	if o.kind() == kindOwnerDead {
@@ -83,8 +83,8 @@ func (f *FairMutex) lockError(_ uint64, err error, died arenakernel.ParticipantI
 	return f.fail("fairmutex.lock", err, f.a.Who(died), detail)
 }
 
-// take locks f with a record if the lock is free and nobody waits. Otherwise, if s is not nil, it queues the wait
-// of the wait node s, which the caller has prepared, and appends s to turns if turns is not nil. If s is nil, take
+// take locks f with a record if the lock is free and nobody waits. Otherwise it queues the wait node s, which the
+// caller has prepared, and appends s to turns if turns is not nil. If s is nil, the call does not wait, and take
 // changes nothing while a living process holds the lock.
 func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turns) (lockResult, error) {
 	b := takeWakes()
@@ -124,7 +124,7 @@ func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.Partici
 }
 
 // give unlocks f with a record, which grants the lock to the first wait in the queue. If this process does not
-// hold the lock, held is false and the result named not is the state of the lock.
+// hold the lock, held is false, and the first result is the state of the lock.
 func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	race.ReleaseMerge(f.key)
 	b := takeWakes()

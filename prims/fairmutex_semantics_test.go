@@ -340,8 +340,8 @@ func TestFairMutexAllocates(t *testing.T) {
 	}))
 }
 
-// TestFairMutexCancelVersusGrant: the end of a context, or Cancel, races with the grant. Exactly
-// one of the two takes effect: if the lock was granted, it has a holder.
+// TestFairMutexCancelVersusGrant: a wait is canceled, or its context ends, while another process unlocks the lock. The
+// wait either gets the lock or gives up, and at the end the lock is free.
 func TestFairMutexCancelVersusGrant(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
@@ -381,8 +381,8 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 type duelBoard struct{ Held, Go, Free, Past atomic.Uint64 }
 
 // duel makes another process hold a lock and release it in each round, while this process gives up
-// a wait in the queue. It counts how the waits ended. On a single CPU the kernel decides which of
-// the two processes acts first. So in a few rounds one process waits until the other has acted.
+// a wait in the queue. It counts how the waits ended. Both results must occur, even on a single CPU. So
+// in two of 100 rounds, one of the two processes waits until the other one has acted.
 func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()) func(r *rand.Rand) error, unlock func()) (held, gave int) {
 	t.Helper()
 	board, err := arena.Value[duelBoard](a, "duel")

@@ -173,7 +173,7 @@ func (r *fmRecord) setQueue(s *fmState, node [fmThreads]uint8) {
 	r.queue, r.queueWas, r.queueTo = true, s.queue, fmQueue{node: node}
 }
 
-// end adds to r that the wait of node k leaves the queue, with the value next.
+// end makes r take node k off the queue. The parameter next is the new value of the field next of that node.
 func (r *fmRecord) end(s *fmState, k, next uint8) {
 	var left [fmThreads]uint8
 	at := 0

@@ -150,7 +150,7 @@ func (w fairPending) told(p *Pending) {
 	w.f.queue.Exit()
 }
 
-// giveUp ends p with the error why, unless the wait was granted or refused meanwhile.
+// giveUp ends p with the given error, unless the wait was granted or refused meanwhile.
 func (w fairPending) giveUp(p *Pending, why error) {
 	if !w.f.withdraw(w.s) {
 		why = w.f.ended(w.s)

@@ -106,7 +106,7 @@ func predicateLoop(a *arena.Arena, b *featureBoard) {
 	wg.Wait()
 }
 
-// condWait waits once at the Cond and then records its number.
+// condWait waits once at the Cond, and then appends the number of the waiter to b.Order.
 func condWait(m *prims.Mutex, c *prims.Cond, b *featureBoard, who int) {
 	m.Lock()
 	defer m.Unlock()
@@ -402,15 +402,15 @@ var features = map[string]feature{
 			x := must(prims.OpenMultiLock(a, "m", nil))
 			before, nodes := a.Stats(), uint64(0)
 			for _, keys := range []uint64{2000, 20_000} {
-				before, nodes = a.Stats(), ownNodes(a) // the test compares with these; the first round allocates what stays
+				before, nodes = a.Stats(), ownNodes(a) // before the second round; some memory of the first round stays
 				p.Send(keys)
 				for key := range keys {
 					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
 				}
 				p.Await(t)
 			}
-			// Each process keeps a few wait nodes, for keys that both processes want. If the 18,000
-			// further keys took memory, that would be 400 KB.
+			// Each process keeps a few wait nodes, for keys that both processes want. If the 18,000 additional
+			// keys of the second round took memory, that would be 400 KB.
 			after := a.Stats()
 			require.LessOrEqual(t, ownNodes(a), nodes+8)
 			require.LessOrEqual(t, after.BytesUsed, before.BytesUsed+4096)
@@ -448,7 +448,7 @@ var features = map[string]feature{
 				require.Equal(t, channelStep(ch, op), got)
 				require.Equal(t, []int{len(ch), cap(ch)}, []int{q.Len(), q.Cap()})
 			}
-			for channelStep(ch, 1) == 1 { // fills both, so that the next Put waits for a Get of the other process
+			for channelStep(ch, 1) == 1 { // fills q and ch, so that the next Put waits for a Get of the other process
 				queueStep(q, 1)
 			}
 			put := make(chan error, 1)

@@ -25,8 +25,9 @@ func fence() {
 // orderLoads if another call that did not see this CAS may have changed nothing; see fence.
 //
 // On an arm64 CPU without the instructions of LSE, a CAS is a loop of a load-exclusive and a store-exclusive
-// instruction. The load keeps later loads after itself, but they may overtake the store. An atomic load of Go does not
-// overtake the store, and keeps later loads after itself. On amd64 the CAS is a fence.
+// instruction. Later loads cannot overtake the load-exclusive, but they may overtake the store-exclusive. An atomic load
+// of Go does not overtake the store-exclusive, and later loads do not overtake the atomic load. On amd64 the CAS is a
+// fence.
 func orderLoads(w *atomic.Uint64) {
 	if !casIsFence {
 		w.Load()

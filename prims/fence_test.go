@@ -28,7 +28,7 @@ func TestCallThatChangesNothing(t *testing.T) {
 	for name, x := range map[string]struct {
 		call    func()
 		answers func() bool
-		owed    func() bool // reports whether the last call still waits for its answer
+		owed    func() bool // reports whether the effect of the last call is still there
 	}{
 		"auto-reset Event": {auto.Set, auto.TryWait, auto.IsSet},
 		"Event":            {manual.Set, manual.Reset, manual.IsSet},

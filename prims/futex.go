@@ -140,7 +140,7 @@ func (f *Futex) Post() {
 				return
 			}
 		// sync(futex.post): release
-		// lin: Post takes effect here, or in the method change.
+		// lin: Post takes effect here, or in f.change.
 		case f.state.CompareAndSwap(uint64(s), uint64(s.posted())):
 			return
 		}

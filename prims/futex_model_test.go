@@ -83,8 +83,8 @@ func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
 }
 
-// canon replaces each state that a thread has seen and that is no longer the present state by the value old. Such a
-// state does not come back, so its value makes no difference.
+// canon replaces the state that a thread has read, if the Futex has changed since then. That state does not come back,
+// so its value has no effect.
 func (m *futexModel) canon(s *model.Sys) {
 	const old = 0xff
 	for i := range s.Thread {
@@ -249,8 +249,7 @@ func (m *futexModel) swap(x *model.Exec, s futexState, stop bool) {
 	}
 }
 
-// reap is a step of a reaper, which wakes the waiters if the Futex has an announce record or an
-// announcement.
+// reap is a step of a reaper. It wakes the waiters if a waiter has an announce record, or if the bit announced is set.
 func (m *futexModel) reap(x *model.Exec) {
 	switch x.PC() {
 	case tIdle:

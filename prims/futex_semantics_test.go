@@ -201,7 +201,7 @@ func TestFutexDifferentTokens(t *testing.T) {
 	}
 	for n := uint64(1); n <= rounds; n++ {
 		f.Post()
-		// No other call of these processes would wake a waiter that was not woken by the Post.
+		// If the Post fails to wake a waiter, no other call of this test wakes it.
 		eventually(t, fmt.Sprintf("all for %d", n), func() string { return f.String() }, func() bool {
 			for i := range waiters {
 				step := uint64(i%5 + 1)
@@ -253,8 +253,8 @@ func TestFutexPosterStopped(t *testing.T) {
 	}
 }
 
-// TestFutexPosterDies: a poster that is killed has either posted or not. Waiters for a token that
-// it reached return, and waiters for later tokens go on waiting.
+// TestFutexPosterDies: a poster is killed. Its last post has either happened or not. All waits end when another process
+// has posted until their tokens are reached.
 func TestFutexPosterDies(t *testing.T) {
 	rounds := proctest.Rounds(4, 20)
 	a := newArena(t, nil)

@@ -4,16 +4,15 @@ import "fmt"
 
 // futexState is the one word of a Futex.
 //
-//	bit  0      announced  a waiter may be, or be on the way to being, asleep
+//	bit  0      announced  a waiter may sleep, or be on the way to it
 //	bit  1      stopped    no post counts any more; never cleared
 //	bits 2..63  counter    posts
 //
-//	announced  stopped  meaning                              left by
-//	0          0        nobody sleeps (also all-zero memory) Post, or nobody came yet
-//	1          0        a Post must wake                     Wait
-//	0          1        stopped, everybody was woken         Stop
-//	1          1        a waiter announced itself beside     Wait; harmless, the waiter sees
-//	                    Stop                                 stopped when it looks again
+//	announced  stopped  meaning                               left by
+//	0          0        nobody sleeps (also all-zero memory)  Post
+//	1          0        a Post must wake                      Wait
+//	0          1        stopped, everybody was woken          Stop
+//	1          1        stopped                               no correct process
 //
 // Waiters sleep on the low half of the word. Every Post changes the low half, which has 30 bits of the counter,
 // and the bits announced and stopped. Between the moment when a waiter reads the low half and the moment when

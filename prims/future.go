@@ -24,8 +24,8 @@ var (
 
 // Future is the result of an operation of some process: an errno, which is 0 for success. A Future is set once, and
 // any number of goroutines of any process wait for it. The producer is the process that sets the Future. The
-// producer calls Claim before it begins the operation. If it dies without a Claim, the waits go on until another
-// process sets the Future.
+// producer calls Claim before it begins the operation. If the producer dies and has not called Claim, the waits go on
+// until another process sets the Future.
 //
 // A result that is more than a number lies in the arena, for example in an [arena.Value]. In that case the producer
 // writes the value first and then calls Set. A process that has seen the Future set may read the value.
@@ -96,9 +96,9 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// The method named now brings the Future up to date. If the result of the present round is decided, or its producer
-// has died, now ends the round and wakes the waiters. (Each Reset begins a new round.) It returns the state of the
-// Future after that.
+// The method named now brings the Future up to date: it ends the present round and wakes the waiters, if the result of
+// the round is decided, or if the producer of the round has died. Each Reset begins a new round. The method returns
+// the state of the Future after that.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -110,7 +110,7 @@ func (f *Future) now() futureState {
 // dead reports whether the producer n has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end does what the method named now does, but wakes nobody. The result wake says that the caller has to wake the
+// end does what the method named now does, but wakes nobody. If the second result is true, the caller has to wake the
 // waiters. The function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
@@ -217,7 +217,7 @@ func (f *Future) Set(errno shmsync.Errno) bool {
 	return done
 }
 
-// set does what Set does, but wakes nobody. The result wake says that the caller has to wake the waiters.
+// set does what Set does, but wakes nobody. If the second result is true, the caller has to wake the waiters.
 func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	for {
 		// The loop repeats only if another process has decided the round. So the loop is lock-free.
@@ -253,7 +253,8 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 		}
 	}()
 	for _, f := range futures {
-		calls = append(calls, f.serve()) // all calls begin before the first set, because a waiter that it wakes may close the other futures
+		// Each call begins before the first Future is set, because a woken waiter may close the other futures.
+		calls = append(calls, f.serve())
 	}
 	for i, f := range futures {
 		var done bool
@@ -331,9 +332,8 @@ func (f *Future) reset(abandonedOnly bool) bool {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// The check uses Live, not Current. A process that leaves the arena stays current until it has left,
-			// but it gives up the rounds that it has claimed before that. So a producer that is current is no proof
-			// of damage.
+			// The check uses Live, not Current. A process that leaves the arena first gives up the rounds that it
+			// has claimed, and is current until it has left. So a producer that is current is no proof of damage.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}
@@ -347,9 +347,8 @@ func (f *Future) reset(abandonedOnly bool) bool {
 	}
 }
 
-// awaitGone waits until the dead producer in s is gone, or until the state is no longer s. After a change of the
-// state, another participant may have the producer's ID, for whose end awaitGone must not wait. The only error is
-// errClosing.
+// awaitGone waits until the dead producer in s is gone. It also returns when the state is no longer s, or when the
+// producer's ID belongs to a living participant. The only error is errClosing.
 func (f *Future) awaitGone(s futureState) error {
 	n := s.producer()
 	return awaitUntil(nil, f.queue, func() bool { return f.load() != s || f.a.Gone(n) || f.a.Live(n) })

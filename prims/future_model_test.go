@@ -187,7 +187,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 	case s.life == onDead:
 		env("ends the producer", false, func(to *fuState) { to.life = onGone })
 	case s.life == onGone:
-		// This step is required only if the reaper is stopped. Otherwise no wait may depend on it.
+		// While the reaper runs, this step is optional, so that no wait can depend on it.
 		env("another process reaps the producer", s.stopped != fuReaper+1, func(to *fuState) {
 			t := fuThread{pc: fuEndLoad, ret: fuDone}
 			for t.pc != fuDone {
@@ -267,7 +267,7 @@ func (m *fuModel) wake(s *fuState) {
 	}
 }
 
-// call makes a thread first end the round if that is due, and then go on at ret.
+// call makes a thread first end the round if that is due, and then go on with the step ret.
 func call(t *fuThread, ret uint8) { t.pc, t.ret, t.r = fuEndLoad, ret, fuResult{} }
 
 func (m *fuModel) step(s *fuState, i int, t *fuThread) {

@@ -92,8 +92,8 @@ func TestFutureWaitWithTimeout(t *testing.T) {
 	})
 }
 
-// As subscribe in silk, beforeSet and alreadySet, and with all other ends of a subscription. The
-// function runs exactly once.
+// As the tests beforeSet and alreadySet of subscribe in silk. The test also cancels a subscription, and closes the
+// arena. The function runs exactly once.
 func TestFutureSubscribe(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -317,7 +317,7 @@ func TestWaitAny(t *testing.T) {
 			names[2] = "e@2"
 			names[5] = "e@3"
 		}
-		// Both processes set one of many objects. The other objects do not change.
+		// If no object of the list changes, WaitAny ends with its context. Then one post ends 20 calls of WaitAny.
 		r := x.do(t, task{Op: "any", Names: names, Limit: 20 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.Equal(t, "-1", r.Text)

@@ -98,7 +98,7 @@ const futureRounds = 32
 // slot returns the index of the slot that has the result of round r.
 func (r futureRound) slot() int { return int(r % futureRounds) }
 
-// The method before returns the round before r.
+// The method named before returns the round that precedes r.
 func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 
 // futureResult is the result of a round. The result of round r is in slot r mod 32. One CAS replaces the result of
@@ -106,8 +106,8 @@ func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 // dead, compete to make this CAS.
 //
 //	bits 0..31   value      the errno, or the ID of the producer that died
-//	bit  32      abandoned  the producer died before it was set
-//	bit  33      decided    1 in each result, so that bytes of 0 are none
+//	bit  32      abandoned  the producer died before it set the Future
+//	bit  33      decided    1 in each result, so all-zero memory is not a result
 //	bits 34..37  0
 //	bits 38..63  lap        the round / 32
 //
@@ -147,7 +147,7 @@ func abandonedBy(r futureRound, n arenakernel.ParticipantID) futureResult {
 	return r.decidedAs(futureResult(n) | futureResultAbandoned)
 }
 
-// The method of reports whether v is the result of round r. v must have been read from the slot of r.
+// The method named of reports whether v is the result of round r. The caller has read v from the slot of r.
 func (v futureResult) of(r futureRound) bool {
 	return v&futureResultDecided != 0 && futureRound(v>>futureLapShift) == r/futureRounds
 }

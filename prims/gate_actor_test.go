@@ -29,7 +29,7 @@ func init() {
 
 type gateStage struct {
 	*stage
-	block sync.Mutex // locked by order "block"; a function of an order waits for it
+	block sync.Mutex // locked from order "block" to order "unblock"; the functions that orders run wait for it
 }
 
 // gateTraces has counts of what the functions of the orders have done.

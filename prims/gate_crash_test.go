@@ -64,8 +64,8 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	}
 }
 
-// TestBarrierCrashOfReset: a process dies while it resets a Barrier. The phase stays broken, its error is remembered,
-// and the next Reset completes the work.
+// TestBarrierCrashOfReset: a process dies while it resets a broken Barrier. The phase stays broken, and its error is
+// remembered. The next Reset succeeds.
 func TestBarrierCrashOfReset(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -136,7 +136,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// A waiter that is still awake needs no wake, and the test has to see a lost wake.
+				// A waiter that is still awake needs no wake, so the test could not find a lost wakeup.
 				asleep(t, a, "o")
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
@@ -150,8 +150,8 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 	}
 }
 
-// TestWaitGroupCrash: a process dies at each step of Add and Done. The counter has what the process
-// had done before it died, and the process owes its own work.
+// TestWaitGroupCrash: a process dies at each step of Add, Done and Claim. The counter has exactly the changes that
+// happened before the death. The dead process owes the work that it has added or claimed.
 func TestWaitGroupCrash(t *testing.T) {
 	for _, c := range []struct {
 		op, point string

@@ -16,7 +16,7 @@ import (
 
 // Each process adds its own work. A waiter waits until the work of all is done.
 func ExampleWaitGroup() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -38,7 +38,7 @@ func ExampleWaitGroup() {
 // Workers make steps together. If a worker learns that another worker died, it begins the next step
 // without that worker.
 func ExampleBarrier() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -62,7 +62,7 @@ func ExampleBarrier() {
 
 // One of many processes runs an initialization once.
 func ExampleOnce() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)

@@ -44,7 +44,8 @@ func (g *gateBody) recordWords() (words []arena.Offset) {
 	return words
 }
 
-// scribble overwrites n words of the body and of the slot records at random, none of them before byte from of the body.
+// scribble overwrites n random words of the body and of the slot records. The parameter from is the number of bytes at
+// the beginning of the body that stay as they are.
 func (g *gateBody) scribble(r *rand.Rand, from, n int) {
 	from %= int(g.o.Size) // a Once is shorter
 	records := g.recordWords()
@@ -84,8 +85,7 @@ func (g *gateBody) clean() {
 	}
 }
 
-// guardedGate is guarded, but it also accepts the panics of a WaitGroup, a Latch, a Barrier and a
-// Once.
+// guardedGate runs f as guarded does, and accepts the panics of a WaitGroup, a Latch, a Barrier and a Once.
 func guardedGate(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		switch r := r.(type) {

@@ -27,7 +27,7 @@ type gate interface {
 	String() string
 }
 
-// gates opens one object of each of these kinds.
+// gates opens a WaitGroup, a Latch, a Barrier and a Once.
 func gates(t testing.TB, a *arena.Arena) map[string]gate {
 	return map[string]gate{
 		"waitgroup": newWaitGroup(t, a, "w"), "latch": newLatch(t, a, "l", 3),

@@ -59,8 +59,8 @@ func init() {
 	})
 }
 
-// waitGroupWorker has a few groups. Some goroutines of every process use the same group. When all
-// of them wait, the counter is 0, so each wait ends.
+// waitGroupWorker has a few groups. Some goroutines of every process use the same group. Each of
+// them counts down what it has added before it waits. So when all of them wait, the counter is 0 and each wait ends.
 type waitGroupWorker struct{ groups [4]*prims.WaitGroup }
 
 func (w *waitGroupWorker) turn(g int, r *rand.Rand) error {
@@ -173,7 +173,7 @@ type barrierBoard struct {
 type barrierWorker struct {
 	plain, complete *prims.Barrier
 	board           *barrierBoard
-	halted          context.Context // ends with the work, because the last arrivals have no partners
+	halted          context.Context // ends with the work, because the last phase may never get four arrivals
 }
 
 func openBarrierWorker(a *arena.Arena) (worker, error) {

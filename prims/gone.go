@@ -36,10 +36,11 @@ func (g *goneWait) next() int64 {
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until the function names returns false. That function
-// reports whether the word that the caller has read still names n. After a change of the word, n may be the ID of
-// another participant, for whose end awaitGone must not wait. So the caller reads the word again after awaitGone. q
-// is a queue of the object. The errors are ctx.Err() and errClosing.
+// awaitGone waits until the dead participant n is gone, or until the word that the caller has read no longer names n.
+// The parameter names is a function that reports whether the word still names n. After awaitGone, the caller reads the
+// word again. q is a queue of the object. The errors are ctx.Err() and errClosing.
+//
+// awaitGone returns after a change of the word, because another participant may then have the ID n.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
 	was := a.Current(n) // a peer may have written the ID of a living participant into the word
 	// If an ID that was not current becomes current, another participant has got it.
@@ -86,7 +87,7 @@ func awaitUntil(ctx context.Context, q *park.Queue, done func() bool) error {
 }
 
 const (
-	napMost    = 1e6 // ns; the first pause for which nap is not used
+	napMost    = 1e6 // ns; a pause of this length or more uses a timer instead of nap
 	nappersMax = park.DirectMax
 )
 

@@ -2,10 +2,11 @@ package prims
 
 import "context"
 
-// AwaitUntil waits as a call does that waits until a dead process is gone.
+// AwaitUntil waits until done returns true. It waits in the same way as a call that needs a dead process to be gone.
 func (m *Mutex) AwaitUntil(done func() bool) error { return awaitUntil(nil, m.queue, done) }
 
-// AwaitUntilByTimer does what AwaitUntil does, with a context, and pauses as a call does beside many other such calls.
+// AwaitUntilByTimer does what AwaitUntil does, but with a context, and with timers instead of naps. A call uses timers
+// if many goroutines of its process are in a nap.
 func (m *Mutex) AwaitUntilByTimer(ctx context.Context, done func() bool) error {
 	nappers.Add(nappersMax)
 	defer nappers.Add(-nappersMax)

@@ -14,9 +14,9 @@ import (
 // opening, and no other opening of the process.
 //
 // Close first ends the waits of the handle. The waiting calls clean up while the words of the object are still in
-// place. Then Close redirects the pointers that the fast paths use to private words that are never free. A fast
-// path has no room for a test whether the handle is closed. With a private word it fails, and the slow path tests
-// the field ended. closeAll lists the steps.
+// place. Then Close changes the pointers of the fast paths. Afterwards they point to private words, with which every
+// fast path fails. The slow path finds that the field ended is set. So a fast path need not test whether the handle
+// is closed. closeAll lists the steps.
 type opening struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -28,10 +28,11 @@ type opening struct {
 	left   func() bool // wakes the remaining waiters, and reports whether no call is left
 	drain  func()      // waits, for a bounded time, for the other calls to return
 	end    func()      // makes the fast paths fail
-	owed   func()      // makes the wakes that late calls have left to Close; see enterLate
+	owed   func()      // makes the wakes that late calls leave to Close; see enterLate
 
-	// inside and insideRule are functions of the program that calls of the handle run. Close of the handle waits
-	// for inside only, and Close of the arena waits for both. Immutable after the handle is built.
+	// Calls of the handle run functions of the program: inside, such as the function of an Update, and insideRule, a
+	// rule. Close of the handle waits for inside only, and Close of the arena waits for both. Immutable after the
+	// handle is built.
 	inside, insideRule markedFunc
 
 	closing atomic.Bool
@@ -39,14 +40,14 @@ type opening struct {
 	closed  chan struct{} // closed when the Close of the handle has ended
 
 	mu      sync.Mutex
-	needed  int  // guarded by: mu; how many users need the words, including the handle
-	awaited int  // guarded by: mu; how many of these users Close of the arena waits for; see stayIfOpen
+	needed  int  // guarded by: mu; 1 for the handle, plus the calls that keep the object open; see keepIfOpen
+	awaited int  // guarded by: mu; how many of these calls Close of the arena waits for; see stayIfOpen
 	lost    bool // guarded by: mu; the arena may have been unmapped
-	shares  bool // guarded by: handles; the opening uses a part that common returned
+	shares  bool // guarded by: handles; the opening uses data that the function common returned
 }
 
-// newOpening makes the opening of a handle. As long as the fields refuse, left and end are not set, the Close
-// of the opening ends no wait.
+// newOpening makes the opening of a handle. The Close of the opening ends no wait until the caller sets the functions
+// refuse, left and end.
 func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
@@ -147,8 +148,8 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 	return h, nil
 }
 
-// register adds a handle to the open handles of this process. It returns false if the Close of the arena has begun,
-// because this handle may be missing in the list of handles that Close makes.
+// register adds a handle to the open handles of this process. If the Close of the arena has begun, register adds
+// nothing and returns false. Such a handle could be missing in the list of handles that Close makes.
 func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()
@@ -165,8 +166,8 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 }
 
 // openAs finds the object that spec describes, or creates it. It returns the handle that the function build makes.
-// If the object existed before, the function differs returns in words how the object differs from what the caller
-// asked for, or "" if it does not differ.
+// If the object existed before, openAs calls the function differs. If the object is not what the caller asked for,
+// this function returns a text that says so, and openAs returns an error. Otherwise the text is empty.
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
@@ -198,8 +199,8 @@ func openAs[H handle](
 	return h, nil
 }
 
-// handleAt returns a handle on the object at an offset. The object must have that kind and
-// version and at least that size.
+// handleAt returns a handle on the object at the offset off. The object must be of the given kind and version, and
+// have at least the given size.
 func handleAt[H handle](
 	a *arena.Arena, off arena.Offset, op string, kind arenakernel.Kind, version uint16, size uint64,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error),
@@ -236,9 +237,8 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 }
 
 // The function common returns the data that all handles of this process on an object share, and makes this data if
-// there is none. The opening p uses the data until p ends. A build function calls common at most once, and must not
-// fail after that. Otherwise the function share would not register the opening, and the use of the data would never
-// end.
+// there is none. The opening p uses the data until p ends. A function that builds a handle calls common at most once,
+// and must not fail after that: a handle whose build fails is never closed, and would use the data for ever.
 func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()
@@ -311,7 +311,7 @@ func (p *opening) refused(op string) error {
 // use panics if the handle is closed.
 func (p *opening) use() {
 	if p.ended.Load() {
-		panic(p.refusal) // panic, and not a call of a function, keeps use small enough to be inlined
+		panic(p.refusal) // with a call of another function here, the compiler would not inline this method
 	}
 }
 

@@ -38,9 +38,8 @@ func closeHandles(a *arenakernel.Arena) {
 	}
 }
 
-// closeAll closes the handles in all. The caller has set the field closing of each of them. The parameter idle has
-// the handles of whose calls none may be left: all handles of the arena for a Close of the arena, and none for a
-// Close of a handle. closeAll does each of these steps for all handles before it begins the next step:
+// closeAll closes the handles in all. The caller has set the field closing of each of them. closeAll does each of
+// these steps for all handles before it begins the next step:
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
 //  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
@@ -50,8 +49,9 @@ func closeHandles(a *arenakernel.Arena) {
 //  4. letGo: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
 //     object is closed.
 //
-// In step 2, closeAll also makes the wakes that late calls have left to Close. And it waits until no call keeps one
-// of the handles in idle open by the method stayIfOpen.
+// In step 2, closeAll also makes the wakes that late calls have left to Close. It also waits for the calls that have
+// called stayIfOpen for a handle in the parameter idle. A Close of the arena passes all handles of the arena in idle,
+// and a Close of a handle passes none.
 func closeAll(all, idle []*opening) {
 	for _, p := range all {
 		p.refuse()
@@ -63,7 +63,7 @@ func closeAll(all, idle []*opening) {
 		if len(busy) == 0 && !slices.ContainsFunc(idle, func(p *opening) bool { return !p.idle() && !p.a.Killed() }) {
 			break
 		}
-		for _, p := range all { // also for handles that no call is in: a function in a call of another handle may take long
+		for _, p := range all { // while a call of one handle takes long, another handle may have wakes to make
 			p.owed()
 		}
 		if tries < 10 {
@@ -124,12 +124,13 @@ func (s served) end() {
 	s.queue.ExitLasting()
 }
 
-// enterLate begins the last part of a call that has already taken effect. Close has not waited for the call so far.
-// Another goroutine may know of the effect, close the handle and delete the object, and another object may get its
-// bytes. So until enterLate has returned true, such a call only loads words. If enterLate returns true, Close waits
-// until the call ends with Exit of q, a queue of the handle. If enterLate returns false, the Close of the handle
-// has begun. The call then stores nothing and wakes nobody, because Close makes the wakes of the call; see the
-// field owed.
+// enterLate begins the last part of a call that has already taken effect. Until here, Close does not wait for the
+// call. A goroutine that has learned of the effect may close the handle and delete the object, and another object may
+// get the memory. So between its effect and enterLate, the call only loads words.
+//
+// If enterLate returns true, Close waits until the call ends with Exit of q, a queue of the handle. If enterLate
+// returns false, the Close of the handle has begun. The call then stores nothing and wakes nobody, because Close makes
+// the wakes of the call; see the field owed.
 //
 //	the call                           the goroutine that closes the handle
 //	effect, by a CAS                   learns of the effect

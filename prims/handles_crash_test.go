@@ -157,8 +157,8 @@ func closesWhileQueuing(t *testing.T, open func(*arena.Arena) (*opened, error), 
 	sound(t, a)
 }
 
-// TestCloseOfAMultiLockWaitsForALockOfOneKey: a handle on a MultiLock is closed during a Lock of one key. The tests of
-// all kinds lock several keys, and such a call keeps the handle open by itself.
+// TestCloseOfAMultiLockWaitsForALockOfOneKey: a handle on a MultiLock is closed during a Lock of one key. The waits in
+// handleKinds do not test this: they call LockAllContext with two keys, which makes Close wait by itself.
 func TestCloseOfAMultiLockWaitsForALockOfOneKey(t *testing.T) {
 	open := func(a *arena.Arena) (*opened, error) {
 		m, err := prims.OpenMultiLock(a, "x", nil)

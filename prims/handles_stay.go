@@ -83,15 +83,15 @@ func (p *opening) leave() {
 	p.awaited-- // after drop, because Close of the arena goes on when it reads 0
 }
 
-// idle reports whether no call that Close of the arena waits for keeps the object open.
+// idle reports whether all calls that Close of the arena waits for have called leave; see stayIfOpen.
 func (p *opening) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.awaited == 0
 }
 
-// leaveStay calls leave, unless this process is leaving the arena, which it does only if a test has killed the
-// participant. q is a queue of the handle.
+// leaveStay calls leave, or does nothing if this process is leaving the arena. That is possible here only if a test
+// has killed the participant, because otherwise Close of the arena waits for the call. q is a queue of the handle.
 func (p *opening) leaveStay(q *park.Queue) {
 	if q.EnterStay() {
 		defer q.ExitLasting()

@@ -23,7 +23,7 @@ import (
 type fullKind struct {
 	name string
 	make func(a *arena.Arena, name string) error // creates the object
-	hold func(a *arena.Arena, name string) error // takes what the death of the process affects; nil: nothing
+	hold func(a *arena.Arena, name string) error // holds the object, so that a death affects it; nil: no death does
 	use  func(a *arena.Arena, name string) error // uses an object that no process holds, for the first time
 	wait func(a *arena.Arena, name string) error // waits for an object that is held, until its holder dies; nil: no such wait
 }
@@ -285,7 +285,7 @@ func condIn(a *arena.Arena, name string) (*prims.Cond, error) {
 // fullLost are the kinds of objects that the death of a holder makes unusable.
 var fullLost = []string{"barrier", "cohort", "fair", "future", "group", "latch", "multi", "mutex", "rwmutex", "rwspin", "spin"}
 
-// free returns the name of an object of the kind that no process holds.
+// free returns the name of the second object of this kind, which no process holds.
 func (k *fullKind) free() string { return k.name + "-free" }
 
 func fullArena(c *proctest.Child) *arena.Arena {
@@ -299,7 +299,7 @@ func fullArena(c *proctest.Child) *arena.Arena {
 }
 
 func init() {
-	// full/owner creates two objects of each kind, and holds one of them.
+	// full/owner creates two objects of each kind, and holds the first of the two.
 	proctest.Register("full/owner", func(c *proctest.Child) {
 		a := fullArena(c)
 		for _, k := range fullKinds {
@@ -317,8 +317,8 @@ func init() {
 		c.Ready()
 		select {}
 	})
-	// full/user uses one object of each kind for the first time, waits for another one, and says so when all waits
-	// have ended.
+	// full/user uses, for the first time, the object of each kind that no process holds. Then it waits for the objects
+	// that full/owner holds, and says so when all waits have ended.
 	proctest.Register("full/user", func(c *proctest.Child) {
 		a := fullArena(c)
 		for _, k := range fullKinds {

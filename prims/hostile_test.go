@@ -95,8 +95,8 @@ func underScribbles(t *testing.T, words func() string, use func(i int, ctx conte
 	}
 }
 
-// hostile has the two arenas in which the tests try hostile bytes. In one of them threads are free
-// for waiters; in the other a waiter parks behind the poller.
+// hostile has the two arenas in which the tests try hostile bytes. In the first arena a waiter sleeps in the kernel.
+// In the second arena so many waiters sleep in the kernel already that a further waiter parks instead.
 type hostile struct {
 	arenas [2]*arena.Arena
 	round  int
@@ -194,8 +194,8 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		}
 	})
 	try("Unlock", func(context.Context) {
-		// Unlock must not change a word that does not name this process. The impossible word of all ones is excepted:
-		// a peer that writes it could as well have written 0.
+		// Unlock must not change a word that does not name this process. The test does not require this for the
+		// invalid word of all ones: a peer that writes it could as well have written 0, which frees the lock.
 		if was := m.OwnerWord(); !m.HeldByUs() && was != ^uint32(0) {
 			defer func() {
 				if is := m.OwnerWord(); is != was {

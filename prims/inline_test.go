@@ -97,13 +97,14 @@ func TestAllocationsContended(t *testing.T) {
 	}
 }
 
-// waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them
-// had a waiter. waitsAllocateNothing returns after a round in which more than one turn in six had a
-// waiter, and the mean number of allocations of a turn was below the parameter most. This bound
-// allows for the goroutines themselves, and for what the collector does to pools. The allocations of
-// the periodic checks are estimated and subtracted. On a busy machine the goroutines may run one
-// after the other, so that none waits, or on Ps whose pools were never used. So one round is not
-// enough. A wait that allocates does so in each round.
+// waitsAllocateNothing calls hammer again and again. In each round, hammer makes a number of turns and returns how
+// many of them had a waiter. waitsAllocateNothing returns after a round with two properties: more than one turn in six
+// had a waiter, and a turn made fewer allocations than the parameter most, on average. The bound is not 0, because
+// hammer starts goroutines, and because the garbage collector empties pools. The test estimates the allocations of the
+// periodic checks and subtracts them.
+//
+// One round is not enough. On a busy machine the goroutines may run one after the other, so that none waits. They may
+// also run on Ps whose pools were never used. But if waits allocate, they do so in every round.
 func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() string, hammer func() (waited int)) {
 	t.Helper()
 	begun := time.Now()
@@ -112,7 +113,7 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 		runtime.ReadMemStats(&before)
 		start := time.Now()
 		waited := hammer()
-		checks := min(500*time.Since(start).Seconds(), float64(turns)/8) // ten checks a second for each of a few waiters
+		checks := min(500*time.Since(start).Seconds(), float64(turns)/8) // an estimate for the periodic checks, ten a second for each waiter
 		runtime.ReadMemStats(&after)
 		perTurn := max(0, float64(after.Mallocs-before.Mallocs)-checks) / float64(turns)
 		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", waited, turns, perTurn)

@@ -37,8 +37,8 @@ func (i *inspection) word(name string, bits uint64, format string, args ...any) 
 	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold adds the hold h to the holds of the inspection, and returns its index there in a slice. If h has no owner,
-// hold adds nothing and returns nil.
+// hold adds the hold h to i.Holds, and returns a slice that contains only the index of h. If h has no owner, hold
+// adds nothing and returns nil.
 func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil
@@ -47,8 +47,9 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits records, for each wait for which the function chosen returns true, what the wait is for: the text what, and
-// the indexes on of the holds that must end first.
+// waits describes the waits that the function chosen selects and whose field For is still empty. It sets this field to
+// the text in the parameter what. It sets the field On to the parameter on, which has the indexes of the holds that
+// must end first.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -57,8 +58,9 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor records the text what for the waits in the queues of the object, if nothing is recorded yet. The text
-// explains the field Want of these waits. The parameter on has the indexes of the holds for whose end they wait.
+// waitsFor describes the waits in the queues of the object whose field For is still empty. It sets this field to the
+// text in the parameter what, which explains the field Want. It sets the field On to the parameter on, which has the
+// indexes of the holds that must end first.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -67,8 +69,9 @@ func (i *inspection) waitsFor(what string, on []int) {
 	}
 }
 
-// waitsOn returns a function that selects two sorts of waits. Some sleep on the futex word at the offset word. The
-// others are parked goroutines, for which the poller of their process waits at the offset poller.
+// waitsOn returns a function that selects the waits on one word: threads that sleep on the word, and goroutines that
+// park. The argument word is the offset of the word. The argument poller is the offset of the head of the list of
+// poller nodes, by which a releaser finds the parked goroutines.
 func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
 	return func(w *arenakernel.Wait) bool {
 		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == poller
@@ -86,7 +89,8 @@ func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []in
 	return i.ownerState(uint64(w), w, died)
 }
 
-// ownerState does what the method owner does, for a lock in the state w whose owner word is bits in memory.
+// ownerState does what the method owner does. The argument bits is the owner word as it is in memory, and w is the
+// state that it describes.
 func (i *inspection) ownerState(bits uint64, w ownerWord, died arenakernel.ParticipantID) (on []int) {
 	i.word("owner", bits, "%v", w)
 	switch {
@@ -152,8 +156,8 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough marks the waits whose text For is the parameter what. Each of them can end as soon as some of the holds in
-// its field On end; not all of them have to end.
+// enough sets the field Any of each wait whose field For equals the parameter what. Such a wait can end as soon as
+// some of the holds in its field On end.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {

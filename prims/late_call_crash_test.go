@@ -29,8 +29,8 @@ type lateObject struct {
 	close func() error
 }
 
-// lateCalls has a call for each place at which a call that has taken effect may wake others. The point is between the
-// effect and the wake. Each object has the name "x".
+// lateCalls has the calls that first take effect and then wake waiters. The crash point of each call lies between its
+// effect and its wake. Each object has the name "x".
 var lateCalls = map[string]struct {
 	point string
 	open  func(t *testing.T, a *arena.Arena) lateObject
@@ -76,8 +76,8 @@ var lateCalls = map[string]struct {
 	}},
 }
 
-// lateMutex makes a Mutex that this process holds. Before that, it unlocks the Mutex as often as the parameter warm says,
-// while a waiter is announced, because such an Unlock ends the bias.
+// lateMutex makes a Mutex that this process holds. Before that, it locks and unlocks the Mutex while a waiter is
+// announced; the parameter warm says how often. After such an Unlock, holds are not biased.
 func lateMutex(t *testing.T, a *arena.Arena, opts *prims.MutexOptions, warm int) lateObject {
 	m, err := prims.OpenMutex(a, "x", opts)
 	require.NoError(t, err)
@@ -313,8 +313,8 @@ func init() {
 	})
 }
 
-// triesOfADead has the calls that do not wait and that may take a lock from a dead process, with the point after they have
-// taken it.
+// triesOfADead has the calls that do not wait and that may take a lock from a dead process. A call reaches its crash
+// point after it has taken the lock from the dead process.
 var triesOfADead = map[string]struct {
 	point string
 	open  func(a *arena.Arena) (x recoverable, try func() bool, close func() error, err error)

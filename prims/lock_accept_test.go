@@ -14,7 +14,7 @@ import (
 // handed is a lock that this process holds, and for which others wait in the queue.
 type handed struct {
 	actor  func(t testing.TB, a *arena.Arena, label string) *actor
-	queue  func(x *actor) int // makes x wait for the lock, and returns the number of the order, to wait for the answer
+	queue  func(x *actor) int // orders x to wait for the lock, and returns the number of this order
 	give   order              // makes a waiter that got the lock unlock it
 	unlock func()
 	lock   func() (func(), error) // locks the lock again, and returns the function that unlocks it

@@ -27,7 +27,7 @@ func timeout() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }
 
 // eventually waits until done returns true. It checks often at first and then every millisecond. If
-// that takes too long, the test fails with the text of words.
+// that takes too long, the test fails, and shows the text that the function words returns.
 func eventually(t testing.TB, what string, words func() string, done func() bool) {
 	t.Helper()
 	if err := waitUntil(timeout(), done); err != nil {
@@ -92,8 +92,8 @@ func ownNodes(a *arena.Arena) uint64 {
 	return s.Nodes - s.PollerNodes
 }
 
-// sound checks the whole arena. A check may find a state that another process or goroutine is about
-// to change, so only a fault that stays counts.
+// sound requires that a check of the whole arena finds no fault. It repeats the check, because one
+// check may find a state that another process or goroutine is about to change.
 func sound(t testing.TB, a *arena.Arena) {
 	t.Helper()
 	var err error

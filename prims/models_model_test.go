@@ -48,8 +48,8 @@ func numbered(format string) (names [16]string) {
 	return names
 }
 
-// requireModels requires that each exploration finds no fault in the protocol, and a fault in the
-// protocol with each of the bugs.
+// requireModels requires two things of each exploration. It finds no violation in the model without
+// a bug, and it finds a violation in the model with any one of the bugs.
 func requireModels(t *testing.T, all []exploration) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

@@ -44,7 +44,7 @@ type MultiLock struct {
 	name    arenakernel.ParticipantID
 	policy  Policy
 	log     uint   // base-2 logarithm of the number of buckets
-	open    uint32 // the value that an open word hold has while this participant holds the key
+	open    uint32 // the value of the hold word while it is open and this participant holds the key
 	words   *multiLockHead
 	counts  *countWords
 	all     []atomic.Pointer[multiBucket]
@@ -171,9 +171,9 @@ func (x *MultiLock) inherit() {
 		return
 	}
 	if i := r.head.Load() >> recordPartShift; i < uint64(len(x.all)) {
-		// No other goroutine has this handle yet, so no private lock is needed. And none may be taken: this
-		// goroutine may have the lock named handles, and a goroutine that has a private lock may wait for that
-		// lock.
+		// completeBare takes no private lock. No lock is needed, because no other goroutine has this handle yet. A
+		// wait for a private lock could deadlock: this goroutine may have locked the variable handles, for which the
+		// holder of the private lock may wait.
 		x.bucketAt(int(i)).completeBare()
 	}
 }
@@ -214,7 +214,7 @@ type Hold struct {
 	in  *multiBucket
 	at  *multiLockEntry
 	key uint64
-	id  uint64 // bits 0..31: the tag of the word hold of the entry; bits 32..63: the index of the entry
+	id  uint64 // bits 0..31: the tag of the hold word of the entry; bits 32..63: the index of the entry
 }
 
 func makeHold(k *multiBucket, e *multiLockEntry, key uint64, index, tag uint32) Hold {

@@ -45,7 +45,8 @@ func (m *multiLockModel) canon(s *mlState) {
 	}
 }
 
-// records calls f for each record, with its bucket. If committed is true, a commit word has named the record.
+// The method records calls f for each record. The argument b of f is the bucket of the record, and committed says
+// whether a commit word has named the record.
 func (m *multiLockModel) records(s *mlState, f func(r *mlRecord, b uint8, committed bool)) {
 	for i := range m.threads {
 		if t := &s.thread[i]; t.rec.has != 0 || t.rec.node != 0 {
@@ -60,9 +61,9 @@ func (m *multiLockModel) records(s *mlState, f func(r *mlRecord, b uint8, commit
 	}
 }
 
-// mlTag renumbers *tag, which is compared with the tag of a word. The present tag of the word is now, and becomes 2. So
-// *tag becomes 2 if it is now, 3 if it is the next tag, and 1 if it is an older one. Until the record that locks a key is
-// complete, the Hold of the key has the next tag.
+// mlTag renumbers *tag, which the algorithm compares with the tag of a word. The parameter now is the tag of the word;
+// canonTags renumbers it to 2. So mlTag sets *tag to 2 if it equals now, to 3 if it is the next tag, and to 1 if it is
+// older. The next tag occurs in the Hold of a key until the record that locks the key is complete.
 func mlTag(tag *uint8, now uint8) {
 	switch *tag {
 	case now:
@@ -118,8 +119,8 @@ func (m *multiLockModel) canonTags(s *mlState) {
 	}
 }
 
-// canon removes words that a record does not change, or changes no more. A tag in the record is 2 if its word still has
-// its old contents.
+// canon removes from a record the words that the record does not change, or has already changed. It runs after mlTag,
+// so a tag in the record is 2 if the word still has its old contents.
 func (r *mlRecord) canon(m *multiLockModel, s *mlState, b uint8, committed bool) {
 	if committed && m.bug != mlNoTags {
 		x, ok := m.where(s, b, r.where, s.blocks)

@@ -55,7 +55,7 @@ var mlFaults = [...]string{
 	mlNumbers:      "the numbers of the blocks do not fall",
 }
 
-// enters records that thread i has the key of entry x.
+// enters updates the history for thread i, which now has the key of entry x.
 func (m *multiLockModel) enters(s *mlState, i int, x, tag uint8) {
 	_, key := m.op(s, i)
 	w := m.after(s)
@@ -71,7 +71,7 @@ func (m *multiLockModel) enters(s *mlState, i int, x, tag uint8) {
 	s.holds[i][key] = mlHas{x + 1, tag}
 }
 
-// leaves records that thread i has unlocked its key.
+// leaves updates the history for thread i, which has unlocked its key.
 func (m *multiLockModel) leaves(s *mlState, i int) {
 	_, key := m.op(s, i)
 	if s.inside[key]&(1<<i) == 0 {
@@ -87,7 +87,8 @@ func (m *multiLockModel) leaves(s *mlState, i int) {
 	s.holds[i][key] = mlHas{}
 }
 
-// reports records that the death of a process that had the key of entry x was reported.
+// reports updates the history for a process whose death was reported. The process had the key of entry x. The
+// parameter name is the number of the process, plus 1.
 func (m *multiLockModel) reports(s *mlState, x, name uint8) {
 	w := m.after(s)
 	key, _ := m.keyOf(&w, x)
@@ -113,7 +114,8 @@ func (m *multiLockModel) dies(s *mlState, p uint8) {
 	}
 }
 
-// takesEffect records the effect of the change of thread i in the history. The commit word does not name the record yet.
+// takesEffect updates the history for the change of thread i. The commit word does not name the record of the change
+// yet.
 func (m *multiLockModel) takesEffect(s *mlState, i int) {
 	t, r := &s.thread[i], &s.thread[i].rec
 	x := t.entry - 1
@@ -146,8 +148,8 @@ func (m *multiLockModel) takesEffect(s *mlState, i int) {
 	}
 }
 
-// tookEffect records that the change of thread i has locked a key, if that is so. The commit word names the record of
-// the change.
+// tookEffect updates the history for thread i, if the change of the thread has locked a key. The commit word already
+// names the record of the change.
 func (m *multiLockModel) tookEffect(s *mlState, i int) {
 	if t := &s.thread[i]; t.did == mlTook || t.did == mlRepairs {
 		m.enters(s, i, t.entry-1, t.rec.was.tag+t.rec.to.tag)
@@ -172,7 +174,7 @@ func (m *multiLockModel) changesNothing(s *mlState, i int) {
 	}
 }
 
-// after returns the state as it is when the records in the commit words are complete.
+// after returns the state that results from s when the records that the commit words name are complete.
 func (m *multiLockModel) after(s *mlState) mlState {
 	x := *s
 	for b := range m.buckets {
@@ -352,8 +354,8 @@ func (m *multiLockModel) done(s *mlState) bool {
 	return true
 }
 
-// isBlocked reports whether thread i waits for a key that a stopped process has or was granted, or for a key that a
-// thread had when it ended. w is the state after the records in the commit words.
+// isBlocked reports whether thread i waits for a key that nobody will unlock. Either a stopped process has the key or
+// was granted it, or a thread that has ended did not unlock the key. w is the result of the method after.
 func (m *multiLockModel) isBlocked(s, w *mlState, i int) bool {
 	_, key := m.op(s, i)
 	for j := range m.threads {

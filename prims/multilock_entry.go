@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The numbers by which a record names the words of an entry that it changes, besides those of its queue.
+// The kinds of the words of an entry that a record can change, except the words of the queue.
 const (
 	multiKeyLow = recordOwnKinds + iota
 	multiKeyHigh
@@ -28,8 +28,8 @@ type multiBucket struct {
 	blocks atomic.Pointer[[]*multiLockBlock] // the additional blocks of the bucket, the oldest first; written under MultiLock.mu
 	waits  atomic.Int32                      // waits of this process in the bucket
 
-	// queuedKeys has the indices of the entries that had a queue when the commit word was queuedAt. The two fields have
-	// a meaning only if queuedSeen is true. The three fields are guarded by: private.
+	// queuedKeys has the indices of the entries that had a queue when the commit word had the value in queuedAt. Both
+	// fields are void if queuedSeen is false. The three fields are guarded by: private.
 	queuedKeys []uint32
 	queuedAt   recordCommit
 	queuedSeen bool
@@ -49,7 +49,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 // recordAt returns the record of the participant in a slot. The recordQueue calls it.
 func (k *multiBucket) recordAt(slot int) (recordPlaces, bool) { return k.of.recordAt(slot) }
 
-// wordAt returns the word of this kind in the entry whose index is the parameter where. The recordQueue calls it.
+// wordAt returns the word of the given kind in the entry with the index where. The recordQueue calls it.
 func (k *multiBucket) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	e := k.at(where)
 	if e == nil {
@@ -127,8 +127,8 @@ func (e *multiLockEntry) lock() lockWords { return lockWords{&e.hold, &e.accepte
 
 func (e *multiLockEntry) state() keyState { return keyState(e.lock().state()) }
 
-// read returns the word hold, the state and the key of the entry at one moment. If a hostile peer changes the entry all
-// the time, read gives up after recordReads tries. Then the three results may be of different moments.
+// read returns the hold word, the state and the key of the entry, all as they were at one moment. If a hostile peer
+// changes the entry all the time, read gives up after recordReads tries. Then the results may be of different moments.
 func (e *multiLockEntry) read() (v keyHold, s keyState, key uint64) {
 	for range recordReads {
 		// The loop repeats only after another call has changed the entry.
@@ -159,10 +159,11 @@ func (k *multiBucket) search(key uint64) (i uint32, ok bool) {
 	return 0, false
 }
 
-// find searches for the entry of a key, for a change that has begun. The commit word was loaded before, and find
-// looks for new blocks after that. A key gets into a new block only by a record that is made after the block was
-// added. So if find has missed the entry of the key, the commit word has changed, and the change of the caller
-// fails.
+// find searches for the entry of a key, for a change that has begun. The caller has loaded the commit word before, and
+// find first looks for new blocks.
+//
+// A key gets into a new block only by a record that another call makes after it has added the block. If find misses
+// such an entry, the commit word has changed since the caller loaded it. So the change of the caller fails.
 func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	if err := k.of.findBlocks(); err != nil {
 		return 0, false, err
@@ -171,9 +172,9 @@ func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 	return i, ok, nil
 }
 
-// vacant returns the index of an entry that another key may get, and closes the word hold of that entry. The
-// entry's own key is free, and nobody waits for it. Each change begins its search at another entry. So an entry
-// keeps its key for some time, and the next Lock of this key is fast.
+// vacant returns the index of an entry whose key is free and for which nobody waits. Another key may get this entry.
+// vacant closes the hold word of the entry. Each change begins its search at another entry. So an entry keeps its key
+// for some time, and the next Lock of this key is fast.
 func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
 	n := k.size()
 	i = uint32(c.version()) % n
@@ -189,18 +190,19 @@ func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
 	return 0, false
 }
 
-// mayOpen reports whether the word hold may be open, that is, whether Lock and Unlock may change it without a record;
+// mayOpen reports whether the hold word may be open, that is, whether Lock and Unlock may change it without a record;
 // see FairMutex.mayOpen.
 func (k *multiBucket) mayOpen() bool { return !race.Enabled && k.counts == nil }
 
 // raceKey returns what stands for a key in the race detector.
 func (k *multiBucket) raceKey(key uint64) race.Key { return k.key + race.Key(key*multiHash) }
 
-// lockFast locks the key if the key is free and has an entry whose word hold is open. Otherwise it returns the zero
+// lockFast locks the key if the key is free and has an entry whose hold word is open. Otherwise it returns the zero
 // Hold.
 //
-// It reads the key after the word hold. The key changes only by a record that also changes the tag of the word hold.
-// So if the CAS succeeds, the key was still the same.
+// lockFast reads the hold word of an entry, then the key of the entry, and then changes the hold word by a CAS. A
+// record that gives the entry another key also changes the tag of the hold word. So if the CAS succeeds, the entry
+// still had the key.
 func (k *multiBucket) lockFast(key uint64) Hold {
 	for i := range uint32(multiInline) {
 		e := k.words.inline(i)
@@ -231,7 +233,7 @@ func (k *multiBucket) lockOpen(e *multiLockEntry, v keyHold, key uint64, i uint3
 	return makeHold(k, e, key, i, v.tag()+1)
 }
 
-// unlockFast unlocks the key of h if the word hold is open, and h is not unlocked yet. It reports whether it did.
+// unlockFast unlocks the key of h if its hold word is open and h is not unlocked yet. It reports whether it did.
 func (k *multiBucket) unlockFast(h Hold) bool {
 	// sync(multilock.hold): release
 	// lin: the key is released here.

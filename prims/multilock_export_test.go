@@ -8,7 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// HoldWord describes the hold of a key, without changing it. If the word hold is open, the text says so.
+// HoldWord describes the state in the hold word of a key, and does not change the word. If the word is open, the text
+// says so.
 func (x *MultiLock) HoldWord(key uint64) string {
 	x.findBlocks()
 	k := x.bucket(key)
@@ -23,8 +24,8 @@ func (x *MultiLock) HoldWord(key uint64) string {
 	return e.state().String()
 }
 
-// Opens reports whether a call for the key opens its bucket. The call first finds x open, and then the function between
-// runs, before the call opens the bucket.
+// Opens does what the beginning of a call for the key does: it finds that x is open, and then opens the bucket of the
+// key. Between these two steps, it runs the given function. Opens reports whether it could open the bucket.
 func (x *MultiLock) Opens(key uint64, between func()) bool {
 	if x.opening.error("multilock.lock") != nil {
 		return false
@@ -94,7 +95,7 @@ func (x *MultiLock) Words(key uint64) MultiWords {
 	return MultiWords{&e.keyLow, &e.keyHigh, &e.hold, &e.accepted, &e.first, &e.last}
 }
 
-// OverwriteHold stores a state into the word hold of a key, as a peer may do.
+// OverwriteHold stores a state into the hold word of a key, as a peer may do.
 func (x *MultiLock) OverwriteHold(key uint64, state uint32) {
 	x.Words(key).Hold.Store(uint64(makeRecorded(state, 7)))
 }

@@ -21,7 +21,7 @@ import (
 // In these tests a peer has overwritten words of a MultiLock. All calls return, with ErrCorrupt if
 // they can detect the damage.
 
-// TestMultiLockHoldOverwritten: the word hold of a key has a value that it never has.
+// TestMultiLockHoldOverwritten: the hold word of a key has a value that no correct process writes.
 func TestMultiLockHoldOverwritten(t *testing.T) {
 	for what, v := range map[string]uint32{
 		"a kind that there is not": 7 << 29, "another kind that there is not": 6<<29 | 9, "owner-dead without a name": 3 << 29,
@@ -144,7 +144,7 @@ func (s *multiSpoiled) copyKey() {
 }
 
 // TestMultiLockListOfBlocksOverwritten: a peer overwrites a block or the list of the blocks. A handle
-// that knew the blocks before works on. A new handle finds the damage when it looks for the blocks.
+// that already knows the blocks still works. A new handle finds the damage when it looks for the blocks.
 func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 	const next, number = 0, 20 // the offsets of fields in the header of a block; see internal/arenakernel/slotrecord.go
 	for what, spoil := range map[string]func(a *arena.Arena, x *prims.MultiLock, blocks []arenakernel.Offset){
@@ -159,7 +159,7 @@ func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 			arena.At[atomic.Uint32](a, b[1]+number).Add(1)
 		},
 		"no number": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
-			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // as in a second slot record of the slot
+			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // a slot record has this number, a block never
 		},
 		"out of the arena": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
 			arena.At[atomic.Uint64](a, b[1]+next).Store(1 << 50)
@@ -217,8 +217,8 @@ func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 	}
 }
 
-// TestMultiLockRecordOverwritten: a peer stores a bucket that does not exist in the head of the record of
-// a participant. That participant and others work on.
+// TestMultiLockRecordOverwritten: the record of a participant has the number of a bucket. A peer overwrites it with the
+// number of a bucket that does not exist. The participant and others can still lock keys.
 func TestMultiLockRecordOverwritten(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

@@ -12,16 +12,16 @@ import (
 )
 
 // This is a model of a MultiLock with one or two buckets, up to four entries and four keys. An entry has the two
-// halves of a key, the word hold, the word accepted and a queue. The queue is one recorded word here;
-// recordQueueModel has its links. A block has one entry here. The model leaves out that a node of a dead participant
-// is freed, and that a repair fails.
+// halves of a key, the hold word, the accepted word and a queue. The queue is one recorded word here;
+// recordQueueModel has its links. A block has one entry here. In the model, no node of a dead participant is freed,
+// and every repair succeeds.
 //
-// If the field fine is set, each load and each CAS is a step, with three exceptions. A thread reads the words of a
-// record in one step. It writes the words of its record in one step. It closes a hold and reads the words of the
-// closed entry in one step.
+// If the field fine of the model is true, each load and each CAS is a step, with three exceptions. A thread does each
+// of the following in one step: it reads the words of a record; it writes the words of its record; it closes a hold
+// word and reads the words of the entry.
 //
-// If fine is not set, three pairs of actions are one step each: reading the commit word and its record, searching for
-// an entry and closing its hold, and writing a record and naming it in the commit word.
+// If fine is false, a thread also does each of the following in one step: it reads the commit word and the record that
+// it names; it searches for an entry and closes its hold word; it writes a record and makes the commit word name it.
 
 const (
 	mlThreads = 4
@@ -37,7 +37,7 @@ const (
 // entry has a, and the other half while the entry has b. The key d is in bucket 1.
 var mlHalves = [mlKeys]struct{ bucket, low, high uint8 }{{0, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 1, 1}}
 
-// The kinds of the word hold. The name in this word is the number of a process, plus 1.
+// The kinds that the hold word can have. The word also has a name: the number of a process, plus 1, or 0 for none.
 const (
 	mlClosed uint8 = iota
 	mlOpen
@@ -46,7 +46,7 @@ const (
 	mlRecovering
 )
 
-// The values of the word next of a node.
+// The values that the word of a node can have. In the arena, this word is the field next of the node.
 const (
 	mlNone uint8 = iota
 	mlQueued
@@ -77,13 +77,13 @@ const (
 	mlNext
 )
 
-// mlRecord is a record that changes words of one entry, and the word next of one node. If it changes the queue, the
-// node joins or leaves the queue.
+// mlRecord is a record. It changes words of one entry, and the word of one node. If it changes the queue, the node
+// joins or leaves the queue.
 type mlRecord struct {
 	where     uint8  // the number of the entry in its bucket
 	has       uint8  // the words that change
 	low, high rqWord // the new value, and the tag of the old contents
-	was, to   mlHold // the tag of to is what the record adds to the tag
+	was, to   mlHold // the old and the new hold word; to.tag is how much the record adds to the tag of the word
 	queueTag  uint8
 	node      uint8 // the number of the node, plus 1
 	next      rqWord
@@ -92,7 +92,7 @@ type mlRecord struct {
 
 type mlHead struct{ version, bucket uint8 }
 
-// mlHas is a Hold: the number of an entry plus 1, and the tag of the word hold.
+// mlHas is a Hold: the number of an entry plus 1, and the tag of the hold word.
 type mlHas struct{ entry, tag uint8 }
 
 type mlThread struct {
@@ -104,7 +104,7 @@ type mlThread struct {
 	q                      mlHold
 	c                      rqCommit
 	rec                    mlRecord
-	own                    bool // rec is the record of this thread, which it completes
+	own                    bool // the thread completes its own record, and not that of another thread
 }
 
 type mlState struct {
@@ -178,7 +178,7 @@ const (
 // The purposes of a change: what its author does after it.
 const (
 	mlOver  uint8 = iota // the call has ended
-	mlAgain              // the author makes another change first
+	mlAgain              // the author begins its next change
 	mlTook
 	mlJoined
 	mlGave

@@ -41,7 +41,7 @@ func init() {
 	})
 	addWorkload(workload{
 		name: "multiquick",
-		// multilock.unlock.freed is passed only by an Unlock without a record, which is what this workload is for.
+		// This workload tests Unlocks without a record. Only these pass the crash point multilock.unlock.freed.
 		points:  []string{"record.commit.*", "record.complete.*", "multilock.lock.*", "multilock.unlock.*"},
 		without: without,
 		open: func(a *arena.Arena) (worker, error) {

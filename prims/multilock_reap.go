@@ -57,8 +57,8 @@ func completeRecords(x *MultiLock) bool {
 	return ok
 }
 
-// wakeMultiLock wakes the owners of the first waits for a reaper that has not opened the MultiLock, and so could not
-// reap. One of the woken owners then reaps.
+// wakeMultiLock wakes, for each key, the process whose wait is the first in the queue. It does so only if this process
+// has not opened the MultiLock, and so could not reap it. One of the woken processes then reaps.
 func wakeMultiLock(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -158,7 +158,7 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	if err := k.begin(x, b); err != nil {
 		return err
 	}
-	err := k.of.findBlocks() // after an error, the keys in the other blocks are reaped all the same
+	err := k.of.findBlocks() // after an error, reap goes on with the blocks that this handle knows
 	// If a peer has overwritten the queue of one key, reap goes on with the other keys. The calls for this key find
 	// the damage themselves.
 	for i := range k.size() {
@@ -176,8 +176,8 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// takeOpen takes back the keys of dead holders whose word hold is open. It reports whether another key has to be
-// taken back by a record; see takeOpenBack.
+// takeOpen takes a key back from a dead holder if the hold word of the key is open. It does so for all keys of the
+// bucket. It reports whether a dead holder has another key, which only a record can take back; see takeOpenBack.
 func (k *multiBucket) takeOpen() (needsRecord bool) {
 	for i := range k.size() {
 		k.focus(i)

@@ -26,8 +26,8 @@ func idOf(a *arena.Arena, label string) (id arenakernel.ParticipantID) {
 }
 
 // TestMultiLockReapStaysOnItsQueue: a reap walks along the queue of a key. While it reads a node, the owner of the
-// node gives its wait up, and uses the node for a wait for another key. The reap must not go on along the queue of
-// the other key: it would remove waits there with the wrong commit word.
+// node gives its wait up, and uses the node for a wait for another key, which is in another bucket. The reap must not
+// go on along the queue of that key, because it makes its changes with the commit word of the first bucket.
 func TestMultiLockReapStaysOnItsQueue(t *testing.T) {
 	for hit, when := range []string{"before the reads", "between the reads"} {
 		t.Run(when, func(t *testing.T) { reapWhileNodeMoves(t, hit+1) })
@@ -72,9 +72,9 @@ func reapWhileNodeMoves(t *testing.T, hit int) {
 	sound(t, a)
 }
 
-// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key. Meanwhile the key loses its entry and gets
-// another entry. A dead process has queued a wait for the key at the new entry, with the same node. The reap leaves
-// this wait to the next reap, and does not report damage.
+// TestMultiLockReapOfAKeyThatMoved: a reap walks along the queue of a key to remove the waits of one process. While the
+// reap reads a node, the process gives its wait up, and the key gets another entry. Then the process queues a wait for
+// the key again, with the same node. The reap leaves this wait to the next reap, and does not report damage.
 func TestMultiLockReapOfAKeyThatMoved(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)

@@ -71,8 +71,8 @@ func (s *multiScene) victim(variable, point string) *actor {
 
 func (s *multiScene) order(op string) order { return order{Op: op, Object: "m", Token: s.key} }
 
-// granted makes the process v the holder of the key by a grant. Such a hold begins with a record, so
-// the word hold is closed.
+// granted makes the process v the holder of the key by a grant. A grant needs a record, so the hold
+// word is closed.
 func (s *multiScene) granted(v *actor) {
 	s.t.Helper()
 	h := s.x.Lock(s.key)
@@ -210,8 +210,8 @@ func (p *multiWait) over() bool {
 	}
 }
 
-// lost handles the end of a wait during which a process died. died says whether that process held the
-// key.
+// lost checks the result of the wait p, during which the victim died. If the victim held the key, died is
+// true, and lost also recovers the key.
 func (s *multiScene) lost(p *multiWait, died bool) {
 	s.t.Helper()
 	if !died {
@@ -312,8 +312,8 @@ func multiStoppedAt(t *testing.T, held int, what string, kill bool) {
 }
 
 // TestMultiLockStoppedWithAFreshKey stops a process at each crash point of the Lock and the Unlock of
-// a key that had no entry. While the process is stopped, it has the key or not, and other processes
-// give other keys an entry of the same bucket. The process is then killed, or goes on.
+// a key that had no entry. While the process is stopped, other processes lock other keys of the same
+// bucket, which get entries. The process is then killed, or goes on.
 func TestMultiLockStoppedWithAFreshKey(t *testing.T) {
 	for what, held := range map[string]bool{
 		"record.commit.written": false, "record.commit.named": true, "record.complete.begun:1": true, "record.complete.begun:2": true,
@@ -371,9 +371,9 @@ func multiStoppedFresh(t *testing.T, full int, what string, held, kill bool) {
 	s.ends()
 }
 
-// TestMultiLockDiesWithAFreshKeyBesideStrangers: a process dies after it has committed the change that
-// gives it a key without an entry. No entry of the bucket shows the hold yet. The processes that reap it have not
-// opened the MultiLock, and still take the key back.
+// TestMultiLockDiesWithAFreshKeyBesideStrangers: a process locks a key that has no entry, and dies after it has
+// committed the change. The new entry of the key may not show the hold yet. The processes that reap the dead process
+// have not opened the MultiLock, and still take the key back.
 func TestMultiLockDiesWithAFreshKeyBesideStrangers(t *testing.T) {
 	for _, point := range []string{"record.commit.named", "record.complete.begun:1", "record.complete.begun:2", "multilock.lock.taken"} {
 		t.Run(point, func(t *testing.T) {

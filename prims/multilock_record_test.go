@@ -19,8 +19,8 @@ import (
 )
 
 // TestMultiLockDeathOfAHolderBesideStrangers: the holder of a key dies, and the only processes that
-// reap it have not opened the MultiLock. They take the key back: without a record if the word hold is
-// open, and with a record if it is closed because the holder got the key by a grant.
+// reap it have not opened the MultiLock. They take the key back. They need a record only if the hold
+// word is closed, because the holder got the key by a grant.
 func TestMultiLockDeathOfAHolderBesideStrangers(t *testing.T) {
 	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "0 keys held, 1 that nobody can have", prims.PolicyRelease: "0 keys held"} {
 		for _, granted := range []bool{false, true} {
@@ -34,7 +34,7 @@ func TestMultiLockDeathOfAHolderBesideStrangers(t *testing.T) {
 }
 
 func multiBesideStrangers(t *testing.T, policy prims.Policy, state string, granted, block bool) {
-	a := newArena(t, nil) // a process that does not open the MultiLock
+	a := newArena(t, nil) // this process opens the MultiLock only at the end of the test
 	lockActor(t, a, "another stranger")
 	dies, first := lockActor(t, a, "dies"), lockActor(t, a, "first")
 	var keys []uint64 // keys of the same bucket
@@ -104,7 +104,7 @@ func multiObject(t testing.TB, a *arena.Arena) arenakernel.Object {
 	return o
 }
 
-// TestMultiLockOpensAgain: the word hold of a key is open while the key is free and no call waits for it. It is also
+// TestMultiLockOpensAgain: the hold word of a key is open while the key is free and no call waits for it. It is also
 // open after a Lock that did not have to wait, until another call waits for the key.
 func TestMultiLockOpensAgain(t *testing.T) {
 	needsOpen(t)
@@ -241,7 +241,7 @@ func TestMultiLockStaleHold(t *testing.T) {
 		check()
 		h := x.Lock(key)
 		check()
-		giveUp() // closes the word hold
+		giveUp() // closes the hold word
 		check()
 		h.Unlock()
 		check()

@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// setOwner adds to the change x that the key of the chosen entry gets the state o. The word hold gets a new tag, even
-// if its value stays the same. If nobody waits for the key after the change, and o is free or held, the word becomes
-// open.
+// setOwner adds to the change x that the key of the chosen entry gets the state o. The hold word gets a new tag, even
+// if its value stays the same. If nobody waits for the key after the change, and o is free or held, x opens the word.
 func (k *multiBucket) setOwner(x *recordedChange, o ownerWord) {
 	if k.mayOpen() && k.empty(x) {
 		o = ownerOpened(o)
@@ -25,9 +24,9 @@ func (k *multiBucket) setKey(x *recordedChange, key uint64) {
 	x.set(multiKeyHigh, k.recordQueue.at, &k.entry.keyHigh, uint32(key>>32))
 }
 
-// removed adds to the change x that the word hold of the chosen entry becomes open, if x leaves the key free and
-// without waits. While the key has a holder, removed changes nothing: the tag of the word names the hold, and a
-// record would change the tag.
+// removed adds to the change x that the hold word of the chosen entry becomes open. It does so only if x leaves the key
+// free and without waits. While the key has a holder, the word must keep its tag, which names the hold, and a record
+// would change the tag.
 func (k *multiBucket) removed(x *recordedChange) {
 	if k.mayOpen() && k.empty(x) && keyState(x.get(&k.entry.hold)).free() {
 		x.set(multiHold, k.recordQueue.at, &k.entry.hold, keyFree.opened())
@@ -109,7 +108,7 @@ func (k *multiBucket) take(ctx context.Context, key uint64, s *park.WaitNode) (H
 		case r == lockTaken:
 			crashpoint.Hit("multilock.lock.taken")
 			race.Acquire(k.raceKey(key))
-			// The tag of the word hold stays the same until the key is unlocked.
+			// The tag of the hold word stays the same until the key is unlocked.
 			h = makeHold(k, k.entry, key, k.recordQueue.at, keyHold(k.entry.hold.Load()).tag())
 		case r == lockQueued:
 			k.of.turns.AppendKey(s, key)
@@ -142,8 +141,8 @@ func (k *multiBucket) chooseEntry(x *recordedChange, key uint64) (lockResult, er
 	return lockNoRoom, nil
 }
 
-// tidy reaps if a participant has died since the last reap, or if the parameter holder names a dead participant.
-// After a reap, it serves the queues of all keys of the bucket, and otherwise only the queue of the chosen entry.
+// tidy reaps if a participant has died since the last reap, or if the participant holder is dead. After a reap, tidy
+// serves the queues of all keys of the bucket. Without a reap, it serves only the queue of the chosen entry.
 func (k *multiBucket) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if !k.reapDue() && !k.absent(holder) {
 		return k.serve(x, b)
@@ -162,7 +161,7 @@ func (k *multiBucket) tidy(x *recordedChange, b *wakes, holder arenakernel.Parti
 }
 
 // give unlocks the key of the hold h with a record, which grants the key to the first wait in its queue. If this
-// process does not have the hold h, held is false and the result named not is the state of the key.
+// process does not have the hold h, held is false, and the first result is the state of the key.
 func (k *multiBucket) give(h Hold) (not keyState, held bool, err error) {
 	race.ReleaseMerge(k.raceKey(h.key))
 	b := takeWakes()

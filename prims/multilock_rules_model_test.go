@@ -13,8 +13,8 @@ func (m *multiLockModel) bucketOf(s *mlState, x uint8) uint8 {
 	return x / m.entries
 }
 
-// where returns the entry that has the number n in bucket b. New blocks come last. ok is false if a process does not
-// know the entry; known is how many blocks the process knows.
+// where returns the entry that has the number n in bucket b, for a process that knows as many blocks as the parameter
+// known says. If the process does not know the entry, ok is false. New blocks come last.
 func (m *multiLockModel) where(s *mlState, b, n, known uint8) (x uint8, ok bool) {
 	if n < m.entries {
 		return b*m.entries + n, true
@@ -71,8 +71,8 @@ func (m *multiLockModel) keyOf(s *mlState, x uint8) (key uint8, ok bool) {
 	return 0, false
 }
 
-// untidy reports whether a dead process has left something in an entry: its wait, or a key that it had. If serves is
-// set, untidy also reports whether a wait is to be refused or granted.
+// untidy reports whether the entry e needs a change: its first wait is that of a dead process, or a dead process has
+// its key. If the parameter serves is true, e also needs a change if its first wait can be refused or granted.
 func (m *multiLockModel) untidy(s *mlState, e *mlEntry, serves bool) bool {
 	first := e.queue[0]
 	due := e.hold.kind == mlDead && m.bug != mlNoRefusal || e.hold.free() && m.bug != mlDrops
@@ -100,8 +100,8 @@ func (m *multiLockModel) vacant(s *mlState, e *mlEntry) bool {
 	return e.hold.free() && quiet
 }
 
-// find chooses the entry of the next change of thread i. If another key may get one of several entries, pick decides
-// which.
+// find chooses the entry of the next change of thread i. If the key of the thread can get one of several vacant
+// entries, the parameter pick selects the entry.
 func (m *multiLockModel) find(s *mlState, i, pick int) {
 	t := &s.thread[i]
 	_, key := m.op(s, i)
@@ -237,15 +237,16 @@ func (m *multiLockModel) setKey(r *mlRecord, e *mlEntry, key uint8) {
 	}
 }
 
-// isHold reports whether a process with that name has the Hold with that tag of the key of e.
+// isHold reports whether a Hold with the given tag is the present hold of the key in the entry e, and belongs to the
+// process with the given name.
 func (m *multiLockModel) isHold(e *mlEntry, name, tag uint8) bool {
 	o := e.hold
 	accepted := o.kind != mlGranted || e.isAccepted() || m.bug == mlNoAccept || m.bug == mlOldAccept
 	return o.name == name && (o.tag == tag || m.bug == mlAnyHold) && o.kind != mlDead && accepted
 }
 
-// rule decides what thread i does when the record in the commit word is complete. The thread has chosen the entry e, and
-// closed its hold.
+// rule decides which change thread i makes. The record that the commit word names is complete. The thread has chosen
+// the entry e, and has closed the hold word of e.
 func (m *multiLockModel) rule(s *mlState, i int, e *mlEntry) (r mlRecord, did uint8) {
 	t, node, name := &s.thread[i], uint8(i+1), m.proc(i)+1
 	_, key := m.op(s, i)

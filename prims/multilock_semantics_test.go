@@ -26,8 +26,8 @@ func openMulti(t testing.TB, a *arena.Arena, opts *prims.MultiLockOptions) *prim
 	return x
 }
 
-// multiQueued makes an actor begin to wait for key o.Token, or for the keys that o.N says. It
-// returns when the wait is in the queue for key.
+// multiQueued gives the order o to an actor: to lock one or several keys. It returns when the actor has
+// a wait in the queue of the parameter key.
 func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o order) int {
 	t.Helper()
 	n := x.Queued(key)

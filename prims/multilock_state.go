@@ -13,7 +13,7 @@ type MultiLockState struct {
 	Owner   *shmsync.Identity // that process, or the dead process that left the key locked; nil if there is none or it is not known
 	Waiting bool              // there are waiters
 	Err     error             // why no call can lock the key: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
-	Word    string            // the word hold, rendered for people
+	Word    string            // the state of the key as text
 }
 
 // State reads the state of a key without locking anything. The answer may be out of date when it
@@ -21,7 +21,7 @@ type MultiLockState struct {
 func (x *MultiLock) State(key uint64) MultiLockState {
 	defer x.opening.serve(x.queue).end()
 	state, waiting := keyFree, false
-	x.findBlocks() // after an error, the keys in the other blocks look free
+	x.findBlocks() // after an error, keys in blocks that this handle does not know look free
 	if k := x.bucket(key); k != nil {
 		k.completeBare() // the last change may be an Unlock by a process that died before it carried the change out
 		if i, ok := k.search(key); ok {
@@ -118,8 +118,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	return i.Inspection
 }
 
-// read returns the key of the entry e, and the state of that key with deaths that no reaper has recorded yet; see
-// stateSeen.
+// read returns the key of the entry e, and the state of that key. If the death of the holder makes the key owner-dead,
+// the state says so, even if no reaper has recorded the death yet; see stateSeen.
 func (k *multiBucket) read(e *multiLockEntry) (s keyState, key uint64) {
 	_, o := k.stateSeen(func() (v recordedWord, o ownerWord) {
 		v, s, key = e.read()

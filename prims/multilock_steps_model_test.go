@@ -4,8 +4,8 @@ package prims
 
 import "fmt"
 
-// step makes the next step of thread i and returns what it does. It returns "" if there is no next step. If another key
-// may get one of several entries, pick decides which.
+// step makes the next step of thread i and returns what it does. It returns "" if there is no next step. If the key of
+// the thread can get one of several vacant entries, the parameter pick selects the entry.
 func (m *multiLockModel) step(s *mlState, i, pick int) string {
 	t, p := &s.thread[i], m.proc(i)
 	switch t.pc {
@@ -298,7 +298,7 @@ func (m *multiLockModel) made(s *mlState, i int) {
 	}
 }
 
-// ends ends the change of thread i, which goes on with the step pc.
+// The method ends clears what thread i keeps for its change. The next step of the thread is pc.
 func (m *multiLockModel) ends(s *mlState, i int, pc uint8) {
 	t := &s.thread[i]
 	s.private[m.proc(i)] = 0

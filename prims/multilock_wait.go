@@ -54,8 +54,8 @@ func (k *multiBucket) lockClosing(key uint64) (Hold, error) {
 	return h, err
 }
 
-// await waits until the wait of the node s for the key of h has ended. If the wait was granted the key, await
-// accepts it; see awaitTurn.
+// await returns when the queued wait of the node s has ended; see awaitTurn. If the wait was granted the key of h,
+// await accepts the grant.
 func (k *multiBucket) await(ctx context.Context, s *park.WaitNode, h Hold) (Hold, error) {
 	if err := k.awaitTurn(ctx, s); err != nil {
 		return Hold{}, err

@@ -7,8 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// keyHold is the word hold of a key of a MultiLock. It is a recordedWord, that is, 32 bits of value with a tag. Its
-// value is a keyState. Only this word, with the word accepted, says which participant holds the key.
+// keyHold is the hold word of a key of a MultiLock, in the field hold of its entry. It is a recordedWord, that is, 32
+// bits of value with a tag. Its value is a keyState. Only the hold word and the field accepted of the entry say which
+// participant holds the key.
 //
 //	bits 0..31   tag    names one hold of one key; see below
 //	bits 32..63  value
@@ -54,17 +55,17 @@ func makeKeyState(k ownerKind, n arenakernel.ParticipantID) keyState {
 	return keyState(makeOwner(k, n))
 }
 
-// keyOpen reports whether the word hold is open, that is, whether Lock and Unlock may change it by a CAS.
+// keyOpen reports whether the hold word v is open, that is, whether Lock and Unlock may change it by a CAS.
 func keyOpen(v keyHold) bool { return ownerOpen(v) }
 
-// keyStateOf returns the state that the word hold describes, whether the word is open or closed.
+// keyStateOf returns the state that the hold word v describes. The word may be open or closed.
 func keyStateOf(v keyHold) keyState { return keyState(ownerState(v)) }
 
 // opened returns the value of an open word with the state s. If s is neither free nor held, the word cannot be
 // open, and opened returns s.
 func (s keyState) opened() uint32 { return uint32(ownerOpened(ownerWord(s))) }
 
-// closeKey closes the word hold, so that from then on only records change it, and returns the word. The tag stays the
+// closeKey closes the hold word, so that from then on only records change it, and returns the word. The tag stays the
 // same, since it names the hold.
 func closeKey(w *atomic.Uint64) keyHold {
 	for {

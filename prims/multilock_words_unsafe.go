@@ -60,8 +60,9 @@ type multiLockEntry struct {
 	// keyLow and keyHigh are recordedWords with the halves of the key.
 	//
 	//	writers: every process that carries out the record that the commit word names, by CAS; such a record also
-	//	         changes the word hold, after these words
-	//	readers: all calls; a call without a record reads them after the word hold, and then compares hold again
+	//	         changes the hold word, after these words
+	//	readers: all calls; a call without a record reads them after the hold word, and then checks that the hold word
+	//	         has not changed
 	//	order:   seq-cst
 	//	futex:   none
 	//	crash:   the next process carries the record out
@@ -70,7 +71,7 @@ type multiLockEntry struct {
 	hold    atomic.Uint64 // see keyHold
 	// accepted names the last grant that a participant has accepted; see fairMutexWords.
 	//
-	//	bits 0..31   the tag that the word hold had in that grant
+	//	bits 0..31   the tag that the hold word had in that grant
 	//	bits 32..63  the participant that got the key
 	//
 	//	writers: a participant that was granted the key, by CAS

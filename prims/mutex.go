@@ -335,8 +335,8 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 	return failed(m.a, m.object, m.variant.op(op), err, who, detail)
 }
 
-// named returns text followed by the name of m. The text ends with the word "mutex", which named replaces if m has
-// another role.
+// named returns text followed by the name of m. The text ends with the word "mutex". If m belongs to a CohortMutex,
+// named replaces this word by "cohort mutex".
 func (m *Mutex) named(text string) string { return m.variant.text(text) + objectName(m.object) }
 
 func initMutex(body []byte, opt *MutexOptions, log uint64) {

@@ -34,8 +34,8 @@ func (m *mutexModel) mark(x *model.Exec, p int) {
 	x.Update(wDead, func(v uint8) uint8 { return v | 1<<p })
 }
 
-// markOwnerDead stands for markOwnerDeadMutex. After the wakes that it has to make, the thread goes
-// on at rBack.
+// markOwnerDead stands for markOwnerDeadMutex and the wakes that follow. After that, the thread
+// continues with the step in its register rBack.
 func (m *mutexModel) markOwnerDead(x *model.Exec, o ownerWord) {
 	x.Say("deals with the dead owner")
 	if x.Me < len(m.threads) {
@@ -75,8 +75,8 @@ func (m *mutexModel) recovered(x *model.Exec) {
 	x.Goto(sWakeNext)
 }
 
-// wakeLost stands for WakeWord.WakeOne, or for WakeWord.WakeAll if fAll is set. The thread goes on
-// at rBack.
+// wakeLost stands for WakeWord.WakeOne, or for WakeWord.WakeAll if the thread has the flag fAll. After that, the
+// thread continues with the step in its register rBack.
 func (m *mutexModel) wakeLost(x *model.Exec) {
 	if x.PC() == sWakeLost {
 		x.Say("bumps for a lost wake")
@@ -156,8 +156,8 @@ func (m *mutexModel) reap(x *model.Exec) {
 	}
 }
 
-// awake begins a reap if a process is dead. If a waiter waits for a reservation, awake instead checks the
-// reservation. Only the second check takes the reservation back. The second check may come at any time.
+// awake begins a reap if a process is dead. Otherwise, if a waiter sleeps while the lock is reserved, awake stands for
+// the periodic check that takes the reservation back. This check may come at any time.
 func (m *mutexModel) awake(x *model.Exec) {
 	p, ok := m.unreaped(x.Sys)
 	if ok {

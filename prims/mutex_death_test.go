@@ -30,7 +30,7 @@ func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 // delays has the operations that a death or a stopped process delayed for too long.
 type delays struct{ late []time.Duration }
 
-// since records the time since start if it is more than most.
+// since appends the time since start to d.late, unless this time is less than the parameter most.
 func (d *delays) since(start time.Time, most time.Duration) {
 	if took := time.Since(start); took >= most {
 		d.late = append(d.late, took)
@@ -149,8 +149,8 @@ func nextOwner(t testing.TB, a *arena.Arena, m actorMutex, before string) (label
 	return label
 }
 
-// recoverEverywhere checks the calls on the owner-dead lock "m" that victim has left, and its
-// recovery.
+// recoverEverywhere checks that the lock "m" is owner-dead because of the death of victim. Then it
+// checks that the lock can be recovered.
 func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 	t.Helper()
 	x, y := others[0], others[1]
@@ -567,10 +567,9 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 							start := time.Now()
 							switch who := nextOwner(t, a, m, "holder"); who {
 							case "watcher":
-								// The crash point may have stopped the watcher as the owner, or the watcher may
-								// become the owner while it is stopped. In both cases the watcher stays the owner.
-								// The crash point may also stop the watcher later, in its death watcher, when it has
-								// unlocked.
+								// If the watcher is stopped while it is the owner, it stays the owner. Its death
+								// watcher may also pass the crash point later, after the unlock. So the test sends
+								// SIGCONT again and again until the watcher has answered.
 								id := watcher.start(order{Op: "unlock", Object: "m"})
 								func() {
 									defer keepContinuing(watcher.proc.Pid())()
@@ -638,9 +637,9 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 	}
 }
 
-// stoppedScene starts a process that has locked m and that stops when it passes the crash point point, and a third
-// process. This process makes as many waits for another lock as the parameter polled says. 14 such waits use up the
-// waits that this process may have in the kernel, so its other waiters park behind the poller.
+// stoppedScene starts two processes. The process x has locked m, and stops when it passes the given crash point. In
+// this process, as many goroutines as the parameter polled says wait for another lock. If they are 14, no more
+// goroutines of this process may sleep in the kernel, so its other waiters park behind the poller.
 func stoppedScene(t *testing.T, point string, polled int) (a *arena.Arena, x, here, third *actor) {
 	a = newArena(t, nil)
 	x = remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
@@ -872,7 +871,7 @@ func TestWithoutChecks(t *testing.T) {
 	}
 }
 
-// hammerMixed makes processes that lack the features share a lock with processes that have them.
+// hammerMixed makes processes share a lock. One of them gets the environment env, which disables kernel features.
 func hammerMixed(t *testing.T, env []string) {
 	a := newArena(t, nil)
 	actors := []*actor{localActor(a), remoteActor(t, a, "without", proctest.Env(env...)), remoteActor(t, a, "with")}

@@ -94,10 +94,10 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If the waiter has not got the lock, another process has taken the lock in spite of the reservation. So
-		// far, the other goroutines of this process have left each reservation to this waiter. From here on they do
-		// not. So this waiter has to check the word once more, because the lock may have been reserved again
-		// meanwhile.
+		// The reservation was for this waiter, and until here the other goroutines of this process leave every
+		// reservation to it. If the waiter has not got the lock, another process has taken the lock in spite of the
+		// reservation. Then the waiter must check the owner word once more, because the lock may have been reserved
+		// for this process again.
 		w.granted = false
 		m.granted.Add(-1)
 		changed = changed || err == nil && !took
@@ -107,9 +107,10 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 
 // expired reports whether the last reservation is so old that any process may take the lock.
 //
-// The clock of a process in another time namespace differs, so each reservation looks old to this process. The only
-// effect is that waiters may starve. Instead, a process could wait for 100 ms of its own clock after it first saw
-// the reservation. But then the first TryLock of each process would fail if a stopped process has the reservation.
+// Processes in different time namespaces have different clocks. So a reservation by a process of another namespace
+// looks old at once. The only effect is that waiters may starve. A process could instead wait for 100 ms after it first
+// sees a reservation. But then, if the lock is reserved for a stopped process, the first TryLock of each process would
+// fail.
 func (m *Mutex) expired() bool {
 	ago := shmsync.Monotonic() - int64(m.words.handed.Load()&^handedLocally)
 	return ago < 0 || ago > reservedFor

@@ -70,9 +70,9 @@ func TestMutexHandsOverInsideAProcess(t *testing.T) {
 }
 
 // TestMutexWakesAnyWaiterAtEveryOtherRelease makes goroutines of this process starve. Every second
-// release wakes a waiter of any process, which may sleep in the kernel. Such a release must
-// announce again. Otherwise no release would see the parked goroutines until the woken waiter has
-// run.
+// release wakes a waiter of any process, which may sleep in the kernel. The wake clears the
+// announcement in the wake word, so the release must set it again. Otherwise no release would see the
+// parked goroutines until the woken waiter has run.
 func TestMutexWakesAnyWaiterAtEveryOtherRelease(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one P: no other goroutine runs between a release and the check after it
 	a := newArena(t, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestOnceReaperBesideARewriter: a peer changes the word of a Once whenever a reaper is about to change it. The reaper
-// gives up after some tries. When the peer has stopped, a call takes the turn of the dead runner.
+// TestOnceReaperBesideARewriter checks that a reaper gives up after some tries if a peer changes the word of a Once
+// before each change of the reaper. Afterwards a call takes the turn of the dead runner.
 func TestOnceReaperBesideARewriter(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
@@ -30,9 +30,9 @@ func TestOnceReaperBesideARewriter(t *testing.T) {
 	require.True(t, ran)
 }
 
-// TestFairMutexReaperBesideARewriter: a peer changes the owner word of a FairMutex whenever a reaper is about to take the
-// lock back from a dead holder. The reaper gives up after some tries. When the peer changes the word no more, the next
-// call that needs the lock takes it back.
+// TestFairMutexReaperBesideARewriter checks that a reaper gives up after some tries if a peer changes the owner word
+// of a FairMutex before each change of the reaper. Afterwards the next call that needs the lock takes it back from
+// the dead holder.
 func TestFairMutexReaperBesideARewriter(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", &prims.FairMutexOptions{Policy: prims.PolicyRelease})

@@ -4,8 +4,8 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// carriedOut reports whether the last change of the queue was made by a participant, the parameter by, and all words of
-// this change have their new values. Unlike a call that uses the queue, carriedOut does not help: it changes no word.
+// carriedOut reports whether the last change of the queue is by the given participant, and all words of this change
+// have their new values. carriedOut itself changes no word.
 func (q *recordQueue) carriedOut(by arenakernel.ParticipantID) bool {
 	c := q.load()
 	if c.slot() != by.Slot() {
@@ -29,16 +29,13 @@ func (q *recordQueue) carriedOut(by arenakernel.ParticipantID) bool {
 	return q.load() == c
 }
 
-// CarriedOut reports whether the last change of the queue of f was made by a participant, the parameter by, and is carried
-// out.
+// CarriedOut calls carriedOut for the queue of f.
 func (f *FairMutex) CarriedOut(by arenakernel.ParticipantID) bool { return f.carriedOut(by) }
 
-// CarriedOut reports whether the last change of the queue of c was made by a participant, the parameter by, and is carried
-// out.
+// CarriedOut calls carriedOut for the queue of c.
 func (c *Cond) CarriedOut(by arenakernel.ParticipantID) bool { return c.core.carriedOut(by) }
 
-// CarriedOut reports whether the last change in the bucket of key was made by a participant, the parameter by, and is carried
-// out.
+// CarriedOut calls carriedOut for the queue of the bucket of key.
 func (x *MultiLock) CarriedOut(key uint64, by arenakernel.ParticipantID) bool {
 	k := x.bucket(key)
 	k.private.Lock()

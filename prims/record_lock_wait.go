@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// awaitTurn waits until the wait of the node s has ended. s is in the queue, and also on a line, that is, a list of the
-// waits of this process for the lock in the order of arrival. If the lock was granted to the wait, the next wait on the
-// line gets its turn when the hold ends. If awaitTurn returns an error, the wait was given up.
+// awaitTurn waits until the wait of the node s has ended. The wait is in the queue of the lock. It is also on a line,
+// that is, the list of the waits of this process for this lock. If the lock was granted to the wait, the next wait on
+// the line gets its turn when the hold ends. An error means that the wait was given up.
 func (l *recordLock) awaitTurn(ctx context.Context, s *park.WaitNode) error {
 	l.queue.StartPoller() // the poller checks the queue after each death
 	wanted := s.Node.Wanted().Load()
@@ -37,8 +37,8 @@ func (l *recordLock) awaitTurn(ctx context.Context, s *park.WaitNode) error {
 	return nil
 }
 
-// outcome is called when a wait is over and its node s is off the line of this process. It gives the node back. It
-// returns nil if the wait was granted the lock whose words are w, and otherwise the reason why it was not.
+// outcome returns nil if the wait of the node s was granted the lock, and otherwise the reason why it was not. The wait
+// is over, and off the line of this process. outcome gives the node back. The parameter w has the words of the lock.
 func (l *recordLock) outcome(s *park.WaitNode, w lockWords, wanted uint64) error {
 	for tries := 0; ; tries++ {
 		switch next, why := valueIn(s.Node.Next()), ownerWord(valueIn(s.Node.Extra())); {
@@ -57,7 +57,8 @@ func (l *recordLock) outcome(s *park.WaitNode, w lockWords, wanted uint64) error
 	}
 }
 
-// refusedBy returns the error of a wait that was refused. why is the reason that refuse has stored.
+// refusedBy returns the error of a wait that was refused. The parameter why is the state of the lock that refuse has
+// stored in the wait node.
 func (l *recordLock) refusedBy(why ownerWord, w lockWords, wanted uint64) error {
 	died := why.participant()
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// The owner word of a recordLock is a recordedWord whose value is an ownerWord. In a FairMutex it is a fairWord, and in
-// a MultiLock a keyHold; see there.
+// The owner word of a recordLock is a recordedWord whose value is an ownerWord. The owner word of a FairMutex is
+// described at fairWord, and that of a MultiLock at keyHold.
 
 // ownerOpen reports whether the owner word v is open, that is, whether fast paths may change it.
 func ownerOpen(v recordedWord) bool { return ownerWord(v.value()).kind() == kindBiased }
@@ -31,7 +31,8 @@ func ownerOpened(o ownerWord) ownerWord {
 	return makeOwner(kindBiased, o.participant())
 }
 
-// ownerAccepted returns the value that the field accepted gets when n accepts the grant in the owner word v.
+// ownerAccepted returns the value that lockWords.accepted gets when the participant n accepts the grant in the owner
+// word v.
 func ownerAccepted(v recordedWord, n arenakernel.ParticipantID) uint64 {
 	return uint64(makeRecorded(uint32(n), v.tag()))
 }

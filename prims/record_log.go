@@ -16,27 +16,28 @@ var (
 )
 
 // recordLog lets an object change several words at once without a lock. Each handle on a WaitGroup, a Latch or a
-// Barrier contains a recordLog. The author of a change writes a record, which lists the new values, into its own
-// slot. The change takes effect when the commit word of the object names the record:
+// Barrier contains a recordLog. A record is a list of new values, in the slot of its author. The commit word of the
+// object names at most one record. A process makes a change in four steps:
 //
-//	the author                          the next process
-//	completes the record of the word    finds the record of the author
-//	writes a record of its own          changes each of its words whose tag is not the version
-//	CAS: the commit word names it       CAS of the commit word
-//	completes it
+//  1. It completes the record that the commit word names.
+//  2. It writes a record of its own.
+//  3. It makes the commit word name its own record, by a CAS. The change takes effect here.
+//  4. It completes its own record.
+//
+// To complete a record, a process gives each listed word its new value, and the version of the record as its tag. It
+// skips the words that have this tag already.
 //
 // A process that stops or dies before the CAS of the commit word has changed nothing. If it stops or dies after the
 // CAS, the next process completes the record. An author writes its next record only when its previous record is
-// complete. So a process that finds another version in the record knows that the record it was looking for is
-// complete.
+// complete. So if a process finds another version in the memory of a record, the record that it wants to complete is
+// complete already.
 //
 // A process that was stopped while it completed a record may resume at any time. It changes a word only if the word
-// still has the value and the tag from before the record. A word can have both again only after 2^32 more tickets
-// were drawn, because each tag is a ticket.
+// still has the value and the tag from before the record. A word can have both again only after 2^32 more tickets were
+// drawn, because each tag is a ticket.
 //
-// When the record of the commit word is complete, the tagged words do not change until the commit word changes.
-// So a successful CAS of the commit word also proves that all values that were read before it belong to one
-// state.
+// When the record of the commit word is complete, the tagged words do not change until the commit word changes. So a
+// successful CAS of the commit word also proves that all values that were read before it belong to one state.
 type recordLog struct {
 	word    *atomic.Uint64 // the commit word; see counterWord
 	tickets *atomic.Uint64
@@ -172,14 +173,14 @@ func (t *recordLog) complete(c counterWord) error {
 			return t.of.corrupt("a record changes a word that there is not")
 		}
 		for {
-			// If the CAS fails, another process that completes the same record has changed the word. So the
-			// next iteration ends the loop.
+			// If the CAS fails, another process that completes the same record has changed the word. The next iteration
+			// then finds the tag of the record, and ends the loop.
 			was := taggedWord(w.Load())
 			if was.tag() == uint32(version) {
 				break
 			}
-			// No process replaces the commit word c before this word has the tag. So if the commit word is still
-			// c, the variable was has the value from before the record.
+			// No process replaces the commit word c before this word has the tag of the record. So if the commit word
+			// is still c, the loaded word has the value from before the record.
 			if t.load().bare() != c.bare() {
 				return nil
 			}

@@ -2,8 +2,8 @@
 
 package prims
 
-// The models of objects that change by records share these types. rqWord is a recordedWord, rqCommit is a commit word, and
-// rqRecord is a record. The word of a record is the index of the word that it changes.
+// The models of objects that change by records share these types. rqWord is a recordedWord, rqCommit is a commit word,
+// and rqRecord is a record. In rqRecord, the field word has the indexes of the words that change.
 
 type rqWord struct{ v, tag uint8 }
 
@@ -18,7 +18,7 @@ type rqRecord struct {
 	was  [rqEntries]rqWord
 }
 
-// entry returns which entry of r is that of the word w, or -1.
+// entry returns the index of the entry of r that changes the word w, or -1 if there is none.
 func (r *rqRecord) entry(w uint8) int {
 	for i := range r.n {
 		if r.word[i] == w {
@@ -56,7 +56,8 @@ func (r *rqRecord) carryOut(words []rqWord) {
 	}
 }
 
-// rqQueueAt has the indexes of the words of a queue: its ends, and the first of the words next and prev of its nodes.
+// rqQueueAt says where the words of a queue are. first and last are the indexes of the ends of the queue. The word next
+// of node k has the index next+k, and its word prev has the index prev+k.
 type rqQueueAt struct{ first, last, next, prev uint8 }
 
 // detach adds to r that the wait of node k leaves the queue at q.

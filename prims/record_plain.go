@@ -2,9 +2,9 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// plainRecords finds the slot records of an object, that is, the memory that the object keeps for each participant
-// that has opened it. Each handle contains a plainRecords, if its object keeps in a slot record only the record of the
-// last change that the participant made.
+// plainRecords finds the slot records of an object, that is, the memory that the object keeps for each participant that
+// has opened it. The handles of an object contain a plainRecords if its slot records have nothing but the record of the
+// last change of their participant.
 type plainRecords struct {
 	slots recordSlots[plainSlot]
 	// record is the slot record of this participant. It is zero in the handle of a reaper or a tool.
@@ -18,8 +18,8 @@ type plainSlot struct {
 	words *plainRecord
 }
 
-// openRecords finds the slot records for a new handle on o. If join is true, it first makes a record for this
-// participant if there is none. ok is false if that record cannot be found afterwards.
+// openRecords finds the slot records for a new handle on o. If join is true, this participant gets a slot record if it
+// has none yet. ok is false if openRecords then does not find the slot record of this participant.
 func (p *plainRecords) openRecords(a *arenakernel.Arena, o arenakernel.Object, join bool) (ok bool, err error) {
 	p.self = a.Self().Slot()
 	p.slots = recordSlots[plainSlot]{

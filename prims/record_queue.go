@@ -20,7 +20,7 @@ var (
 // recordCommit is the commit word of an object with a recorded queue. Every change of the object takes effect by a
 // compare-and-swap of this word, which makes the word name the record of the change.
 //
-//	bits 0..10   slot     whose record it names; 0: there was no change yet
+//	bits 0..10   slot     of the author of the record; 0: there was no change yet
 //	bits 11..63  version  how many changes there were
 //
 //	writers: every change, by CAS
@@ -51,9 +51,9 @@ func (c recordCommit) next(slot int) recordCommit {
 //
 // A process that carries out a record compares the whole word, with its tag, so each change happens only once. Before
 // each CAS the process also checks that the commit word still names the record. A process that was stopped between this
-// check and the CAS changes nothing when it resumes, unless the word has changed exactly 2^32 times meanwhile. While one
-// process keeps a wait node, the tags of the words in the node go on counting; see [park.WaitNode]. Each new owner of a
-// node begins with a random tag.
+// check and the CAS changes nothing when it resumes, unless the word has changed exactly 2^32 times meanwhile. When a
+// process uses a wait node again, the tags of its words go on from their last values; see [park.WaitNode]. When a node
+// gets a new owner, its tags begin at a random number.
 //
 //	writers: every process that carries out the record that the commit word names, by CAS
 //	readers: calls, after they have carried out the record of the commit word
@@ -77,38 +77,40 @@ func valueIn(w *atomic.Uint64) uint32 { return recordedWord(w.Load()).value() }
 // recordMost is the maximum number of words that one record can change.
 const recordMost = 8
 
-// recordPlaces points to the words of a record. The word head has the version of the record. The word kinds and the
-// field where of each entry name the words that change. Each entry also has the old and the new value of its word.
+// recordPlaces points to the words of a record. head has the version of the record. The word kinds has the
+// kinds of the words that change, one for each entry. An entry says which word of its kind changes, and has the old and
+// the new value of that word.
 type recordPlaces struct {
 	head, kinds *atomic.Uint64
 	entries     *[recordMost]recordEntry
 }
 
 // recordQueue lets an object have a queue of waits without a lock. Each handle on such an object contains a
-// recordQueue. The author of a change lists the changed words in its own slot record, both the words of the object
-// and those of the queue:
+// recordQueue. A record lists changed words, both of the object and of the queue. It is in the slot record of its
+// author. The commit word of the object names one record. A process makes a change in five steps:
 //
-//	the author                            the next process
-//	completes the record of the word      finds the record of the author
-//	reads words                           CAS of each word in it, from the old to the new value
-//	writes a record of its own            ends the waits that the record has granted
-//	CAS: the commit word names it         CAS of the commit word
-//	completes it
+//  1. It completes the record that the commit word names.
+//  2. It reads the words that it needs.
+//  3. It writes a record of its own.
+//  4. It makes the commit word name its own record, by a CAS. The change takes effect here.
+//  5. It completes its own record.
 //
-// When the record of the commit word is complete, the words do not change until the commit word changes. So the
-// CAS of the commit word proves that all words that the author has read belong to one state. If a process stops
-// or dies at any step, the next process completes what it left. See docs/design/0056.
+// To complete a record, a process changes each listed word from the old to the new value, by a CAS. Then it resolves
+// the waits that the record ends.
+//
+// When the record of the commit word is complete, the words do not change until the commit word changes. So the CAS of
+// the commit word proves that all words that the author has read belong to one state. If a process stops or dies at any
+// step, the next process completes what it left. See docs/design/0056.
 type recordQueue struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	commit *atomic.Uint64 // see recordCommit
 	first  *atomic.Uint64 // the ends of the queue: recordedWords with the offset of a node / 64, or 0
 	last   *atomic.Uint64
-	// several is set if the object has several queues. Then first and last are the ends of the queue that the present
-	// change concerns, and the field at has the number by which a record names that queue. The word wanted of a wait
-	// node says in which queue the wait is. The field chosen has the value of that word for the queue of the present
-	// change. hasChosen reports whether first and last are still the ends of that queue. The lock private guards these
-	// fields.
+	// several is set if the object has several queues. A change then concerns one of them, the chosen queue. first and
+	// last are its ends, and the field at is the number by which a record names it. The field chosen is the value of
+	// the word wanted in its wait nodes. hasChosen reports whether first and last are still the ends of the chosen
+	// queue. The lock private guards these fields.
 	several   bool
 	at        uint32
 	chosen    uint64
@@ -119,8 +121,8 @@ type recordQueue struct {
 	part uint64
 	// boundary divides the queue into two parts. It is a recordedWord of the object that names the first node of
 	// the second part, or is 0 if that part is empty. When that node leaves the queue, boundary changes to the next
-	// node. The field is nil if the object does not divide its queue. As a word of a record, boundary has the kind
-	// recordOwnKinds.
+	// node. The field is nil if the object does not divide its queue. In a record, the kind recordOwnKinds names
+	// boundary.
 	boundary *atomic.Uint64
 	of       recordedObject
 	slot     int // of this participant
@@ -145,12 +147,12 @@ type recordQueue struct {
 type recordedObject interface {
 	// recordAt returns the record of the participant in a slot. ok is false if the slot has no record.
 	recordAt(slot int) (r recordPlaces, ok bool)
-	// wordAt returns the word of the object that kind and where name in a record, or nil if there is none. The
-	// recordQueue itself finds the words of its queue. But if the object has several queues, wordAt has to find
-	// the ends of the queues.
+	// wordAt returns the word that a record names by the parameters kind and where, or nil if there is no such word. It
+	// finds words of the object, and, if the object has several queues, also the ends of the queues. The recordQueue
+	// itself finds all other words.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
-	// removed is called before a change x takes effect that may leave the queue empty. If x does so, removed adds to x
-	// the other words that the object then changes.
+	// removed is called for a change x that may leave the queue empty, before x takes effect. If x leaves the queue
+	// empty, removed may add other words of the object to x.
 	removed(x *recordedChange)
 	corrupt(detail string) error
 }
@@ -160,7 +162,7 @@ const (
 	recordFirst uint8 = 1 + iota
 	recordLast
 	recordNext // the word next of a wait node
-	recordPrev // the link of a wait node to the node before it, which is stored in its word extra
+	recordPrev // the word extra of a wait node, which names the node before it
 	recordOwnKinds
 )
 

@@ -8,8 +8,8 @@ func rqModel(size uint8, threads ...string) recordQueueModel {
 	return recordQueueModel{threads: threads, size: size}
 }
 
-// TestModelRecordQueue: no permit is lost or acquired twice, waits are granted in order, each wait ends, and no
-// change is carried out twice.
+// TestModelRecordQueue checks that no permit is lost or acquired twice, that waits are granted in order, that each wait
+// ends, and that no change is carried out twice.
 func TestModelRecordQueue(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, rqModel(1, "0A1R1", "1A1R1").explore, []bug{rqNoComplete, rqNoServe, rqNoWake, rqNoTags}},

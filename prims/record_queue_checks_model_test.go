@@ -78,9 +78,9 @@ func (m *recordQueueModel) done(s *rqState) bool {
 	return true
 }
 
-// canon renumbers tags, versions and generations, so that states that differ only by these numbers become the
-// same state. That is allowed because the algorithm only compares such a number with another, or with its
-// successor.
+// canon renumbers tags, versions and generations, so that states that differ only by these numbers become the same
+// state. The algorithm only checks whether two such numbers are equal, or whether one is the successor of the other.
+// The renumbering changes no result of these checks.
 func (m *recordQueueModel) canon(s *rqState) {
 	for p := range rqProcs {
 		used := int(s.commit.slot) == p+1
@@ -154,7 +154,7 @@ func (n *rqNumbers) add(v *uint8, next bool) {
 	}
 }
 
-// addEntries adds the tags of the entries of the word w.
+// addEntries adds the old tags in the entries of r that change the word w.
 func (n *rqNumbers) addEntries(r *rqRecord, w uint8) {
 	for e := range r.n {
 		if r.word[e] == w {
@@ -163,7 +163,7 @@ func (n *rqNumbers) addEntries(r *rqRecord, w uint8) {
 	}
 }
 
-// rename replaces the numbers by the smallest numbers in the same order, and forgets them.
+// rename replaces the numbers that were added by the smallest numbers that keep their order. Then it empties n.
 func (n *rqNumbers) rename() {
 	for _, v := range n.at {
 		below := 0

@@ -61,7 +61,7 @@ type rqThread struct {
 	own    bool // rec is the record of this thread, which it completes
 	w      rqNodeWord
 	q      rqWord // the fast word that the thread has read
-	had    uint8  // the permits of the share of its process
+	had    uint8  // the permits that the share of the process had when the thread read it
 	at2    uint8  // the share that the thread closes
 	wakes  uint8  // nodes whose threads the thread has to wake
 	gaveUp bool
@@ -132,7 +132,7 @@ const (
 
 // The purposes of a change. They decide what the thread does after it has made the change.
 const (
-	rqNothing uint8 = iota // the call is over, or the rule has no change
+	rqNothing uint8 = iota // there is nothing to change, or the call is over
 	rqAgain
 	rqTook
 	rqJoined

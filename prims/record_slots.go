@@ -9,10 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// recordSlots is the list of the slot records of an object, as one handle knows it. A slot record is the memory
-// that the object keeps for one participant. R is what the handle remembers of a record. A slot record stays at its
-// place until the object is deleted. So the handle reads the list again only when the list has changed. A new handle
-// knows only the record of its own participant, and reads the list when it needs the record of another participant.
+// recordSlots is what one handle knows of the list of the slot records of an object. A slot record is the memory that
+// the object keeps for one participant. For each slot record, the handle remembers a value of the type R. A slot record
+// stays at its place until the object is deleted. So the handle reads the list again only when the list has changed. A
+// new handle knows only the record of its own participant, and reads the list when it needs the record of another
+// participant.
 type recordSlots[R any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -46,7 +47,7 @@ func (l *recordSlots[R]) read() *recordSlotList[R] {
 // open prepares the list for a new handle. If join is true, it makes a record for this participant if there is none.
 func (l *recordSlots[R]) open(join bool) error {
 	l.head = l.a.SlotRecords(l.object)
-	known := &recordSlotList[R]{} // the head 0 is that of a list without records
+	known := &recordSlotList[R]{} // its head is 0, as that of an empty list
 	if join {
 		off, err := l.a.SlotRecord(l.object, l.size)
 		if err != nil {
@@ -87,7 +88,8 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 }
 
 // of returns the record of the participant in a slot. A record never moves, so the list is read again only if the
-// record is not known yet. The handle of a reaper or a tool is used once, and does not store what it has read.
+// record is not known yet. A reaper or a tool uses its handle only once, so that handle does not store what it has
+// read.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
 	r, ok = l.in(l.known.Load(), slot)
 	switch {

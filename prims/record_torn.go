@@ -8,20 +8,20 @@ import (
 // A peer may overwrite the links of a queue while processes wait in it. No grant then reaches some of the waits. So the
 // periodic check examines the links beside each wait of this process, and ends the wait if they are damaged.
 //
-// A check of one wait reads the same few words however long the queue is. It cannot see damage between two other waits.
-// The owners of these waits see that damage and give up, and their nodes stay in the queue in the state left. The owner
-// of the next wait finds such a node before its own, and gives up, too.
+// A check of one wait reads the same few words however long the queue is. So it does not see damage further away. The
+// waits beside that damage end, and their nodes stay in the queue in the state NodeLeft. If the next wait has such a
+// node before its own, its check goes back over the node and finds the damage.
 
 const (
 	tornTries   = 4  // how often isTorn begins again if other processes change the object meanwhile
-	tornForgone = 64 // how many nodes in the state left tornAt visits at most
+	tornForgone = 64 // how many nodes in the state NodeLeft tornAt visits at most
 )
 
 // isTorn reports whether the queue is so damaged that the wait of s may never end. If other processes change the object
 // all the time, it may return false for a damaged queue; the next periodic check examines the queue again.
 //
-// The function choose makes the present change concern the queue of the wait; see lockHooks.focusOn. The
-// function serve ends the waits of that queue that can end.
+// The function choose selects the queue of the wait for the change that begins; see lockHooks.focusOn. The function
+// serve ends the waits of that queue that can end.
 func (q *recordQueue) isTorn(s *park.WaitNode, choose func(x *recordedChange, wanted uint64) (bool, error), serve func(x *recordedChange, b *wakes) error) bool {
 	b := takeWakes()
 	defer q.wake(b)
@@ -63,13 +63,13 @@ func (q *recordQueue) findTorn(b *wakes, s *park.WaitNode, choose func(x *record
 // oneQueue is the function choose of isTorn for an object that has one queue.
 func oneQueue(*recordedChange, uint64) (bool, error) { return true, nil }
 
-// tornAt reports whether the links beside a wait of this process, or its node, are damaged. The record of the commit word
-// is complete. If the commit word changes meanwhile, the result is meaningless.
+// tornAt reports whether the node of a wait of this process is damaged, or a link beside it. The record of the commit
+// word is complete. If the commit word changes meanwhile, the result is meaningless.
 func (q *recordQueue) tornAt(w wait) bool {
 	next := valueIn(w.Next())
 	switch {
 	case arenakernel.RecordedEnds(next):
-		return queued(w.Load()) // each process that completes a record resolves the waits that the record ends
+		return queued(w.Load()) // the record that ended the wait is complete, so the node must be resolved
 	case !queuedValue(next) || w.Object() != q.object.Offset:
 		return true
 	case next == arenakernel.RecordedLast && valueIn(q.last) != w.index():

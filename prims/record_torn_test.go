@@ -81,8 +81,9 @@ var tornKinds = map[string]func(t *testing.T, a *arena.Arena) tornObject{
 	},
 }
 
-// TestWaitInATornQueueEnds: two goroutines wait, and a peer overwrites a link of the queue. The periodic checks end the
-// waits beside the damage with an error. A wait that is before the damage goes on until its context ends.
+// TestWaitInATornQueueEnds checks that the periodic checks end the waits beside a damaged link with an error. Two
+// goroutines wait, and the test overwrites a link of their queue. If the damage is behind the first wait, that wait
+// goes on until its context ends.
 func TestWaitInATornQueueEnds(t *testing.T) {
 	const value = 1 << 32 // the lowest bit of the value of a recorded word
 	for what, tear := range map[string]struct {

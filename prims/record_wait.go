@@ -62,7 +62,7 @@ func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n.SetObject(q.object.Offset)
 	n.Wanted().Store(wanted)
 	n.SetParkedSince(0)
-	// Store both links before the node can be queued or resolved again; tell relies on that order.
+	// Store both links before the state word says that the node is queued; see the table of tell.
 	n.Next().Store(uint64(makeRecorded(0, s.NextTag)))
 	n.Extra().Store(uint64(makeRecorded(0, s.ExtraTag)))
 	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
@@ -113,8 +113,8 @@ func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	}
 }
 
-// firstAfter returns the first wait of a queue after the present first wait has left: the wait behind it, or 0.
-// The parameter next is the value of the word next in the node of the wait that leaves.
+// firstAfter converts a value of the word next of a node into a value of recordQueue.first or boundary, where 0 says
+// that no node follows.
 func firstAfter(next uint32) uint32 {
 	if next == arenakernel.RecordedLast {
 		return 0
@@ -122,18 +122,18 @@ func firstAfter(next uint32) uint32 {
 	return next
 }
 
-// tell ends a wait that a record has taken off the queue because the wait was granted, refused or removed. The node
-// of the wait is at off. The parameter next is the value that the record gave to the word next of the node. Every
-// process that completes the record calls tell, and the CAS of the state word of the node decides which process
+// tell ends a wait that a record has taken off the queue because the wait was granted, refused or removed. The node of
+// the wait is at the offset off. The parameter next is the value that the record gave to the word next of the node.
+// Every process that completes the record calls tell, and the CAS of the state word of the node decides which process
 // resolves the wait.
 //
-//	a process that calls tell              the owner of the node
-//	word of the node: w                    next: another tag, before the next wait
-//	next: is it still that of the record?  word of the node: queued, of the next generation
-//	CAS of w: resolved
+//	a process that calls tell                     the owner of the node, before its next wait
+//	loads the state word of the node              stores the word next with another tag
+//	checks that the word next has not changed     stores the state queued, with the next generation
+//	changes the state word to resolved, by a CAS
 //
-// So if a process finds that the word next is unchanged, the value w of the state word belongs to this wait. If the
-// wait is over by the time of the CAS, the CAS fails.
+// So if a process finds the word next unchanged, the state word that it has loaded is from this wait. If the wait is
+// over before the CAS, the CAS fails.
 func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) {
 	ended := arenakernel.RecordedEnds(next.value())
 	if !ended && next.value() != arenakernel.RecordedRemoved {
@@ -151,7 +151,7 @@ func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) 
 	}
 	telling := false
 	for {
-		// The loop ends because the owner changes the word at most three times.
+		// The loop ends because the owner changes the state word at most three times.
 		w, owner := n.Load(), n.Owner()
 		if !queued(w) || recordedWord(n.Next().Load()) != next {
 			break
@@ -264,14 +264,15 @@ func noteTags(s *park.WaitNode) {
 // node before still has the same link. If the link has changed, or the node is not on this queue, the walk begins again
 // at the first wait, at most removeDeadAgain times.
 //
-// A peer may have made the queue a circle. So the walk keeps one of the visited nodes as its anchor, and ends when it
-// meets the anchor again. In a Waitable, it may also meet the anchor because the owner has queued that node again
-// further on. A walk that ends early sets q.unreaped, so that the next reap tries again. In a Waitable, a wait may also
-// be added at a place that the walk has passed. If the owner of that wait dies, the reap of this death removes the
-// wait.
+// A peer may have made the queue a circle. So the walk remembers one of the visited nodes, the anchor, and ends when it
+// meets the anchor again. A walk that ends early sets q.unreaped, so that the next reap tries again.
 //
-// If a peer has overwritten the links of a wait, removeDead leaves that wait where it is, and goes on behind it. It then
-// returns an error.
+// In a Waitable, a wait may join the queue at any place. So the walk may meet the anchor without a circle, because the
+// owner has queued that node again. The walk may also miss a wait that joins at a place that the walk has passed. If
+// the owner of the missed wait dies, the reap of this death removes the wait.
+//
+// If a peer has overwritten the links of a wait, removeDead leaves that wait where it is, and goes on behind it. It
+// then returns an error.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	if err := q.begin(x, b); err != nil { // the last change of the dead participant may be a join
 		return err
@@ -279,7 +280,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	var damaged error
 	again, anchor, lap := 0, uint32(0), 64
 	var before *arenakernel.Node // the node in front of v, or nil if v was the first
-	var link recordedWord        // its word next
+	var link recordedWord        // the word next of that node
 	v := valueIn(q.first)
 	for steps := 0; v >= arenakernel.RecordedFirst && v != anchor && again < removeDeadAgain && steps < 1<<24; steps++ {
 		if steps == lap {
@@ -302,7 +303,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 			return err
 		}
 		if q.several && !q.hasChosen() {
-			q.unreaped.Store(true) // the waits are in another queue now, which the next reap visits
+			q.unreaped.Store(true) // first and last are those of another queue now; the next reap tries again
 			return nil
 		}
 		// Until the commit word changes, a node that is on this queue now stays on it.
@@ -318,7 +319,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 				v, anchor = valueIn(q.first), 0
 				continue
 			case ok:
-				v, link = next.value(), link.with(next.value()) // as the removal has changed it
+				v, link = next.value(), link.with(next.value()) // the link after the removal
 				continue
 			}
 		}
@@ -391,8 +392,8 @@ func (q *recordQueue) dateFirst() {
 	if err != nil || n.Object() != q.object.Offset || !queuedValue(valueIn(n.Next())) {
 		return
 	}
-	// If the node was used for another wait meanwhile, its stamp has another number, and the CAS fails. If the
-	// number happens to be the same, a tool shows a time that is too early.
+	// If the owner has used the node for another wait meanwhile, the stamp has changed, and the CAS fails. If both
+	// waits happen to have the same stamp, a tool shows a time that is too early.
 	if stamp := n.Stamp().Load(); stamp&arenakernel.RecordedStamp != 0 && uint32(stamp) == 0 && valueIn(q.first) == v {
 		n.Stamp().CompareAndSwap(stamp, stamp|uint64(firstDate(shmsync.Monotonic())))
 	}

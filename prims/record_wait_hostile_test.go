@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitThatAPeerEndsIsGivenUp: a peer writes into a wait node that the wait has ended, with an outcome that no
-// wait for this object can have. The wait ends with an error, and the process does not use the node again.
+// TestWaitThatAPeerEndsIsGivenUp checks that a wait ends with an error if a peer resolves its node with an outcome that
+// no wait for this object can have. The process does not use the node again.
 func TestWaitThatAPeerEndsIsGivenUp(t *testing.T) {
 	for kind, open := range map[string]func(a *arena.Arena) (wait func(ctx context.Context) error, err error){
 		"fair mutex": func(a *arena.Arena) (func(ctx context.Context) error, error) {

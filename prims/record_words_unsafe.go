@@ -8,7 +8,8 @@ import (
 
 // plainRecord is a slot record that has only the record of the last change that a participant of the slot made. A
 // FairMutex, a MultiLock and a Cond have such slot records. The slot record of a Waitable begins with a plainRecord;
-// see waitableRecord. For its words, writers, readers, order and crash are as in a semaphoreRecord.
+// see waitableRecord. The tags of the words of a semaphoreRecord (writers, readers, order, crash)
+// apply to these words, too.
 type plainRecord struct {
 	_       structs.HostLayout
 	_       [32]byte // the header of a slot record

@@ -39,9 +39,9 @@ func (l Lost) String() string {
 // the object guards.
 //
 //	kind                                what RecoverAll does
-//	the locks, a key of a MultiLock     what their Recover does: repair runs while the lock is held
-//	WaitGroup, Latch, Barrier, Future   repair, and then Reset, unless repair has made it usable
-//	Waitable                            repair, which opens it with its rules and calls its Recover
+//	the locks, a key of a MultiLock     it calls Recover of the lock, which runs repair while the lock is held
+//	WaitGroup, Latch, Barrier, Future   it calls repair, and then Reset if the object is still unusable
+//	Waitable                            it calls repair, which opens the Waitable and calls its Recover
 //
 // The function repair must not be nil. If repair returns an error, that object stays unusable, and RecoverAll
 // continues with the next object. RecoverAll returns the errors of all such objects, joined into one error.
@@ -142,7 +142,8 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 }
 
 // recover makes l usable again, and reports in did whether it did so. If l is a lock that was usable already, recover
-// does not call repair, and returns false and nil. If l is a key of a MultiLock, keys is a handle of that, or nil.
+// does not call repair, and returns false and nil. If l is a key of a MultiLock, the parameter keys is a handle on this
+// MultiLock, or nil.
 func (l Lost) recover(ctx context.Context, a *arena.Arena, keys *MultiLock, repair func(Lost) error) (did bool, err error) {
 	if errors.Is(l.Err, shmsync.ErrCorrupt) {
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")
@@ -216,8 +217,8 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, keys *MultiLock, repa
 	return err == nil, err
 }
 
-// run calls repair. Close of the arena waits for the caller, so run records that repair is running: a call inside
-// repair that would wait for itself then panics.
+// run calls repair. It records that repair is running, so that a Close of the arena inside repair panics. Otherwise
+// that Close would wait for ever, because Close of the arena waits for the caller of run.
 func (l Lost) run(a *arenakernel.Arena, repair func(Lost) error) error {
 	running := &runningFunc{what: "the function of RecoverAll", a: a}
 	running.begin()

@@ -95,9 +95,8 @@ func namesOf(lost []prims.Lost) (names []string) {
 	return names
 }
 
-// TestRecoverAllInOnFirst: RecoverAll in OnFirst makes all objects usable that a death has made unusable. It
-// reports these objects, and the process that died. An object whose repair failed is usable after the next
-// RecoverAll.
+// TestRecoverAllInOnFirst checks that RecoverAll in OnFirst makes all objects usable that a death has made unusable. It
+// reports these objects, and the process that died. An object whose repair failed is usable after the next RecoverAll.
 func TestRecoverAllInOnFirst(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
@@ -164,8 +163,8 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
-// TestRecoverOfAnEndedContext: a context ends only waits. So a Recover that need not wait calls its repair even
-// though its context has ended. A Lock takes a free lock in the same case. A nil context never ends.
+// TestRecoverOfAnEndedContext checks that a Recover whose context has ended does not wait for a lock that is held, but
+// still repairs an object that is lost. A nil context never ends.
 func TestRecoverOfAnEndedContext(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -204,7 +203,7 @@ func TestRecoverOfAnEndedContext(t *testing.T) {
 				})
 				require.Equal(t, 1, repairs[o.Name], o.Name)
 			}
-			_, err = prims.RecoverAllContext(ctx, a, func(prims.Lost) error { return nil }) // key 9 of the MultiLock is left
+			_, err = prims.RecoverAllContext(ctx, a, func(prims.Lost) error { return nil }) // key 9 is still lost
 			require.Equal(t, ctx == nil, err == nil, err)
 		})
 	}
@@ -306,7 +305,7 @@ func TestRecoverAllOfAWaitable(t *testing.T) {
 }
 
 func init() {
-	// recoverall/keys holds so many keys of a MultiLock, and waits to be killed.
+	// recoverall/keys holds as many keys of a MultiLock as the parameter Keys says, and waits to be killed.
 	proctest.Register("recoverall/keys", func(c *proctest.Child) {
 		var p struct {
 			Name string

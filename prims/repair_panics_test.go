@@ -33,9 +33,10 @@ func (c countedContext) AfterFunc(func()) (stop func() bool) {
 // Value hides the embedded context from package context, which would otherwise not call AfterFunc.
 func (c countedContext) Value(any) any { return nil }
 
-// TestRepairThatDoesNotReturnLeavesNothing: a call that waits finds that the holder has died, and its Repair panics or
-// ends the goroutine. Nothing of the call stays with its context or in the lock, and the lock is not recoverable. A waiter
-// for a spin lock, which may have used up a wake, leaves as after an error: it makes sure that the others are woken.
+// TestRepairThatDoesNotReturnLeavesNothing checks a waiting call that finds that the holder has died, and whose Repair
+// panics or ends the goroutine. The call leaves no function registered with its context, and the lock is not
+// recoverable. A waiter for a spin lock may have used up a wake. So it also makes sure that the other waiters are
+// woken.
 func TestRepairThatDoesNotReturnLeavesNothing(t *testing.T) {
 	for title, fails := range map[string]func(){"panic": func() { panic("the repair panics") }, "goexit": runtime.Goexit} {
 		repair := func() error { fails(); return nil }

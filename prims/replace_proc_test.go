@@ -61,8 +61,8 @@ func TestReplace(t *testing.T) {
 	sound(t, a)
 }
 
-// TestReplaceByRule: the function that opens the object decides whether the object has to be replaced. Here it
-// asks for that if a Queue was shut down.
+// TestReplaceByRule checks that the function that opens the object decides whether Replace replaces it. The function of
+// this test wants a new object if the Queue was shut down.
 func TestReplaceByRule(t *testing.T) {
 	a, err := arena.Create(arenaName(t), nil)
 	require.NoError(t, err)

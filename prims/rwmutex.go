@@ -87,7 +87,7 @@ type RWMutex struct {
 	mine    *atomic.Uint64 // this participant's reader word
 	gate    *atomic.Uint32
 	words   rwmutexAll
-	records *atomic.Uint32 // the newest of the blocks of the arena that have the reader words, one block for each slot
+	records *atomic.Uint32 // the newest slot record; see readerWords
 	known   atomic.Pointer[readerWords]
 	name    arenakernel.ParticipantID
 	writers *Mutex // held by the process that writes or has the upgradable hold
@@ -119,7 +119,7 @@ type RWMutex struct {
 type readerRegistry struct {
 	sync.Mutex
 	upgradable atomic.Uint32 // one of upgradableNot, upgradableHeld and upgradableUpgrading
-	known      bool          // guarded by: Mutex; knowUpgradable has set upgradable
+	known      bool          // guarded by: Mutex; knowUpgradable has run
 	waiting    uint32        // guarded by: Mutex; registered in this epoch
 	due        uint32        // guarded by: Mutex; goroutines that were let in and have not noticed yet
 	epoch      uint64        // guarded by: Mutex; how often a writer has let goroutines in
@@ -233,9 +233,9 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.refuse, m.opening.left, m.opening.drain, m.opening.end = m.refuse, m.callsLeft, m.awaitUnlock, m.end
 	m.opening.owed = m.wakeOwed
-	// If the words of the writers' mutex were never initialized, its policy reads as PolicyReport. With that
-	// policy the mutex needs a function Repair. The function has nothing to do, because the gate says what a death
-	// has left.
+	// If the words of the writers' mutex were never initialized, its policy reads as PolicyReport. Under that policy
+	// the mutex calls a Repair after a death. This Repair has nothing to do, because the gate records what a dead
+	// writer has left.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	m.writers.internal = true // the gate guards the data; this mutex does not
 	m.writers.counted()

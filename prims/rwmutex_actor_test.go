@@ -141,7 +141,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		m.DowngradeToUpgradable()
 	case "rwdowngrader": // from upgradable to reading
 		m.DowngradeToRead()
-	case "rwrecover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
+	case "rwrecover": // N says what the repair does: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
 		return m.RecoverContext(ctx, func() error {
 			a.OK = true // the repair has run
 			switch o.N {
@@ -282,7 +282,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		}
 		wg.Wait()
 		a.N, a.Text = uint64(gaveUp.Load()), fmt.Sprintf("%d got it, %d gave up", got.Load(), gaveUp.Load())
-	case "rwread": // overlapping reads in N goroutines, so that there is always a reader, until One is Token
+	case "rwread": // N goroutines whose reads overlap, until rwPair.One is at least Token
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err

@@ -275,7 +275,7 @@ func init() {
 		s := joinRWSite(c, "victim")
 		until(rwPoints(), func() {
 			var wg sync.WaitGroup
-			for i := range 16 { // more than may sleep in the kernel
+			for i := range 16 { // more goroutines than may sleep in the kernel; see park.DirectMax
 				wg.Go(func() {
 					for n := range 3 {
 						limit := time.Duration(0)
@@ -474,7 +474,7 @@ func rwKillReaper(t *testing.T, reached map[string]int) {
 				require.True(t, s.turn(k, write, write, timeout()), "%v", m)
 			}
 		}
-		// A writer may ignore the holds of dead readers, so their words may stay until they are reaped.
+		// A writer may ignore the holds of dead readers. So their reader words may stay until a process reaps them.
 		alone(t, a, 1)
 		for _, m := range s.locks {
 			require.Empty(t, m.Left())
@@ -496,8 +496,9 @@ func rwKillReaper(t *testing.T, reached map[string]int) {
 	}
 }
 
-// TestRWMutexTryLockBesideClose: a TryLock has closed the gate, finds a reader and opens the gate again. Another reader,
-// which the gate has kept waiting, goes in and closes the handle. The TryLock neither panics nor takes the lock.
+// TestRWMutexTryLockBesideClose checks that a TryLock neither panics nor takes the lock if a reader closes the handle
+// meanwhile. The TryLock has closed the gate, finds a first reader, and opens the gate again. A second reader has
+// waited at the gate; it goes in and closes the handle.
 func TestRWMutexTryLockBesideClose(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -514,7 +515,7 @@ func TestRWMutexTryLockBesideClose(t *testing.T) {
 		tried, goOn := make(chan bool), make(chan bool)
 		crashpoint.ArmFunc("rwmutex.rlock.tried", 1, func() { close(tried); <-goOn })
 		go func() { other.RLock(); other.RUnlock() }()
-		<-tried // the reader that makes the TryLock fail
+		<-tried // the first reader has added its hold, so the TryLock fails
 		crashpoint.Disarm()
 		go func() {
 			m.RLock()

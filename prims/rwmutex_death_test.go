@@ -134,8 +134,8 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	}
 }
 
-// TestRWMutexReaderDies: after the death of a reader, its holds are taken back, and no other holds. A writer
-// that sleeps because of these holds goes on.
+// TestRWMutexReaderDies checks that the holds of a dead reader end, and that the holds of other processes stay. A
+// writer that waits only for the dead reader gets the lock.
 func TestRWMutexReaderDies(t *testing.T) {
 	for _, poller := range []bool{false, true} {
 		inTime(t, func(d *delays) { readerDies(t, poller, d) })

@@ -22,15 +22,15 @@ func (m *RWMutex) Waiters() int {
 	return n
 }
 
-// AddWaiting changes the number of goroutines of this process that wait to read, as the reader word says it.
+// AddWaiting adds n to the number of waiting goroutines in the reader word of this process.
 func (m *RWMutex) AddWaiting(n int) { m.mine.Add(uint64(n) << readerWaitShift) }
 
 // Asleep reports whether waiting readers have announced themselves, so that the next writer that opens the gate
 // lets them in.
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
-// OpenGate opens the gate that a waiting writer has closed, and wakes nobody, as a process does that is stopped in
-// checkReaders. The result is false if the gate is not closed.
+// OpenGate opens the gate that a waiting writer has closed, and wakes no goroutine. A process leaves the same state if
+// it is stopped in checkReaders after it has opened the gate. OpenGate returns false if the gate is not closed.
 func (m *RWMutex) OpenGate() bool {
 	g := gateWord(m.gate.Load())
 	return g.kind() == gateClosed && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen))
@@ -78,8 +78,8 @@ func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
 // HeldByUs reports whether this process holds m for writing.
 func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(gateHeld, m.name) }
 
-// RewriteRWMutex overwrites the words of the RWMutex at o, except the policy and the heads of lists. The new
-// values may be such that no correct participant writes them.
+// RewriteRWMutex overwrites words of the RWMutex at o with the bytes of b: the gate, most words of the body, the reader
+// words, and the heads of the lists of poller nodes. The bytes may be values that no correct participant writes.
 func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // lockAtOnce locks m for writing if it is free, and reports in held whether it did. If it did not, queued says whether
 // this goroutine has the writers' mutex now.
 func (m *RWMutex) lockAtOnce() (queued, held bool) {
-	// These are loaded before the CASes, because the processor loads nothing during a CAS.
+	// Load these values before the CASes, because the processor executes no later load during a CAS.
 	closing, gate, closed := &m.opening.closing, m.gate, uint32(m.closedByUs())
 	if closing.Load() || !m.unread() || !m.enqueueAtOnce() {
 		return false, false

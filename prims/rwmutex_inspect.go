@@ -92,11 +92,12 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	return i.Inspection
 }
 
-// dateReaders adds a date to the holds of readers, and to the hold of participant n, which has closed the gate and
-// waits for those readers to leave. The date is the time when n began to wait, so the holds are at least as old.
-// The parameter named at selects the waits for readers to leave; only n has such a wait. The caller must have read
-// the holds before the waits. Otherwise the wait might be over when the holds are read, and new holds would seem
-// too old.
+// dateReaders adds a date to the hold of participant n, which has closed the gate and waits for readers to leave, and
+// to the holds of these readers. The date is the time when n began to wait. The readers have had their holds since that
+// time or longer. The parameter named at selects the waits for readers to leave; only n has such a wait.
+//
+// The caller must have read the holds before dateReaders reads the waits. In the other order, a new hold could get the
+// date of a wait that was over before the hold began.
 func (i *inspection) dateReaders(holds []int, at func(*arenakernel.Wait) bool, n arenakernel.ParticipantID) {
 	waits := i.a.WaitsOf(i.o)
 	for k := range waits {

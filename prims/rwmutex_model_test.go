@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The words of the model of an RWMutex. The writers' mutex is a single word that never fails, because the Mutex
-// has a model of its own. A reader word has the holds in its upper half and the waiters in its lower half.
+// The words of the model of an RWMutex. The writers' mutex is one word, which a thread takes in one step, because the
+// Mutex has a model of its own. A reader word has the holds in its upper half and the waiters in its lower half.
 const (
 	vGate  = iota
 	vMutex // the process of the thread that has the writers' mutex, plus 1
@@ -25,11 +25,11 @@ const (
 // The registers of a thread.
 const (
 	qFlags  = iota // the flags, such as gWaits
-	qSeen          // the value of the wake word on which it sleeps
-	qGate          // the gate word that it has read
-	qAt            // the slot that it examines
+	qSeen          // the value of the wake word on which the thread sleeps
+	qGate          // the gate word that the thread has read
+	qAt            // the slot that the thread examines
 	qBack          // the step after a wake
-	qPassed        // the writers that got the lock before it since it slept
+	qPassed        // how many writers have overtaken the thread since it slept
 	qDead          // the process that the reaper reaps
 )
 
@@ -321,7 +321,7 @@ func TestModelRWMutexCancel(t *testing.T) {
 	})
 }
 
-// TestModelRWMutexStopped: other threads may open the gate of a writer that seems to be stopped.
+// TestModelRWMutexStopped explores models in which threads may open the gate of a writer that seems to be stopped.
 func TestModelRWMutexStopped(t *testing.T) {
 	bugs := []bug{rwRevokeSilent, rwRevokeBlind}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", stops: true, cancel: true}
@@ -334,7 +334,7 @@ func TestModelRWMutexStopped(t *testing.T) {
 	})
 }
 
-// TestModelRWMutexDeath: threads may die at every step.
+// TestModelRWMutexDeath explores models in which threads may die at every step.
 func TestModelRWMutexDeath(t *testing.T) {
 	report := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyReport, recovers: true, down: true}
 	release := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyRelease, down: true}

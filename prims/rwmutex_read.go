@@ -36,7 +36,7 @@ func (m *RWMutex) rlockOrPanic(tried uint64) {
 // the reader word after the try was counted, or 0 if there was no try. ctx may be nil.
 func (m *RWMutex) rlockSlow(ctx context.Context, tried uint64) error {
 	if err := m.opening.error("rwmutex.rlock"); err != nil {
-		if readerWord(tried).generation() != 0 { // not closedReader, so the try was counted in the real word
+		if readerWord(tried).generation() != 0 { // the try was counted in the reader word, and not in closedReader
 			m.takeBackEnded()
 		}
 		return err
@@ -110,9 +110,10 @@ func (m *RWMutex) tryMeetDead(g gateWord) (changed bool) {
 // takeBack subtracts the hold that a failed try has added to the reader word.
 func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
-// takeBackEnded does what takeBack does, for a try that was counted while the handle was being closed. The object is
-// still there, because Delete refuses while the hold is counted. But this process may have left the arena meanwhile,
-// which has ended its holds. A writer that waits for this hold finds the change at its next periodic check.
+// takeBackEnded does what takeBack does, for a try that was counted while the handle was being closed. The object still
+// exists, because Delete refuses while the hold is counted. If this process has left the arena meanwhile, its holds
+// have ended, and takeBackEnded changes nothing. takeBackEnded wakes nobody: a writer that waits for the hold sees at
+// its next periodic check that the hold has ended.
 func (m *RWMutex) takeBackEnded() {
 	for {
 		// If the CAS fails, another call has changed the word. So the loop is lock-free.
@@ -155,8 +156,8 @@ func (m *RWMutex) runlockSlow(left uint64) {
 // left wakes the writer that waits for readers. It is called after the last reader of this process has left. The writer
 // may have got the lock meanwhile, and may close the handle.
 func (m *RWMutex) left() {
-	// The method begin makes Close wait for this call, as enterLate would. But enterLate would count the call as one
-	// more waiter.
+	// The method begin makes Close wait for this call. The function enterLate would do that, too, but it would count
+	// the call as one more waiter.
 	if m.wakeWordWriter.Announced() && m.begin("rwmutex.runlock") == nil {
 		defer m.finish()
 		m.wakeWriter()
@@ -380,13 +381,12 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 }
 
 // catchUp updates the registry if the reader word w shows that a writer has let the waiting goroutines in. That is
-// called a grant. A grant lets in all waiting goroutines. So after a grant, w counts no waiting goroutine although
-// the registry still counts some.
+// called a grant. A grant lets in all waiting goroutines. So after a grant, w counts no waiting goroutine although the
+// registry still counts some.
 //
-// There is at most one grant that the registry has not recorded. A goroutine that was let in and has not noticed
-// has a hold, which keeps writers out, and only a writer grants. If that goroutine gives up, a writer may come, and
-// there may be a second grant. But a goroutine registers only after it has called catchUp, so the two grants are
-// recorded separately.
+// catchUp records each grant separately. A goroutine that was let in has a hold, which keeps writers out. So the next
+// grant can follow only after all these goroutines have released their holds or given up. Before another goroutine
+// registers for the next grant, it calls catchUp, which records the earlier grant.
 func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	if g := m.registry; g.waiting != 0 && w.waiting() == 0 {
 		g.due += g.waiting

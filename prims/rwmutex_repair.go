@@ -26,8 +26,9 @@ func init() {
 	})
 }
 
-// markOwnerDead changes the gate g, whose participant was found dead. It returns false if the gate has to stay as
-// it is for now, because a system call of the dead participant may still write to the data.
+// markOwnerDead opens the gate g of a dead participant, or marks the gate as owner-dead, as the policy says. It returns
+// false if the gate stays as it is for now: a system call of the participant may still write to the data, or the
+// changes of the participant have to be undone.
 func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
 	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.object, m.words, g)
 }
@@ -98,8 +99,8 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 		}
 	}
 	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
-		// Roll back before the mutex is released. This process leaves the arena and is not dead. So a writer that
-		// got the mutex now would find the gate closed by a living process, and would report that as ErrCorrupt.
+		// Roll back before the mutex is released. This process is not dead, but leaves the arena. If a writer got the
+		// mutex before the rollback, it would find the gate closed by a living process, and would report ErrCorrupt.
 		rollBackDue(a, obj, w, l, dead)
 	}
 	repairMutexWords(a, obj, w.writers, dead, true)
@@ -263,7 +264,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error,
 	defer m.unlockWriters()
 	crashpoint.Hit("rwmutex.recover.taken")
 	if n := g.participant(); n != 0 {
-		// Only a process that has m stores the word died: see Mutex.taken.
+		// Only a process that has m may store words.died; see Mutex.taken.
 		m.words.died.Store(uint32(n))
 	}
 	if m.log != nil {
@@ -293,7 +294,8 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error,
 	return nil
 }
 
-// recoveryLost returns the error for a repair after which the gate is g, and not what this process has stored.
+// recoveryLost returns the error for a Recover that finds the value g in the gate instead of the value that it has
+// stored.
 func (m *RWMutex) recoveryLost(op string, g gateWord) error {
 	if err := m.opening.lostWords(op); err != nil {
 		return err

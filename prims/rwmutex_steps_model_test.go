@@ -500,7 +500,7 @@ func (t rwThread) loadGate() {
 		*t.R(qGate), *t.R(qBack) = packGate(g), uLoadGate
 		t.Goto(uMarkOwnerDead)
 	default:
-		t.Goto(uLoadGate) // another thread writes, which the invariant detects
+		t.Goto(uLoadGate) // another thread writes; the invariant reports two writers
 	}
 }
 

@@ -140,9 +140,8 @@ func TestRWMutexOwesNoWakeToAWriterBehindAReader(t *testing.T) {
 	<-wrote
 }
 
-// TestRWMutexWriterFindsItsGateOpen: a process opens the gate that a waiting writer has closed, because the writer did not
-// run for a while. Then that process is stopped before it wakes the writer. At each moment some reader has the lock. The
-// writer still finds its gate open, and closes it again.
+// TestRWMutexWriterFindsItsGateOpen checks that a waiting writer closes the gate again if another process has opened
+// the gate and has not woken the writer. All the time, a reader has the lock.
 func TestRWMutexWriterFindsItsGateOpen(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenRWMutex(a, "x", nil)

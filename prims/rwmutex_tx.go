@@ -98,10 +98,11 @@ func (m *RWMutex) loseLog(why error) {
 	}
 }
 
-// rwmutexLog returns the undo log of an RWMutex. The log begins mutexBytes after the start of the body, also in an
-// arena without counters, where the words of an RWMutex take fewer bytes. The result is nil without an error if the
-// policy is not PolicyRollback, or if the object has no bytes after mutexBytes. In the second case a peer must have
-// overwritten the policy. An error means that there are bytes for a log, and that they are not a valid log.
+// rwmutexLog returns the undo log of an RWMutex. The log begins mutexBytes after the start of the body, even if the
+// words of the RWMutex take fewer bytes, as they do in an arena without counters. The result is nil without an error if
+// the policy is not PolicyRollback. It is also nil without an error if the object has no bytes for a log, because a
+// peer must then have overwritten the policy. An error means that the object has bytes for a log, but that these bytes
+// are not a valid log.
 func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undoLog, error) {
 	if policyOf(w.policy) != PolicyRollback || o.Size <= uint64(mutexBytes) {
 		return nil, nil
@@ -186,19 +187,19 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 	return true
 }
 
-// rollbackDue reports whether the reaper of the dead participant has to roll back for the process that the gate
-// names. The gate may name the participant dead itself. It may also name a participant that died earlier, whose reaper
-// could not roll back because the participant dead had the writers' mutex then.
+// rollbackDue reports whether the reaper of a participant has to roll back for the process that the gate names. The
+// parameter dead is the participant that is reaped. The gate may name this participant. It may also name a participant
+// that died earlier, and whose reaper could not roll back, because the participant dead had the writers' mutex at that
+// time.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
 	n := g.participant()
 	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
 }
 
-// reapTries bounds how often a reaper reads a word again because another process has changed the word. If the word
-// names a dead participant, correct peers change it only to take it from that participant, and no process stores this
-// ID again. So they change the word only a few times. But a peer that breaks the rules may change the word all the
-// time.
+// reapTries bounds how often a reaper reads a word again because another process has changed the word. No correct
+// process stores the ID of a participant in a word after that participant has died. So correct peers change a word that
+// names the dead participant only a few times. But a peer that breaks the rules may change the word all the time.
 const reapTries = 16
 
 // rollBackDue calls rollBackRWMutex as long as rollbackDue reports true.
@@ -212,10 +213,12 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 	}
 }
 
-// reapUpdate is called when the dead participant is reaped. It undoes an unfinished Update, if rollbackDue says that
-// this is due. If another process has the writers' mutex, reapUpdate does nothing: that process rolls back before it
-// closes the gate, or when it releases the mutex; see releaseWriters. So the reap of the dead participant may end
-// before the rollback. If this process dies while it has the mutex, the mutex becomes free again.
+// reapUpdate undoes an unfinished Update if rollbackDue reports true. The parameter dead is the participant that is
+// reaped.
+//
+// If another process has the writers' mutex, reapUpdate does nothing: that process rolls back before it closes the
+// gate, or when it releases the mutex; see releaseWriters. So the reaping may end before the rollback. If this process
+// dies while it has the mutex, the mutex becomes free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {
@@ -269,12 +272,12 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 	delete(r.of, rolledBack{a.Segment(), o.Offset})
 }
 
-// releaseWriters releases the writers' mutex, and then rolls back for a dead writer if necessary. The caller may have
-// found the gate of a dead writer that was not gone yet, and left the gate as it was. A reaper of that writer may have
-// given up meanwhile, because it found the mutex held.
+// releaseWriters releases the writers' mutex, and then rolls back for a dead writer if necessary. While the dead writer
+// is not gone, the caller cannot roll back, and leaves the gate as it is. Meanwhile a reaper of the dead writer finds
+// the mutex held, and gives up.
 //
-// So no rollback is missed. If the dead writer becomes gone while the caller has the mutex, releaseWriters rolls back.
-// If the dead writer becomes gone later, its reaper finds the mutex free and rolls back.
+// No rollback is missed. If the dead writer becomes gone while the caller has the mutex, releaseWriters rolls back. If
+// the dead writer becomes gone later, its reaper finds the mutex free and rolls back.
 //
 // The next writer may close the handle as soon as it has the mutex, and Close does not wait for every caller of
 // releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the
@@ -293,8 +296,8 @@ func (m *RWMutex) releaseWriters() {
 	}
 }
 
-// unlockWriters releases the writers' mutex, unless the end of the arena, or a peer that has overwritten the words, has
-// taken it from this process.
+// unlockWriters releases the writers' mutex. It does nothing if this process no longer has the mutex: the end of the
+// arena has released it, or a peer has overwritten the words.
 func (m *RWMutex) unlockWriters() {
 	if !m.writers.queue.EnterStay() {
 		return

@@ -137,8 +137,8 @@ func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// TestRWMutexCallThatGivesUpRollsBack: a call has the writers' mutex for a moment, so a reaper gives up. The
-// call does not get the lock, and has to roll back in place of the reaper.
+// TestRWMutexCallThatGivesUpRollsBack checks that a TryLock that fails rolls back for a dead writer if a reaper has
+// found the writers' mutex held by this TryLock, and has given up.
 func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -152,8 +152,9 @@ func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// TestRWMutexOpenBesideAReaper: a handle is opened while a reaper of this process has the writers' mutex. The
-// handle must not take that for an upgradable hold.
+// TestRWMutexOpenBesideAReaper checks a handle that is opened while a reaper of this process has the writers' mutex. In
+// the words of the lock, that looks like an upgradable hold of this process, but the handle must not report such a
+// hold.
 func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	a := newArena(t, nil)
 	m, _, leave := leftByTheGone(t, a)
@@ -207,9 +208,9 @@ func TestRWMutexReaperBesideARewriter(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// TestRWMutexReaderThatGivesUpARollbackRollsBack: a reader has the writers' mutex for a moment, to roll back, so a reaper
-// gives up. The reader finds that it cannot open the gate. When it has released the mutex, it rolls back in place of the
-// reaper.
+// TestRWMutexReaderThatGivesUpARollbackRollsBack checks that a TryRLock rolls back in place of a reaper. The TryRLock
+// has taken the writers' mutex to roll back, and has found a corrupt log. Before it releases the mutex, a reaper gives
+// up on another Update of a dead writer, because the mutex is held.
 func TestRWMutexReaderThatGivesUpARollbackRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)

@@ -65,7 +65,8 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 			must(holder, modes[way.to].give)
 			require.Empty(t, m.Left(), "after %s to %s", way.from, way.to)
 		}
-		// A reader delays an upgrade, whether it came before or after LockUpgradable. It delays no other call.
+		// A reader delays an Upgrade, whether the reader came before or after LockUpgradable. A reader delays no
+		// other call of the process that has the upgradable hold.
 		must(other, "rlock")
 		must(holder, "ulock")
 		require.False(t, holder.op(t, "rwtryupgrade", "m").OK)
@@ -170,8 +171,8 @@ func TestRWMutexLockUpgradableContext(t *testing.T) {
 	})
 }
 
-// TestRWMutexUpgradableMistakes: a call that needs a hold which this process does not have panics, and changes
-// nothing.
+// TestRWMutexUpgradableMistakes checks that a call panics and changes nothing if it needs a hold and this process does
+// not have that hold.
 func TestRWMutexUpgradableMistakes(t *testing.T) {
 	gives := map[string]string{
 		"unlock": "W", "downgrade": "W", "downgradeu": "W", "runlock": "R",
@@ -336,8 +337,8 @@ func TestRWMutexUpgraderDies(t *testing.T) {
 	}
 }
 
-// TestRWMutexUpgraderDiesWaiting: a process dies in Upgrade while it waits for readers. As for a writer that
-// dies at that point, the readers that it kept out get in, and no call reports its death.
+// TestRWMutexUpgraderDiesWaiting checks the death of a process that waits for readers in Upgrade. The readers that it
+// kept out get in, and no call reports its death.
 func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)

@@ -12,16 +12,16 @@ import (
 //	bits 0..17   generation  of the participant whose word it is; together with the slot
 //	                         of the word, this is the participant's ID
 //	bits 18..40  waiting     goroutines that have registered to be let in
-//	bits 41..63  reading     holds, and goroutines that check whether they have one
+//	bits 41..63  reading     holds, and tries: goroutines that check whether they have a hold
 //
 //	reading  waiting  meaning                                       left by
 //	0        0        nothing (also all-zero memory)                RUnlock, back-out, reap
-//	n        0        n hold, or try                                RLock, a grant
-//	0        m        m wait for the gate to open                   RLock that found it closed
-//	n        m        n hold, or try, and m wait                    both of the above
+//	n        0        n holds or tries                              RLock, a grant
+//	0        m        m goroutines wait for the gate to open        RLock that found the gate closed
+//	n        m        n holds or tries, m goroutines wait           calls of both kinds
 //
 // If the participant of a word is dead or has left, the word counts as 0, whatever its contents. No field overflows
-// into another. The field reading is the highest, so it wraps. The field waiting is at most readerWaitMost; if so many
+// into another: reading has the highest bits of the word, and waiting is at most readerWaitMost. If so many
 // goroutines wait, a further call of RLock gets an error.
 //
 // When a writer opens the gate, it turns all waiting goroutines into readers with one CAS, which is called a grant.
@@ -42,7 +42,7 @@ const (
 	readerWaitShift             = 18
 	readerShift                 = 41
 	readerMost                  = 1<<23 - 1
-	readerWaitMost              = readerMost - 1 // a grant makes holds of them, and the field reading has no room for more
+	readerWaitMost              = readerMost - 1 // the field reading has room for them after a grant
 	readerWait       readerWord = 1 << readerWaitShift
 	readerOne        readerWord = 1 << readerShift
 	// Adding readerBack to a word undoes the addition of readerOne.

@@ -69,7 +69,8 @@ func TestReaderWordTable(t *testing.T) {
 				is(w.cleared(), 0, 0)
 				is(w.granted(), (reading+waiting)&readerMost, 0)
 				require.Less(t, uint64(w), readerBelow)
-				// Removing one hold too many changes other fields. Adding it again restores them.
+				// If one hold too many is removed, only the field reading changes: it wraps. Adding the hold again
+				// restores it.
 				below := readerWord(generation) | readerWord(waiting)<<readerWaitShift
 				below += readerWord(readerBack)
 				is(below, readerMost, waiting)

@@ -12,8 +12,8 @@ import (
 // rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same address, and rwmutexWords
 // uses bytes that a Mutex leaves unused. A writer takes the writers' mutex before it closes the gate, and releases
 // the mutex after it has opened the gate. A process with an upgradable hold has the mutex, too. The policy of the
-// mutex is PolicyRelease, because the gate says what a death has left. In an arena with counters, the counters of the
-// mutex follow the body.
+// mutex is PolicyRelease, so the mutex is free after the death of its holder. The gate records what the dead writer has
+// left. In an arena with counters, the counters of the mutex follow the body.
 //
 // The gate is the only word that every reader reads. It is in the header of the object, on another cache line than
 // the owner word of the mutex. So readers do not become slower when a process locks or unlocks for an upgradable

@@ -45,8 +45,8 @@ func (m *RWMutex) lockOrPanic() {
 // that gives up lets in the readers that it kept waiting.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
-// lock first tries to take a free lock without calling begin. Close waits for calls that have called begin. Only a call
-// that may wait needs that, and begin would make the lock of a free RWMutex slower by a third.
+// lock first tries to take a free lock without calling begin, because begin would make the lock of a free RWMutex
+// slower by a third. Only a call that may wait has to call begin, so that Close waits for that call.
 func (m *RWMutex) lock(ctx context.Context) error {
 	queued, held := m.lockAtOnce()
 	if held {
@@ -376,7 +376,7 @@ func (m *RWMutex) Downgrade() {
 // open ends a write hold: it does what openGate does, and then unlocks the writers' mutex. The argument what names the
 // call in messages.
 func (m *RWMutex) open(what string) {
-	// These are loaded before the CAS, because the processor loads nothing during the CAS.
+	// Load these values before the CAS, because the processor executes no later load during the CAS.
 	w := m.writers
 	own, wake, biased, readers := w.own, w.wake, w.biased, m.wakeWordReaders.Word
 	if m.opening.ended.Load() || !m.gate.CompareAndSwap(uint32(makeGate(gateHeld, m.name)), uint32(gateOpen)) {

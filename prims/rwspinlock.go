@@ -25,10 +25,10 @@ import (
 // hold it for writing, W, or for upgrade, U. A process that holds it for upgrade reads now, and may become the
 // writer later. This table says which holds can exist at the same time:
 //
-//	            beside readers  beside W  beside U  new readers come in
-//	reading, R  yes             no        yes       yes
-//	W           no              no        no        no
-//	U           earlier ones    no        no        no
+//	hold  beside R              beside W  beside U         new readers come in
+//	R     yes                   no        if R came first  yes
+//	W     no                    no        no               no
+//	U     if R came first       no        no               no
 //
 // These calls change one hold into another. No other process gets the lock in between:
 //

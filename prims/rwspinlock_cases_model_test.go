@@ -28,8 +28,9 @@ func TestModelRWSpinLock(t *testing.T) {
 	})
 }
 
-// TestModelRWSpinLockDeath: a thread may die at every step. It may be a reader, wait for readers, hold the lock
-// exclusively, have been woken, or have freed the lock and not made the wake yet.
+// TestModelRWSpinLockDeath explores models in which a thread may die at every step: as a reader, while it waits for
+// readers, while it holds the lock exclusively, after a wake, or after it has freed the lock and before it wakes a
+// waiter.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
 	// The policy concerns only the exclusive hold. The holds of dead readers are taken back with every policy.

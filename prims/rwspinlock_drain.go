@@ -16,8 +16,12 @@ var (
 	_ = crashpoint.Register("rwspinlock.drain.given_up")
 )
 
-// rwSpinDrain describes a wait for readers to leave, which is called a drain. The fields from, pending, to and back are
-// the values of the state word before the wait, during the wait, after a success and after a failure.
+// rwSpinDrain describes a wait for readers to leave, which is called a drain. Its fields are values of the state word:
+//
+//	from     before the drain
+//	pending  during the drain
+//	to       after a drain that has succeeded
+//	back     after a drain that has failed
 type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }

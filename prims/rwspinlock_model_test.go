@@ -32,7 +32,7 @@ const (
 	qrBack            // the step that follows
 	qrDead            // the dead process that it reaps
 
-	qrKnown = qrState // the list of slot records, as a thread that reads the counts has read it
+	qrKnown = qrState // the list of slot records that the thread has read; it uses the register of qrState
 )
 
 // The holds that a thread can want.
@@ -798,7 +798,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 			x.Goto(qReapReaped)
 		}
 	case qReapGate, qReapGateWake:
-		// One step makes the wakes of the words gate and drain. Each of them wakes all sleepers.
+		// One step wakes all threads that sleep on the gate, and all that sleep on the drain word.
 		x.Say("wakes the waiters of the gate, and the writer that waits for readers")
 		for _, wakeWord := range []int{qSpinGate, qDrain} {
 			if *x.R(qrWant) == 1 || park.Word(x.Load(wakeWord)).Announced() {

@@ -62,7 +62,7 @@ func TestRWSpinLockReadersWaitForWriter(t *testing.T) {
 			}
 			holder.must(t, take, "rw")
 			var ids []int
-			for range 20 { // more than may sleep in the kernel
+			for range 20 { // more goroutines than may sleep in the kernel; see park.DirectMax
 				ids = append(ids, other.blocked(t, order{Op: "rlock", Object: "rw"}))
 			}
 			require.False(t, other.try(t, "tryrlock", "rw"))
@@ -322,7 +322,8 @@ func (x rwSpinWalker) leave(from *atomic.Int64, give func()) {
 	give()
 }
 
-// alone returns an error if the board shows a hold that must not exist beside the hold mode of this walker.
+// alone returns an error if the board shows a hold that must not exist beside the hold of this walker. The parameter
+// mode is the kind of that hold.
 func (x rwSpinWalker) alone(mode byte) error {
 	w, u, r := x.b.W.Load(), x.b.U.Load(), x.b.R.Load()
 	ok := true

@@ -95,10 +95,10 @@ func TestRWSpinLockIsRecoveredWithoutRoom(t *testing.T) {
 	other.must(t, "lock", "rw")
 }
 
-// TestRWSpinLockRemembersItsReaders: a process has found the slot record of a reader. Then a peer hides this record, or
-// damages the list of slot records. The process still does not get the lock for writing while the reader has its hold.
-// If the list is damaged, writers get an error, because a reader may be missing from the list, and readers still get the
-// lock. If the reader dies while its record cannot be found, its hold ends nevertheless.
+// TestRWSpinLockRemembersItsReaders checks that a process does not forget a reader whose slot record it has found. A
+// peer then hides this record, or damages the list of slot records. The process still does not get the lock for writing
+// while the reader has its hold. With a damaged list, writers get an error, because the list may lack a reader. Readers
+// still get the lock. If the reader dies while its record cannot be found, its hold ends nevertheless.
 func TestRWSpinLockRemembersItsReaders(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
 		"damaged": damageRecords, "shorter": hideLatestRecord,

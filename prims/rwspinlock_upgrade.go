@@ -126,7 +126,7 @@ func (l *RWSpinLock) DowngradeToUpgradable() {
 }
 
 // becomeReader replaces the present hold by a hold for reading. It counts the new hold before it releases the
-// other, so that no writer gets the lock in between. If the process dies between the two steps, it has both holds,
+// old one, so that no writer gets the lock in between. If the process dies between the two steps, it has both holds,
 // and its reaper takes both back.
 func (l *RWSpinLock) becomeReader(verb string, from spinKind) {
 	if spinWord(l.core.state.Load()) != makeSpin(from, l.core.name) {

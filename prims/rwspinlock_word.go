@@ -9,8 +9,8 @@ import (
 // rwSpinCount says how many holds for reading one participant has on an RWSpinLock. The lock has such a word in the slot
 // record of each slot whose participants have opened it.
 //
-//	bits 0..29   holds  the holds of all its goroutines, and goroutines that are about to
-//	                    check whether they may have one
+//	bits 0..29   holds  the holds of the participant, and tries: goroutines that check
+//	                    whether they may have a hold
 //	bits 30..31  0
 //	bits 32..60  name   of the participant in the slot
 //	bits 61..63  0

@@ -19,9 +19,9 @@ import (
 // [asm.Goroutine] identifies goroutines. Where asm.Goroutine cannot do so, such a call waits for ever. A call whose
 // context has a deadline does not wait for ever, so it gets the error of the context as always.
 //
-// A function that runs seldom is in the map of the variable running. A function of a call that has to be fast stores
-// its goroutine in a goroutineMark. Only a call that is about to wait, and the Close of a handle or of the arena,
-// look at the map and the marks.
+// A call that runs a function records its goroutine in the variable running. A call that has to be fast records its
+// goroutine in a goroutineMark instead. Only a call that is about to wait, and the Close of a handle or of the arena,
+// look at these records.
 //
 // These waits are not found:
 //
@@ -30,12 +30,12 @@ import (
 //   - the function waits for a [Pending] of its own object;
 //   - a rule of a Waitable closes its handle. Close does not wait for all calls that run rules, so a panic could be wrong.
 
-// goroutineMark has the goroutine that runs a function of the program, or 0 if none does.
+// goroutineMark identifies the goroutine that runs a function of the program. It is 0 if no goroutine runs one.
 //
 // Each goroutine stores only itself and, when its function has returned, 0. So a goroutine finds itself in the mark
-// only while it runs the function. If several goroutines called begin at the same time, a goroutine could miss
-// itself. Where that is possible, a call uses tryBegin instead. If tryBegin fails, the call uses the variable
-// running.
+// only while it runs the function. But if several goroutines call begin at the same time, one of them may overwrite
+// another. A call for which this is possible uses tryBegin. If tryBegin fails, the call uses the variable running
+// instead.
 type goroutineMark struct{ is atomic.Uintptr }
 
 // goroutineUnknown is set in every mark. So a mark is not 0 where asm.Goroutine returns 0.
@@ -60,8 +60,8 @@ func (m *goroutineMark) mine() bool {
 	return g != 0 && m.is.Load() == g|goroutineUnknown
 }
 
-// running has the functions of the program that calls of this package run at present, except those that have a
-// goroutineMark.
+// running lists the functions of the program that run at present inside calls of this package. It does not have the
+// functions that have a goroutineMark.
 var running struct {
 	sync.Mutex
 	of map[uintptr]*runningFunc // guarded by: Mutex; the innermost function of each goroutine
@@ -123,8 +123,8 @@ func (p *opening) repairing(key *uint64, waited bool) *runningFunc {
 	return f
 }
 
-// runningHere returns the innermost function of the program that the calling goroutine runs and for which the
-// parameter named is returns true. It returns nil if there is no such function.
+// runningHere returns the innermost function f of the program that the calling goroutine runs and for which is(f) is
+// true. It returns nil if there is no such function.
 func runningHere(is func(f *runningFunc) bool) *runningFunc {
 	// If this goroutine runs a function, then it has made n greater than 0 itself, and n stays so until the function
 	// has returned. So this load sees a value greater than 0, although other goroutines change n as well.
@@ -176,8 +176,8 @@ func (p *opening) selfWait(ctx context.Context, call string, key *uint64) string
 	return ""
 }
 
-// markedHere returns the handle on the object of p for which the calling goroutine runs a function, according to its
-// mark, or nil.
+// markedHere returns the handle on the object of p whose mark says that the calling goroutine runs a function for this
+// handle. It returns nil if there is no such handle.
 func (p *opening) markedHere() *opening {
 	switch {
 	case p.inside.mark == nil:
@@ -197,7 +197,7 @@ func (p *opening) markedHere() *opening {
 	return nil
 }
 
-// markedFunc is a function of the program that the calls of a handle run, if they use a goroutineMark.
+// markedFunc is a function of the program that calls of a handle run, and whose goroutine is in a mark.
 type markedFunc struct {
 	mark *goroutineMark // nil if the calls of the handle run no such function
 	what string         // names the function in messages, such as "the function of an Update"

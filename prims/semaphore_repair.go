@@ -11,7 +11,7 @@ import (
 
 // repairSemaphore makes the permits of the dead participant free again. Only a process that has a slot record can
 // change the Semaphore, and a process gets its record when it opens the Semaphore. So if this process has no record,
-// repairSemaphore only completes the last change; waiters, and the next call, do the rest.
+// repairSemaphore only completes the last change. Then a waiter or the next call makes the permits free.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -28,8 +28,9 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}, func(*recordedChange, *wakes) {})
 }
 
-// wakeFirstOfSemaphore is called by a reaper. If this process has not opened the Semaphore, and so cannot reap its
-// permits, wakeFirstOfSemaphore wakes the owners of the first waits, so that they reap; see wakeBare.
+// wakeFirstOfSemaphore is called by a reaper. A process that has not opened the Semaphore cannot make the permits of a
+// dead participant free. Instead it wakes the owners of the first waits, and one of them makes the permits free; see
+// wakeBare.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -49,12 +50,14 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 }
 
 // reap takes the waits of dead participants off the queue, so that nothing is granted to them any more. Then reap
-// makes the permits of their shares free. If the process of a dead participant has not ended yet, a later reap does
-// that. In a transferable Semaphore, reap instead takes back the grants that the dead participants had not accepted.
-// For this it need not wait until their processes have ended: a process that has not accepted a permit has not used
-// yet what the permit protects. The caller holds s.private.
+// makes the permits of their shares free. If the process of a dead participant has not ended yet, the permits of this
+// participant stay taken until a later reap.
+//
+// In a transferable Semaphore, reap instead takes back the grants that the dead participants had not accepted. It takes
+// them back even if the process has not ended yet, because a process uses what a permit protects only after it has
+// accepted the permit. The caller holds s.private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
-	err := s.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
+	err := s.beginReap(x, b) // if a peer has overwritten the queue, this fails, but the shares can still be reaped
 	for _, h := range s.shares().all {
 		err = cmp.Or(err, s.reapShare(x, h, b))
 	}
@@ -86,8 +89,7 @@ func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 	}
 }
 
-// keeps reports whether the share h has permits that only its participant can use, now or after it has accepted
-// a grant. A reap makes these permits free.
+// keeps reports whether the share h has permits that a reap makes free when the participant of h is dead.
 func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	if s.moves {
 		return s.unaccepted(x, h.semaphoreShare) > 0
@@ -95,7 +97,7 @@ func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	return h.permitsIn(x) > 0 || valueIn(&h.fast) != 0
 }
 
-// empties adds to the change x that all permits of the share h become free.
+// empties extends the change x, so that x makes all permits of the share h free.
 func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	shut(&h.fast)
 	x.set(semFast, uint32(h.slot), &h.fast, 0)

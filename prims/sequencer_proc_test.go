@@ -37,9 +37,8 @@ func init() {
 	})
 }
 
-// sequencerWorker increments the Sequencer in the field steps, and waits for its next values. It also waits for
-// values of the Sequencer in far, which nobody increments. So another goroutine cancels each of these waits. The
-// Sequencer in ends is only opened and closed: the method stopped makes a Sequencer for each call.
+// sequencerWorker increments one Sequencer, w.steps, and waits for its next values. It also waits for values of w.far,
+// which nobody increments, and cancels these waits. It only opens and closes w.ends.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer

@@ -47,8 +47,9 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// TestModelSignalPermits: a model without items. Each Release issues several permits, but wakes only one waiter by
-// itself.
+// TestModelSignalPermits checks that no waiter stays asleep while there is a permit. Each Release issues two permits,
+// but wakes only one waiter, and a waiter that takes a permit wakes the next one. The producers only call Release, and
+// push no items.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}

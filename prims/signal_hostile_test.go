@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guardedSignal runs f and returns an error if f fails. It returns no error if f panics because f ended or released
-// something that this process does not have, or because there are too many permits.
+// guardedSignal runs f. It returns an error if f does not return, or if f panics. Two kinds of panics are allowed: f may
+// have finished or released something that this process does not have, or there may be too many permits.
 func guardedSignal(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		s, ok := r.(string)

@@ -35,7 +35,7 @@ const (
 	krWake  // the value of the wake word to sleep on, or to change
 	krBack  // the step that follows after mark
 	krRouse // the step that follows after rouse
-	krLeft  // how many items a producer has still to push; for a worker, whether it stops after this
+	krLeft  // how many items a producer has still to push; for a worker, 1 if it stops after this call of Acquire
 	krTwice // the thread calls Finish once more than it may
 )
 
@@ -95,7 +95,7 @@ type signalModel struct {
 	stop               bool // the last worker may be stopped for ever while it executes
 	kills              int  // how many producers and workers may die; the first producer and the first worker never die
 	twice              bool // workers may call Finish twice
-	release            int  // if set, producers issue this many permits instead of items, and each worker takes one
+	release            int  // if not 0, a producer issues this many permits instead of pushing an item
 
 	bug bug
 }

@@ -116,9 +116,9 @@ func (w *SignalWaker) Acquire() {
 	}
 }
 
-// AcquireContext does what Acquire does, but returns ctx.Err() when ctx ends first, and an error that Is ErrClosed
-// when this process closes the arena. An error means that no permit was taken. If there is a permit, AcquireContext
-// takes it even though ctx has ended.
+// AcquireContext does what Acquire does, but returns ctx.Err() if ctx ends while there is no permit, and an error that
+// Is ErrClosed if this process closes the arena. An error means that no permit was taken. If there is a permit,
+// AcquireContext takes it even if ctx has ended.
 func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	if err := w.opening.error("signalwaker.acquire"); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn is called by a waiter that stops waiting, or that no longer slept when a wake came. The wake has cleared the
+// passOn is called by a waiter that stops waiting. A wake may have come meanwhile, and has then cleared the
 // announcement bit, which may also stand for other sleepers. So passOn sets the bit again, and wakes a sleeper if there
 // are more permits.
 func (v *signalView) passOn() {

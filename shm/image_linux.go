@@ -44,8 +44,8 @@ func imageOf(f *os.File) (*Image, error) {
 		f.Close()
 		return nil, err
 	}
-	// Use a mapping and not make. A sparse file may be larger than the memory of the system, and a mapping takes memory
-	// only for pages that are written.
+	// Use a mapping instead of the function make. A sparse file may be larger than the memory of the system, and a
+	// mapping takes memory only for pages that are written.
 	mem, err := unix.Mmap(-1, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		f.Close()

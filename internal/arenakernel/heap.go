@@ -105,7 +105,7 @@ func (c *core) claimBlock(class int, in room) (Offset, error) {
 		return off, nil
 	}
 	off, err := c.claimSearching(class, in)
-	if err != nil && isNoSpace(err) && c.flushDeferred() { // frees blocks that a peer guarded when they were deleted
+	if err != nil && isNoSpace(err) && c.flushDeferred() { // frees deleted blocks that a peer has guarded until now
 		off, err = c.claimSearching(class, in)
 	}
 	return off, err
@@ -193,9 +193,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// A sweeper may have taken the chunk back meanwhile, and the chunk may have any use by now.
-		// But if the chunk is a slab of the class now, it stays one: a sweeper has to mark each
-		// block of the slab as blocked, and this participant has claimed one of the blocks.
+		// A sweeper may have taken the slab back before the claim. Then the chunk may have any use by now. But
+		// if the chunk is a slab of the class now, it stays a slab of the class: no sweeper can take back a
+		// slab with a claimed block.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -239,8 +239,8 @@ func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error)
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk of a room whose chunk word has all the given bits. The search begins
-// at the hint in the header.
+// claimChunk claims a free chunk of the given room. The chunk word has all the given bits. The search begins at
+// the hint in the header.
 func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
@@ -272,8 +272,8 @@ func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool)
 	return 0, false, busy
 }
 
-// The method called back allocates memory for n chunks that this participant has claimed, beginning
-// with the given one, and for their block words. Then it marks the chunks as reserved.
+// back makes sure that the n chunks from the given one on, and their block words, have memory. This participant
+// has claimed the chunks. back then marks the chunks as reserved.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
 		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
@@ -302,8 +302,8 @@ func (c *core) reservedIn(chunk, n uint64) (count uint64) {
 	return count
 }
 
-// noSpace returns the error of a heap that has no room for size bytes. The parameter in is the last
-// room in which the caller has looked.
+// noSpace returns the error for a heap that has no room for size bytes. The caller has searched the given room
+// last.
 func (c *core) noSpace(size uint64, in room) error {
 	free, kept := uint64(0), uint64(0)
 	for i := range c.geo.chunkCount {

@@ -87,9 +87,9 @@ func (i *Inspector) IsThere(o Object) bool {
 	return ok && i.sameObject(b)
 }
 
-// stillIs reports whether the file still has the same block word for b, and the same first n bytes in b, as the copy.
-// If so, these bytes belong to the use that the word names, even if the copy has the word and the bytes from different
-// times.
+// stillIs reports whether the file still has the same block word for b, and the same first n bytes in b, as the
+// copy. If so, these bytes belong to the use of the block that the block word names, even if the copy has the
+// word and the bytes from different times.
 func (i *Inspector) stillIs(b block, n uint64) bool {
 	return i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize) && i.unchanged(b.off, n)
 }
@@ -114,8 +114,8 @@ func zero(b []byte) bool {
 // The parameter b contains the bytes of the arena from off.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// The function named each calls the function named do for the part of b that overlaps the n
-	// bytes at the offset named from.
+	// each calls do with the part of b that overlaps the n bytes at the offset from, and with the same part of
+	// kept.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

@@ -27,8 +27,8 @@ func (m *memory) within(off Offset, n, align uint64) bool {
 	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
 }
 
-// The method called at returns the address of n bytes at off. The caller has validated off. If off is
-// invalid, which is a bug in this package, the method panics.
+// at returns the address of the n bytes at off. The caller has validated off. If off is invalid, which is a bug
+// in this package, at panics.
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")
