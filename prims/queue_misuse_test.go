@@ -247,7 +247,7 @@ func TestQueueHostileSlots(t *testing.T) {
 // TestQueueHostileRing: a peer overwrites hints and cells. No call loops for ever, and later calls find the
 // right hints again.
 func TestQueueHostileRing(t *testing.T) {
-	a := newArena(t, nil)
+	a := newArena(t, &arena.Options{Size: 1 << 20}) // small, because each check reads all of it
 	q := newQueue[queueTicket](t, a, "q", 4)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
