@@ -1,7 +1,7 @@
 /* Tests a wait whose end comes after what it waits for: wait_end NAME SCENE END. The event happens when the wait is about to
  * sleep. Then the deadline of the wait has passed, or another thread closes the arena (END is "deadline" or "close").
  * Exit status 0 if the result was right; SIGALRM ends a test that hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -22,7 +22,7 @@ static void *close_arena(void *arg)
     return NULL;
 }
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (point == NULL || strcmp(name, point) != 0)
         return;
