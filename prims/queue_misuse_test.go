@@ -247,7 +247,7 @@ func TestQueueHostileSlots(t *testing.T) {
 // TestQueueHostileRing overwrites hints and cells, as a peer may do. No call loops for ever, and later calls find the
 // right hints again.
 func TestQueueHostileRing(t *testing.T) {
-	a := newArena(t, nil)
+	a := newArena(t, &arena.Options{Size: 1 << 20}) // small, because each check reads all of it
 	q := newQueue[queueTicket](t, a, "q", 4)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -3,7 +3,7 @@
  * The wait of a lock has nothing between its last look at the lock and its sleep. So for a lock the event happens in the
  * function of shmsync_wait_hook, between two sleeps, and this function also ends the wait if END is "deadline".
  * Exit status 0 if the result was right; SIGALRM ends a test that hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -34,7 +34,7 @@ static void come(void)
     while (__atomic_load_n(&arena->closing, __ATOMIC_SEQ_CST) == 0)
         sched_yield();
 }
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (point != NULL && strcmp(name, point) == 0)
         come();
