@@ -89,8 +89,8 @@ var closeMutants = []mutant{
 	{
 		name: "Close of the arena makes no owed wakes while a function of the program runs",
 		file: "prims/handles_close.go",
-		old:  "\t\tfor _, p := range all { // also",
-		new:  "\t\tfor _, p := range busy { // also",
+		old:  "\t\tfor _, p := range all { // while",
+		new:  "\t\tfor _, p := range busy { // while",
 		pkg:  "prims", run: "TestCloseOfTheArenaMakesWakesWhileAFunctionRuns/mutex", tags: withPoints,
 	},
 	{

@@ -187,8 +187,8 @@ var waitableMutants = []mutant{
 	{
 		name: "an overwritten wait of a dead process keeps a reaper from undoing claims of a Waitable",
 		file: "prims/waitable_reap.go",
-		old:  "\tx.beginReap(c, b) // it fails",
-		new:  "\tif x.beginReap(c, b) != nil {\n\t\treturn\n\t}\n\t// it fails",
+		old:  "\tx.beginReap(c, b) // if it fails",
+		new:  "\tif x.beginReap(c, b) != nil {\n\t\treturn\n\t}\n\t// if it fails",
 		pkg:  "prims", run: "TestWaitableTornWaitOfTheDead",
 	},
 	{
