@@ -26,14 +26,17 @@ func WaitBitset(addr *uint32, val, bitset uint32, deadline int64) (Outcome, erro
 }
 
 // Wake wakes up to n sleepers on addr, in the order in which they went to sleep, and returns how
-// many it woke. It does not block.
+// many it woke. It does not block. If n is 0 or less, it wakes nobody.
 func Wake(addr *uint32, n int) int {
 	return WakeBitset(addr, n, MatchAny)
 }
 
 // WakeBitset is Wake, but wakes only sleepers whose bitset shares a bit with bitset.
 func WakeBitset(addr *uint32, n int, bitset uint32) int {
-	woken, errno := futexWakeSome(addr, n, bitset)
+	if n < 1 {
+		return 0 // the kernel would wake one sleeper
+	}
+	woken, errno := futexWakeSome(addr, futexCount(n), bitset)
 	if errno != 0 {
 		// The errno is EFAULT if the page has been unmapped. Then nobody can sleep there.
 		return 0
@@ -43,15 +46,18 @@ func WakeBitset(addr *uint32, n int, bitset uint32) int {
 
 // Requeue wakes up to wake sleepers on addr, and moves up to move further sleepers from addr to the word target. If
 // *addr is not val any more, Requeue does nothing and returns [Changed]. n is the number of sleepers that were
-// woken or moved.
+// woken or moved. A negative number counts as 0.
 func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n int, o Outcome, err error) {
-	n, errno := futexRequeue(addr, val, wake, target, move)
+	n, errno := futexRequeue(addr, val, futexCount(wake), target, futexCount(move))
 	if errno != 0 {
 		o, err = classify("futex_requeue", errno)
 		return 0, o, err
 	}
 	return n, Woken, nil
 }
+
+// futexCount returns the number of sleepers for a number n of a caller. The kernel takes counts of 31 bits.
+func futexCount(n int) int { return min(max(n, 0), math.MaxInt32) }
 
 // WaitV sleeps while every word of ws has its value, until one of the words is woken or deadline
 // passes. With [Woken], index is the index of one woken entry. Others may have been woken as well,

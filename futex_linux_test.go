@@ -146,6 +146,39 @@ func TestWakeCounts(t *testing.T) {
 	require.Zero(t, shmsync.Wake(w.raw(0), 1))
 }
 
+func TestWakeOfNoneWakesNobody(t *testing.T) {
+	w, _ := newWords(t)
+	woken := sleepers(t, w, 2, func(int) { shmsync.Wait(w.raw(0), 0, 0) })
+	for _, n := range []int{0, -1, math.MinInt} {
+		require.Zero(t, shmsync.Wake(w.raw(0), n), "%d", n)
+		require.Zero(t, shmsync.WakeBitset(w.raw(0), n, shmsync.MatchAny), "%d", n)
+		k, o, err := shmsync.Requeue(w.raw(0), 0, n, w.raw(1), n)
+		require.NoError(t, err, "%d", n)
+		require.Equal(t, shmsync.Woken, o)
+		require.Zero(t, k, "%d", n)
+	}
+	require.Equal(t, 2, shmsync.Wake(w.raw(0), 9))
+	<-woken
+	<-woken
+}
+
+func TestRequeueOfAnyNumber(t *testing.T) {
+	w, _ := newWords(t)
+	// The kernel reads only the low 32 bits of a count. In the last number they are 0.
+	for _, n := range []int{math.MaxInt32, math.MaxInt, math.MaxInt &^ math.MaxUint32} {
+		woken := sleepers(t, w, 2, func(int) { shmsync.Wait(w.raw(0), 0, 0) })
+		k, o, err := shmsync.Requeue(w.raw(0), 0, 0, w.raw(1), n)
+		require.NoError(t, err, "%d", n)
+		require.Equal(t, shmsync.Woken, o)
+		require.Equal(t, 2, k, "%d moved", n)
+		k, _, err = shmsync.Requeue(w.raw(1), 0, n, w.raw(0), n)
+		require.NoError(t, err, "%d", n)
+		require.Equal(t, 2, k, "%d woken", n)
+		<-woken
+		<-woken
+	}
+}
+
 func TestBitsetsSelectSleepers(t *testing.T) {
 	w, _ := newWords(t)
 	woken := sleepers(t, w, 4, func(i int) { shmsync.WaitBitset(w.raw(0), 0, 1<<(i%2), 0) })

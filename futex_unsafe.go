@@ -3,7 +3,6 @@
 package shmsync
 
 import (
-	"math"
 	"os"
 	"runtime"
 	"unsafe"
@@ -58,9 +57,6 @@ func timespec(deadline int64) unix.Timespec {
 }
 
 func futexWakeSome(addr *uint32, n int, bitset uint32) (int, unix.Errno) {
-	if n > math.MaxInt32 {
-		n = math.MaxInt32
-	}
 	// A wake does not block, so the thread keeps its P.
 	r, _, errno := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWakeBitset,
 		uintptr(n), 0, 0, uintptr(bitset))

@@ -18,7 +18,7 @@ type statsV2 struct{ Hits, Misses uint64 }
 
 // A new version of a program converts the value that the old version has left.
 func ExampleUpgrade() {
-	name := fmt.Sprint("example-upgrade-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-upgrade-", os.Getpid()) // a real program uses a fixed name
 	defer arena.Remove(name)
 	a, err := arena.Open(name, nil) // the old version
 	if err != nil {
@@ -61,7 +61,7 @@ func ExampleUpgrade() {
 
 // Replace replaces a block that no process has open with a block of another size.
 func ExampleReplace() {
-	name := fmt.Sprint("example-replace-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-replace-", os.Getpid()) // a real program uses a fixed name
 	defer arena.Remove(name)
 	a, err := arena.Open(name, nil) // the old version
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // Value returns a variable of any type without pointers. If the variable exists with another type, the
 // result is an error.
 func ExampleValue() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
 	if err != nil {
 		log.Fatal(err)
@@ -37,7 +37,7 @@ func ExampleValue() {
 // Slice returns an array whose length is known at run time. If the array exists with another length,
 // the result is an error.
 func ExampleSlice() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
 	if err != nil {
 		log.Fatal(err)
@@ -57,7 +57,7 @@ func ExampleSlice() {
 
 // Block returns bytes whose number is known at run time.
 func ExampleArena_Block() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
 	if err != nil {
 		log.Fatal(err)
@@ -74,7 +74,7 @@ func ExampleArena_Block() {
 
 // Participants iterates over the processes in the arena.
 func ExampleArena_Participants() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
 	if err != nil {
 		log.Fatal(err)
@@ -89,7 +89,7 @@ func ExampleArena_Participants() {
 
 // Delete does not delete a value that a living process has open.
 func ExampleArena_Delete() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
 	if err != nil {
 		log.Fatal(err)

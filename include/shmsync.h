@@ -599,14 +599,15 @@ typedef struct shmsync_queue {
 typedef struct shmsync_queue_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    uint32_t capacity; /* for a new queue; an attach compares it if it is not 0 */
-    uint64_t layout;   /* fingerprint of an item, by shmsync_layout; 0: whatever an existing one has */
+    uint32_t capacity; /* of a new queue; an existing queue must have the same, unless an attach gives 0 */
+    uint64_t layout;   /* fingerprint of an item, from shmsync_layout; 0: an existing queue may have any */
     int64_t spin_ns;   /* see shmsync_mutex_options */
-    const char *type;  /* instead of layout: description of an item, as for shmsync_layout, with a name before each @ */
+    const char *type;  /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
 } shmsync_queue_options;
 
-/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. Items that come back are queued in
- * the order of their puts, as long as fewer than two billion items were put after them. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. A nack, or the death of the process,
+ * returns the item to the queue. Returned items are queued in the order of their puts, as long as fewer than two
+ * billion items were put after them. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;
@@ -617,41 +618,42 @@ typedef struct shmsync_lease {
 
 /* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
  * described by its class (i, u, f, b or c) and its size in bytes: "u8 "; an array is "[n] " and its element; a struct
- * is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows each item.
+ * is "{size ", then for each field "@offset " and the description of the field, then "} ". A space follows each token.
  * struct {uint64_t id; int32_t n[2];} is "{16 @0 u8 @8 [2] i4 } ". A name before an @ makes no difference to the
  * fingerprint. A description with an error gives a fingerprint that no type has. To have a description checked, pass it
- * in the field type of the options of a queue or a Synchronized: the open checks it. */
+ * as opts->type to an open of a queue or a Synchronized. */
 uint64_t shmsync_layout(const char *description);
 
-/* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
- * bytes, at most 65536. EINVAL: opts has the capacity 0, or an existing queue has another capacity, another layout
- * or another size of items. */
+/* Finds the Queue of that name, or creates it. If name is NULL or "", creates a new anonymous Queue. Items have
+ * item_size bytes, at most 65536. EINVAL: opts has the capacity 0, or an existing queue has another capacity, another
+ * layout or another size of items. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 /* Finds the Queue of that name. ENOENT: there is none. */
 int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
-/* Opens the Queue at an offset that shmsync_queue_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Queue at an offset that shmsync_queue_offset returned in this process or another. EINVAL: there is no Queue
+ * at off. */
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 /* Returns the offset of the Queue in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
-/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. After the last close, ack
- * and nack return EBADF, and items that are still on lease come back only when this process leaves the arena. So end
- * all leases before the last close. */
+/* Closes one opening of the Queue. The leases and waits of this process stay as they are. After the last close, ack and
+ * nack return EBADF, and items that are still on lease come back only when this process leaves the arena. So end all
+ * leases before the last close. */
 int shmsync_queue_close(shmsync_queue *q);
-/* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
- * for a wait. */
+/* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: the arena
+ * has no room for a wait node. */
 int shmsync_queue_put(shmsync_queue *q, const void *item);
 /* As shmsync_queue_put, but it does not wait. EBUSY: the queue is full. */
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
-/* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed, and there
- * is no room. */
+/* As shmsync_queue_put, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed, and there is no room. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
 /* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. If this
  * process dies before it has used the item, the item is lost; shmsync_queue_lease prevents that. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
-/* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed, and there
- * is no item. */
+/* As shmsync_queue_get, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed, and there is no item. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
 /* Puts n items into the queue, in their order, as many at a time as there is room for. The call waits until all items
  * are in the queue, or until abs_monotonic; NULL is no limit. *done is the number of items that are in the queue: n,
@@ -665,7 +667,8 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
 int shmsync_queue_lease(shmsync_queue *q, void *item, shmsync_lease *out);
 /* As shmsync_queue_lease, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_trylease(shmsync_queue *q, void *item, shmsync_lease *out);
-/* As shmsync_queue_lease, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_queue_lease, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, const struct timespec *abs_monotonic);
 /* Ends the lease, and takes the item out of the queue for good. EPERM: the lease is over. */
 int shmsync_lease_ack(shmsync_lease *l);
@@ -693,31 +696,31 @@ typedef struct shmsync_waitgroup_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_waitgroup_options;
 
-/* Finds the WaitGroup of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the WaitGroup of that name, or creates it. If name is NULL or "", creates a new anonymous WaitGroup. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_waitgroup_open(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
 /* Finds the WaitGroup of that name. ENOENT: there is none. */
 int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_waitgroup_options *opts, shmsync_waitgroup *out);
-/* Opens the WaitGroup at an offset that shmsync_waitgroup_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the WaitGroup at an offset that shmsync_waitgroup_offset returned in this process or another. EINVAL: there is
+ * no WaitGroup at off. */
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
 /* Returns the offset of the WaitGroup in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
-/* Gives one opening of the WaitGroup back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the WaitGroup. The share and the waits of this process stay as they are. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
 /* Adds delta to the counter. The units that a process adds are its share until they are done. EINVAL, with nothing
  * changed: the counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
-/* Makes this process responsible for n of the units that other processes have added: if it dies before they are
- * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
- * until its work can be claimed. If others do some of the work during the call, it may have claimed only a part
- * of n; this process stays responsible for that part. */
+/* Makes this process responsible for n units that other processes have added. If this process dies before these units
+ * are done, waits fail. EINVAL: other processes have added fewer than n units. While another process is dying, the call
+ * may wait until the units of that process can be claimed. If other processes count units down during the call, the
+ * call may fail after it has claimed a part of n: this process stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Adds -1 to the counter, as shmsync_waitgroup_add does. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
 /* Waits until the counter is 0. EOWNERDEAD: a process died before its share was done. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
-/* As shmsync_waitgroup_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_waitgroup_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
 /* Waits until the dead processes are gone, and takes from the counter what was left of their shares. */
@@ -738,20 +741,21 @@ typedef struct shmsync_latch_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_latch_options;
 
-/* Finds the Latch of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its counter begins at n,
- * at least 1. EINVAL: n is less than 1, or an existing Latch began with another number. */
+/* Finds the Latch of that name, or creates it. If name is NULL or "", creates a new anonymous Latch. The counter of a
+ * new Latch begins at n, at least 1. EINVAL: n is less than 1, or an existing Latch began with another number. */
 int shmsync_latch_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_latch_options *opts, shmsync_latch *out);
 /* Finds the Latch of that name. ENOENT: there is none. */
 int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch_options *opts, shmsync_latch *out);
-/* Opens the Latch at an offset that shmsync_latch_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Latch at an offset that shmsync_latch_offset returned in this process or another. EINVAL: there is no Latch
+ * at off. */
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 /* Returns the offset of the Latch in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
-/* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Latch. The claims and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
-/* Declares that this process will count down n: if it dies before that, waits fail. If a process dies without a claim,
- * waits do not notice its death and go on. EINVAL: n is more than the part of the counter that no living process has
- * claimed. If a process is just dying, the call first waits until the part of that process can be claimed. */
+/* Declares that this process will count down n. If this process dies first, waits fail. Waits do not notice the death
+ * of a process that has claimed nothing. EINVAL: n is more than the part of the counter that no living process has
+ * claimed. While another process is dying, the call may wait until the claim of that process can be taken over. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -759,11 +763,12 @@ int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
 int shmsync_latch_trywait(shmsync_latch *l);
 /* Waits until the counter is 0. EOWNERDEAD: a process died before it had counted down what it claimed. */
 int shmsync_latch_wait(shmsync_latch *l);
-/* As shmsync_latch_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_latch_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
-/* Counts down n, and waits. If the wait fails, the call has counted down nevertheless. EBADF: another thread closed
- * the handle or the arena; the call has counted down if shmsync_error names latch.wait. After EPROTO it is not known
- * whether the call has counted down. */
+/* Counts down n, and waits. If the wait fails, the call has counted down nevertheless. EBADF: another thread closed the
+ * handle or the arena; if shmsync_error names latch.wait, the call has counted down. After EPROTO the call may or may
+ * not have counted down. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
 /* Waits until the dead processes are gone, and takes from the counter what they had claimed and not counted down. */
 int shmsync_latch_reset(shmsync_latch *l);
@@ -785,25 +790,26 @@ typedef struct shmsync_once_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_once_options;
 
-/* Finds the Once of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+/* Finds the Once of that name, or creates it. If name is NULL or "", creates a new anonymous Once. EINVAL: an existing
  * object is of another kind, or has other options. */
 int shmsync_once_open(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
 /* Finds the Once of that name. ENOENT: there is none. */
 int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_options *opts, shmsync_once *out);
-/* Opens the Once at an offset that shmsync_once_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Once at an offset that shmsync_once_offset returned in this process or another. EINVAL: there is no Once at
+ * off. */
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 /* Returns the offset of the Once in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
-/* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Once. The turn and the waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
-/* Calls f if no process has called its function for this Once yet. Otherwise it waits until that function has
- * returned. If a process dies while it runs its function, the next call runs its own f. EDEADLK: the caller is f,
- * which another call on the same Once runs in this thread. */
+/* Calls f(arg), unless the function of another call on this Once has returned before. While another call runs its
+ * function, this call waits until that function has returned. If a process dies while it runs its function, the next
+ * call runs its own f. EDEADLK: the function of another call on the same Once makes this call. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed, and another process still runs its function. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
-/* Whether a function has returned: 1 or 0. */
+/* Returns 1 if a function that a call of shmsync_once_do ran has returned, otherwise 0. */
 int shmsync_once_done(const shmsync_once *o);
 
 /* ---- Barrier ---- */
@@ -826,51 +832,53 @@ typedef struct shmsync_barrier_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_barrier_options;
 
-/* Finds the Barrier of that name, or creates it. NULL or "" as the name: a fresh anonymous one. The number of parties
- * is at least 1. EINVAL: it is less than 1, or an existing Barrier began with another number. */
+/* Finds the Barrier of that name, or creates it. If name is NULL or "", creates a new anonymous Barrier. The number of
+ * parties is at least 1. EINVAL: parties is less than 1, or an existing Barrier was created for another number. */
 int shmsync_barrier_open(shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out);
 /* Finds the Barrier of that name. ENOENT: there is none. */
 int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_barrier_options *opts, shmsync_barrier *out);
-/* Opens the Barrier at an offset that shmsync_barrier_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the Barrier at an offset that shmsync_barrier_offset returned in this process or another. EINVAL: there is no
+ * Barrier at off. */
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
 /* Returns the offset of the Barrier in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
-/* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Barrier. The parties and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. While a process runs the
  * completion of a phase, the call waits until that phase is over, and then counts in the next phase. EINVAL, with
- * nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the caller is the completion of
- * this Barrier. At a broken barrier the call counts nothing. */
+ * nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the completion of this Barrier
+ * makes the call. At a broken Barrier the call counts nothing and returns 0, and *phase is the number of the broken
+ * phase. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
-/* As shmsync_barrier_arrive, but it waits until that CLOCK_MONOTONIC time at most for a completion that a process
- * runs. ETIMEDOUT: the time has passed, and nothing is counted. */
+/* As shmsync_barrier_arrive, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion that a
+ * process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
-/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet.
- * EDEADLK: the caller is the completion of the phase. */
+/* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: the phase has not begun. EDEADLK:
+ * the completion of the phase makes the call. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
-/* As shmsync_barrier_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_barrier_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
-/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the caller is the completion of this
- * Barrier. EBADF: another thread closed the handle or the arena; the arrival has counted if shmsync_error names
- * barrier.wait. After EPROTO it is not known whether the arrival has counted. */
+/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the completion of this Barrier makes
+ * the call. EBADF: another thread closed the handle or the arena; if shmsync_error names barrier.wait, the arrival has
+ * counted. After EPROTO the arrival may or may not have counted. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
-/* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed; the arrival still counts, unless the completion of the previous phase was running at that time. Then
- * shmsync_error names barrier.arrive. */
+/* As shmsync_barrier_arrive_and_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the
+ * time has passed; the arrival still counts, unless shmsync_error names barrier.arrive. In that case, the completion of
+ * the previous phase was still running. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
-/* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the caller
- * is the completion of this Barrier. */
+/* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the
+ * completion of this Barrier makes the call. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Registers this process for n more of the parties: if it dies before they have arrived, the phase is broken. If a
- * process dies that neither registered nor arrived, the others go on waiting. */
+/* Makes this process n more of the parties. If this process dies before it has arrived for each of them, the phase is
+ * broken. If a process dies that has neither registered nor arrived, the other parties go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
 /* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
-/* Begins another phase of a broken barrier, for that many parties. If parties is 0, it computes their number: the
- * expected parties less those that died. *did, if did is not NULL, says whether this call reset the barrier. The call
+/* Begins a new phase of a broken Barrier, for the given number of parties. If parties is 0, the number is that of the
+ * expected parties less those that died. *did, if did is not NULL, says whether this call reset the Barrier. The call
  * waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
@@ -887,38 +895,38 @@ typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* called by lock when it finds a death; returns 0 if it has repaired the data */
+    int (*repair)(void *); /* lock calls it after the death of a holder; it returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_fairmutex_options;
 
-/* Finds the FairMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the FairMutex of that name, or creates it. If name is NULL or "", creates a new anonymous FairMutex. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_fairmutex_open(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
 /* Finds the FairMutex of that name. ENOENT: there is none. */
 int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out);
-/* Opens the FairMutex at an offset that shmsync_fairmutex_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the FairMutex at an offset that shmsync_fairmutex_offset returned in this process or another. EINVAL: there is
+ * no FairMutex at off. */
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 /* Returns the offset of the FairMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
-/* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the FairMutex. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
 /* Locks the FairMutex, and waits until that is possible. Processes get it in the order of arrival. An error means: not
  * held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed.
- * ENOSPC: no room for a wait. */
+ * ENOSPC: the arena has no room for a wait node. */
 int shmsync_fairmutex_lock(shmsync_fairmutex *f);
 /* As shmsync_fairmutex_lock, but it does not wait. EBUSY: it is held, or others wait for it. */
 int shmsync_fairmutex_trylock(shmsync_fairmutex *f);
-/* As shmsync_fairmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
- * A free lock is taken whatever the time. */
+/* As shmsync_fairmutex_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. A free lock is taken even if the time has passed. */
 int shmsync_fairmutex_timedlock(shmsync_fairmutex *f, const struct timespec *abs_monotonic);
 /* Unlocks the FairMutex. EPERM: this process does not hold it. */
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
  * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_fairmutex_state(shmsync_fairmutex *f);
 
 /* ---- Future: a result that is set once ---- */
@@ -936,17 +944,17 @@ typedef struct shmsync_future_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_future_options;
 
-/* Finds the Future of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the Future of that name, or creates it. If name is NULL or "", creates a new anonymous Future. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_future_open(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
 /* Finds the Future of that name. ENOENT: there is none. */
 int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_future_options *opts, shmsync_future *out);
-/* Opens the Future at an offset that shmsync_future_offset gave, in this process or another. EINVAL: none is there.
- */
+/* Opens the Future at an offset that shmsync_future_offset returned in this process or another. EINVAL: there is no
+ * Future at off. */
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
 /* Returns the offset of the Future in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
-/* Gives one opening of the Future back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Future. The claim and the waits of this process stay as they are. */
 int shmsync_future_close(shmsync_future *f);
 /* Makes this process the producer. EBUSY: another process is the producer, the Future is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
@@ -956,7 +964,8 @@ int shmsync_future_set(shmsync_future *f, int result);
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until the Future is set. EOWNERDEAD: the process that had claimed it died. */
 int shmsync_future_wait(shmsync_future *f, int *result);
-/* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_future_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
 /* Resets a Future that is set, or whose producer died: it is not set afterwards. If the producer died, the call first
  * waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
@@ -974,33 +983,37 @@ typedef struct shmsync_cond {
 typedef struct shmsync_cond_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    /* for a new one: how many waiters of a broadcast try the lock at a time; 0: a few; negative: all */
+    /* for a new one: how many of the waiters that a broadcast wakes may try the lock at the same time; 0: a few;
+     * negative: all */
     int batch;
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_cond_options;
 
-/* Finds the Cond of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
+/* Finds the Cond of that name, or creates it. If name is NULL or "", creates a new anonymous Cond. EINVAL: an existing
  * object is of another kind, or has other options. */
 int shmsync_cond_open(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
 /* Finds the Cond of that name. ENOENT: there is none. */
 int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_options *opts, shmsync_cond *out);
-/* Opens the Cond at an offset that shmsync_cond_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Cond at an offset that shmsync_cond_offset returned in this process or another. EINVAL: there is no Cond at
+ * off. */
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 /* Returns the offset of the Cond in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
-/* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Cond. The waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
 /* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When the
  * call returns, m is held again, even after an error, unless the error came from locking m. EOWNERDEAD,
  * ENOTRECOVERABLE: m is not held. EPERM: this process did not hold m, and the call has not waited. A call that returns
  * an error has used up no signal. */
 int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
-/* As shmsync_cond_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_cond_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* As shmsync_cond_timedwait, with any lock: unlock and lock are functions that unlock and lock it, and return 0 or an
- * errno. If abs_monotonic is NULL, the wait has no time limit. The wait itself can fail with ENOSPC, EPROTO, EBADF and
- * ETIMEDOUT, and then the lock is held. If lock can fail with one of these too, let unlock and lock note in *arg whether
- * the lock is held: the call does not say which of the two failed. */
+/* As shmsync_cond_timedwait, for a lock of any kind. The functions unlock and lock get arg; they unlock and lock that
+ * lock, and return 0 or an errno. If abs_monotonic is NULL, the wait has no time limit. If the wait itself fails, with
+ * ENOSPC, EPROTO, EBADF or ETIMEDOUT, the lock is held. The result does not say whether the wait or the function lock
+ * has failed. If the function lock can fail with one of these errors, too, let both functions note in *arg whether the
+ * lock is held. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
@@ -1021,31 +1034,31 @@ typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int transferable; /* permits belong to no process: any process may release them, and a death returns none */
-    int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
+    int64_t initial;  /* free permits of a new transferable semaphore; 0: all n; negative: none */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
 
-/* Finds the Semaphore of that name, or creates it with n permits, at least 1. NULL or "" as the name: a fresh anonymous
- * one. EINVAL: n is less than 1, or an existing semaphore has another number. */
+/* Finds the Semaphore of that name, or creates it with n permits, at least 1. If name is NULL or "", creates a new
+ * anonymous Semaphore. EINVAL: n is less than 1, or an existing semaphore has another number of permits. */
 int shmsync_semaphore_open(shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
 /* Finds the Semaphore of that name. ENOENT: there is none. */
 int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_semaphore_options *opts, shmsync_semaphore *out);
-/* Opens the Semaphore at an offset that shmsync_semaphore_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the Semaphore at an offset that shmsync_semaphore_offset returned in this process or another. EINVAL: there is
+ * no Semaphore at off. */
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
 /* Returns the offset of the Semaphore in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
-/* Gives one opening of the Semaphore back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Semaphore. The permits and waits of this process stay as they are. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
-/* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
- * a wait. */
+/* Acquires n permits, and waits until they are free. Waiters get permits in the order of arrival. EINVAL: n is more
+ * than the semaphore has in all. ENOSPC: the arena has no room for a wait node. */
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n);
 /* As shmsync_semaphore_acquire, but it does not wait. EBUSY: fewer than n permits are free, or others wait. The result
  * is EBUSY, too, if n is more than the semaphore has in all. */
 int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
-/* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
- * The result is ETIMEDOUT, too, if n is more than the semaphore has in all. Permits that are available at once are
- * taken whatever the time. */
+/* As shmsync_semaphore_acquire, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. The result is ETIMEDOUT, too, if n is more than the semaphore has in all. If the permits are free at
+ * once, the call takes them even if the time has passed. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
 /* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
  * semaphore would have more permits than its size. */
@@ -1067,41 +1080,42 @@ typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
-    int (*repair)(void *); /* called by lock, lock_upgradable and rdlock when they find a death; 0 if repaired */
+    int (*repair)(void *); /* lock, lock_upgradable and rdlock call it after a writer died; 0: the data is repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
     uint64_t log_bytes;    /* see shmsync_mutex_options */
 } shmsync_rwmutex_options;
 
-/* Finds the RWMutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the RWMutex of that name, or creates it. If name is NULL or "", creates a new anonymous RWMutex. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_rwmutex_open(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
 /* Finds the RWMutex of that name. ENOENT: there is none. */
 int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwmutex_options *opts, shmsync_rwmutex *out);
-/* Opens the RWMutex at an offset that shmsync_rwmutex_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the RWMutex at an offset that shmsync_rwmutex_offset returned in this process or another. EINVAL: there is no
+ * RWMutex at off. */
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
 /* Returns the offset of the RWMutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
-/* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the RWMutex. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
 /* Locks the RWMutex, and waits until that is possible. A write hold keeps all others out. An error means: not held.
  * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed.
- * ENOSPC: no room for a wait. */
+ * ENOSPC: the arena has no room for a wait node. */
 int shmsync_rwmutex_lock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trylock(shmsync_rwmutex *m);
-/* As shmsync_rwmutex_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
- * free lock is taken whatever the time. */
+/* As shmsync_rwmutex_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. A free lock is taken even if the time has passed. */
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Unlocks the RWMutex. EPERM: this process does not hold it. */
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m);
 /* Locks the RWMutex for reading, and waits until no writer holds it. The hold of a reader that dies is taken back.
- * Errors are those of lock. A process can have up to 8,388,606 read holds at a time; this is not checked. */
+ * Errors are those of shmsync_rwmutex_lock. A process can have up to 8,388,606 read holds at a time; this is not
+ * checked. */
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_rdlock, but it does not wait. EBUSY: a writer keeps readers out. */
 int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
-/* As shmsync_rwmutex_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_rwmutex_rdlock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
@@ -1109,13 +1123,13 @@ int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
 /* Turns the write hold into a read hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
 /* Gets an upgradable hold, and waits until that is possible. Readers may hold the lock at the same time, but no writer
- * and no other upgradable hold. If a process dies with an upgradable hold, later calls get no error, because it cannot
- * have written anything. */
+ * and no other upgradable hold. The death of a process with an upgradable hold causes no error in later calls, because
+ * that process cannot have written the data. */
 int shmsync_rwmutex_lock_upgradable(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_lock_upgradable, but it does not wait. EBUSY: a writer or another upgradable hold has the lock. */
 int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *m);
-/* As shmsync_rwmutex_lock_upgradable, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwmutex_lock_upgradable, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the
+ * time has passed. */
 int shmsync_rwmutex_timed_lock_upgradable(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
@@ -1125,7 +1139,8 @@ int shmsync_rwmutex_unlock_upgradable(shmsync_rwmutex *m);
 int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
-/* As shmsync_rwmutex_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_rwmutex_upgrade, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
@@ -1141,9 +1156,10 @@ int shmsync_rwmutex_recover(shmsync_rwmutex *m, int (*repair)(void *), void *arg
 int shmsync_rwmutex_begin(shmsync_rwmutex *m, shmsync_tx *tx);
 /* As shmsync_rwmutex_begin, but it does not wait. EBUSY: it is held. */
 int shmsync_rwmutex_trybegin(shmsync_rwmutex *m, shmsync_tx *tx);
-/* As shmsync_rwmutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_rwmutex_begin, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_rwmutex_state(shmsync_rwmutex *m);
 
 /* ---- SpinLock and RWSpinLock ---- */
@@ -1164,22 +1180,22 @@ typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* called by locks that find a death; returns 0 if it has repaired the data */
+    int (*repair)(void *); /* lock functions call it after a holder died; it returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
 
-/* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the SpinLock of that name, or creates it. If name is NULL or "", creates a new anonymous SpinLock. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
 /* Finds the SpinLock of that name. ENOENT: there is none. */
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
-/* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the SpinLock at an offset that shmsync_spinlock_offset returned in this process or another. EINVAL: there is no
+ * SpinLock at off. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 /* Returns the offset of the SpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
-/* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the SpinLock. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
 /* Locks the SpinLock, and waits until that is possible. A waiter spins first, then yields its CPU, and sleeps at last.
  * An error means: not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it.
@@ -1187,45 +1203,45 @@ int shmsync_spinlock_close(shmsync_spinlock *l);
 int shmsync_spinlock_lock(shmsync_spinlock *l);
 /* As shmsync_spinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
-/* As shmsync_spinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
- * free lock is taken whatever the time. */
+/* As shmsync_spinlock_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. A free lock is taken even if the time has passed. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks the SpinLock. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
  * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
-/* Finds the RWSpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
- * existing object is of another kind, or has other options. */
+/* Finds the RWSpinLock of that name, or creates it. If name is NULL or "", creates a new anonymous RWSpinLock. EINVAL:
+ * an existing object is of another kind, or has other options. */
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
 /* Finds the RWSpinLock of that name. ENOENT: there is none. */
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
-/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
- * is there. */
+/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset returned in this process or another. EINVAL: there
+ * is no RWSpinLock at off. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 /* Returns the offset of the RWSpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
-/* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the RWSpinLock. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
 /* Locks the RWSpinLock, and waits until that is possible. A write hold keeps all others out. An error means: not held.
  * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
- * A free lock is taken whatever the time. */
+/* As shmsync_rwspinlock_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. A free lock is taken even if the time has passed. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks the RWSpinLock. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
-/* Locks the RWSpinLock for reading, and waits until no writer holds it. Errors are those of lock. */
+/* Locks the RWSpinLock for reading, and waits until no writer holds it. Errors are those of shmsync_rwspinlock_lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_rdlock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwspinlock_rdlock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
@@ -1234,8 +1250,8 @@ int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_uplock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwspinlock_uplock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
@@ -1244,8 +1260,8 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwspinlock_upgrade, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Turns the write hold into a read hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
@@ -1256,17 +1272,17 @@ int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
  * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. It is EPROTO also if a
- * peer has damaged the list of the readers. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. EPROTO also means that a peer
+ * has damaged the list of the readers. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 
 /* ---- Waiting for one of several, or for all ---- */
 
-enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* EVENT_RESET: a bidirectional event is not set */
-/* How many objects one call waits for at most. */
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* EVENT_RESET waits until a bidirectional event is not set */
+/* The most objects for which one call can wait. */
 #define SHMSYNC_AWAIT_MOST 120
 
-/* What to wait for: one object, and for a Sequencer the value. */
+/* What to wait for: one object, and for a Sequencer the value that it has to reach. */
 typedef struct shmsync_awaitable {
     int kind;
     const shmsync_sequencer *sequencer; /* which of the three pointers counts depends on kind */
@@ -1275,32 +1291,35 @@ typedef struct shmsync_awaitable {
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if several
- * are reached. The result is 0, or what a wait for that awaitable alone returns, for example EOWNERDEAD for a future,
- * or ECANCELED for a sequencer. The other awaitables are unchanged: if this call was granted a token of another
- * auto-reset event, the token passes on to another wait. abs_monotonic may be NULL. After ETIMEDOUT and other errors
- * of the call itself, *index is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of
- * these arenas, or a handle is closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
+/* Waits until one of the awaitables has come. An awaitable has come if a wait for it alone would end. *index is the
+ * place of this awaitable in the list, or the lowest place if several have come. The result is the one that the wait
+ * for this awaitable alone would have: 0 or, for example, EOWNERDEAD for a future, or ECANCELED for a sequencer. The
+ * call takes nothing from the other awaitables: if another auto-reset event has granted it a token, the token passes on
+ * to another wait. abs_monotonic may be NULL. After ETIMEDOUT or another error of the call itself, *index is SIZE_MAX.
+ * The objects may belong to several arenas. EBADF: this process closes one of these arenas, or a handle is closed.
+ * EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
-/* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an empty
- * list is 0. If waits for some awaitables end with an error, the call still waits for the others, and the result is
- * the first of these errors in the order of the list. If this process closes an arena, the waits for the objects of
- * that arena end with EBADF. If the call returns ETIMEDOUT or another error of its own, it keeps the tokens of
- * auto-reset events that it has taken. */
+/* Waits until each of the awaitables has come. They may come at different times. The thread sleeps for all of them at
+ * once. The result for an empty list is 0. If waits for some awaitables end with an error, the call still waits for the
+ * others, and the result is the first of these errors in the order of the list. If this process closes an arena, the
+ * waits for the objects of that arena end with EBADF. If the call itself fails, for example with ETIMEDOUT, it does not
+ * give back the tokens of auto-reset events that it has taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
-/* Sets a function for the waits of the calling thread, or removes it if f is NULL. Once a call has waited for 100 ms,
- * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
- * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
- * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
- * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits until a dead
- * participant has ended, waits of an open, and shmsync_synchronized_load. A claim of a WaitGroup that f ends may have
- * claimed a part, and an arrival at a Latch that f ends counts.
+/* Makes f the hook of the calling thread, or removes the hook if f is NULL. Once a call of this thread has waited for
+ * 100 ms, it runs f(arg) about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on,
+ * and keeps its place in the queue. If f returns another value, the wait ends as if its deadline had passed, even in a
+ * function without a deadline. Then the result is ETIMEDOUT, with nothing held, or 0 if the call has got what it waits
+ * for in the meantime.
  *
- * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
- * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
- * waits of f run f only if f sets it. When f returns, it is set as before. f must not close the arenas of the wait:
- * shmsync_arena_close returns EDEADLK. */
+ * Two waits never run f: the wait of shmsync_cond_wait and shmsync_cond_timedwait for the mutex, after the wake, and that
+ * of shmsync_synchronized_load. If f ends a claim of a WaitGroup, the call may have claimed a part. If f ends the wait
+ * after an arrival at a Latch, the arrival counts.
+ *
+ * A binding of another language uses the hook to run the signal handlers of that language during a wait. f has to
+ * return, and a child that f forks must not return from f. f may call the library. While f runs, the thread has no
+ * hook, unless f sets one. When f returns, f is the hook again. f must not close the arenas of the wait:
+ * shmsync_arena_close returns EDEADLK. During an open of an arena, an open of the same arena by f returns EDEADLK. */
 void shmsync_wait_hook(int (*f)(void *arg), void *arg);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
@@ -1316,8 +1335,8 @@ typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    /* parts over which the keys are spread, 192 bytes each, rounded up to a power of two, at most 65536; 0: 32, or
-     * whatever an existing one has; EINVAL if an existing one has another number */
+    /* number of parts over which the keys are divided; each takes 192 bytes. It is rounded up to a power of two, at
+     * most 65536. 0: 32, or the number of an existing MultiLock; EINVAL if an existing one has another number */
     uint32_t buckets;
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
@@ -1332,25 +1351,26 @@ typedef struct shmsync_hold {
     uint64_t hold;
 } shmsync_hold;
 
-/* Finds the MultiLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the MultiLock of that name, or creates it. If name is NULL or "", creates a new anonymous MultiLock. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_multilock_open(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
 /* Finds the MultiLock of that name. ENOENT: there is none. */
 int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_multilock_options *opts, shmsync_multilock *out);
-/* Opens the MultiLock at an offset that shmsync_multilock_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the MultiLock at an offset that shmsync_multilock_offset returned in this process or another. EINVAL: there is
+ * no MultiLock at off. */
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 /* Returns the offset of the MultiLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
-/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the MultiLock. The holds and waits of this process stay as they are. After the last close in
+ * this process, a hold cannot unlock its key any more: the key stays held until the process leaves the arena. */
 int shmsync_multilock_close(shmsync_multilock *m);
 /* Locks one key, and waits until that is possible. *out identifies the hold, for unlock. An error means: not held.
  * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
- * failed. ENOSPC: no room for the key, or for a wait. */
+ * failed. ENOSPC: the arena has no room for the key, or for a wait node. */
 int shmsync_multilock_lock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
 /* As shmsync_multilock_lock, but it does not wait. EBUSY: the key is held, or others wait for it. */
 int shmsync_multilock_trylock(shmsync_multilock *m, uint64_t key, shmsync_hold *out);
-/* As shmsync_multilock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_multilock_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold *out, const struct timespec *abs_monotonic);
 /* Unlocks the key that the hold names. EPERM: this process does not hold it any more. */
@@ -1358,8 +1378,8 @@ int shmsync_multilock_unlock(const shmsync_hold *h);
 /* Locks n keys, from the lowest to the highest, and stores the holds at out. A key that is given twice is locked once.
  * *held is the number of holds. An error means: no key is held. */
 int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held);
-/* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_multilock_lockall, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
 /* Unlocks n holds. If some of them cannot be unlocked, the result is the error of the first of these, and all others
  * are unlocked. */
@@ -1367,7 +1387,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
 /* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the key,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(void *), void *arg);
-/* The errno that a lock of the key would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state of the key as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
 
 /* ---- SignalWaker: up to 4096 queues of the user's, and their workers ----
@@ -1396,13 +1416,15 @@ typedef struct shmsync_signalwaker {
 typedef struct shmsync_signalwaker_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int signals;     /* 1 to 64, each of 64 queues; 0: 64, or as an existing one; EINVAL if that has another number */
-    int count;       /* for a new object: operations of all processes count themselves */
+    /* number of signals, 1 to 64; each has 64 queues. 0: 64, or the number of an existing object; EINVAL if an existing
+     * object has another number */
+    int signals;
+    int count;       /* not 0: operations of all processes on the new object update its SHMSYNC_STAT counters */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;
 
-/* A gate is a value, valid until the SignalWaker is closed. The execution of a queue has to be finished with the
- * gate that began it, or with one copy that is used in its place. */
+/* A gate is a value, valid until the SignalWaker is closed. Finish the execution of a queue with the gate that began it
+ * or, instead, with one copy of this gate. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
@@ -1427,24 +1449,24 @@ typedef struct shmsync_signal {
     uint32_t index;
 } shmsync_signal;
 
-/* Finds the SignalWaker of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
- * existing object is of another kind, or has other options. */
+/* Finds the SignalWaker of that name, or creates it. If name is NULL or "", creates a new anonymous SignalWaker.
+ * EINVAL: an existing object is of another kind, or has other options. */
 int shmsync_signalwaker_open(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
 /* Finds the SignalWaker of that name. ENOENT: there is none. */
 int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync_signalwaker_options *opts, shmsync_signalwaker *out);
-/* Opens the SignalWaker at an offset that shmsync_signalwaker_offset gave, in this process or another. EINVAL: none
- * is there. */
+/* Opens the SignalWaker at an offset that shmsync_signalwaker_offset returned in this process or another. EINVAL: there
+ * is no SignalWaker at off. */
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
 /* Returns the offset of the SignalWaker in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
-/* Gives one opening of the SignalWaker back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the SignalWaker. The executions, registrations and waits of this process stay as they are. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
 /* The number of signals. */
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
 /* The number of queues: 64 for each signal. They are counted from 0. */
 int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
-/* The gate of a queue. EINVAL: there is no such queue; calls with *out then return EBADF. */
+/* Sets *out to the gate of a queue. EINVAL: there is no such queue; calls with the gate *out then return EBADF. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
 /* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has scheduled
  * the queue. The call leaves the queue alone if the queue is scheduled already, or if its executor will see the new
@@ -1455,14 +1477,14 @@ int shmsync_gate_begin(shmsync_gate *g);
 /* Begins to execute an idle queue, for a producer that handles its item itself. EBUSY: the queue is not idle. */
 int shmsync_gate_trybegin_inline(shmsync_gate *g);
 /* Ends the execution that this gate began. *again, which may be NULL, says whether the queue is scheduled again,
- * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
+ * because something was put into it meanwhile. EPERM: this gate executes nothing, or this process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
 /* As shmsync_gate_finish, for an executor that leaves items in the queue: the queue is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
 /* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
-/* Finds a scheduled queue, near near_queue if it can, and begins to execute it. *out is its gate. EBUSY: it found no
- * queue; *out is unchanged. */
+/* Finds a scheduled queue, and begins to execute it. The call prefers a queue whose number is close to near_queue. *out
+ * is the gate of the queue. EBUSY: the call has found no queue; *out is unchanged. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
 /* Waits for a permit. A permit says that there may be work that shmsync_signalwaker_next has not seen yet. If there
@@ -1470,34 +1492,37 @@ int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gat
 int shmsync_signalwaker_acquire(shmsync_signalwaker *w);
 /* As shmsync_signalwaker_acquire, but it does not wait. EBUSY: there is neither a permit nor work. */
 int shmsync_signalwaker_tryacquire(shmsync_signalwaker *w);
-/* As shmsync_signalwaker_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_signalwaker_acquire, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the
+ * time has passed. */
 int shmsync_signalwaker_timedacquire(shmsync_signalwaker *w, const struct timespec *abs_monotonic);
-/* Issues n permits, and wakes as many waiters. EINVAL: n is negative. */
+/* Issues n permits, and wakes as many waiters. EINVAL, with none issued: n is negative, or there would be 2^64 permits
+ * or more. */
 int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n);
 /* The number of permits. */
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
-/* Counts one more sleeper of this process, until it unregisters or dies. A sleeper is a thread that waits for a
- * permit, or that sleeps elsewhere for the same purpose. No wake depends on the count. ENOSPC: this process has 1,048,575. */
+/* Registers one more sleeper, until this process unregisters it or dies. A sleeper is a thread that waits for a permit,
+ * or that sleeps elsewhere for the same purpose. No wake depends on the number of sleepers. ENOSPC: this process has
+ * 1,048,575 sleepers. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
-/* Counts one sleeper less. EPERM: this process has none registered. */
+/* Unregisters one sleeper of this process. EPERM: this process has none. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
 /* The number of workers that living processes have registered. */
 int shmsync_signalwaker_workers(const shmsync_signalwaker *w);
-/* Counts a worker of this process, until it unregisters or dies. ENOSPC: this process has 32,767. */
+/* Registers one more worker, until this process unregisters it or dies. ENOSPC: this process has 32,767 workers. */
 int shmsync_signalwaker_register_worker(shmsync_signalwaker *w);
-/* Counts one worker less. EPERM: this process has none registered. */
+/* Unregisters one worker of this process. EPERM: this process has none. */
 int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w);
 
-/* The signal of that number. EINVAL: there is no such signal; calls with *out then return EBADF. */
+/* Sets *out to signal number i. EINVAL: there is no such signal; calls with the signal *out then return EBADF. */
 int shmsync_signalwaker_signal(const shmsync_signalwaker *w, int i, shmsync_signal *out);
-/* Sets a bit, 0 to 63. *was_empty says whether no bit was set before, and *set_now whether this call has set the bit,
- * which is 0 if the bit was set before. Both pointers may be NULL. If *was_empty is 1, the caller must mark the signal.
- * EINVAL: there is no such bit. */
+/* Sets a bit, 0 to 63. *was_empty is 1 if the signal had no set bit before, and *set_now is 1 if this call has set the
+ * bit. Both pointers may be NULL. If *was_empty is 1, the caller must call shmsync_signalwaker_mark. EINVAL: there is
+ * no such bit. */
 int shmsync_signal_set(const shmsync_signal *s, int bit, int *was_empty, int *set_now);
-/* Sets the bits of mask. *set gets those that were not set before; it and was_empty may be NULL. */
+/* Sets all bits that are set in mask. *was_empty is as for shmsync_signal_set. *set gets the bits that were not set
+ * before. Both pointers may be NULL. */
 int shmsync_signal_set_mask(const shmsync_signal *s, uint64_t mask, int *was_empty, uint64_t *set);
 /* Clears a bit. Of several callers that try, one succeeds. *before gets the bits as they were. EBUSY: the bit was not
  * set. */
@@ -1507,32 +1532,35 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Marks a signal in the summary: says that the signal may have bits. If it was not marked, the call issues a permit
- * and sets *marked to 1. */
+/* Marks a signal in the summary, which says that the signal may have set bits. If the signal was not marked, the call
+ * issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 /* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
-/* Takes a signal out of the summary if the signal has no bits. EBUSY: it has bits, or was not marked. */
+/* Unmarks a signal in the summary if no bit of the signal is set. EBUSY: a bit is set, or the signal was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
-/* Takes a signal out of the summary, even if it has bits. EBUSY: it was not marked. */
+/* Unmarks a signal in the summary, even if bits of the signal are set. EBUSY: the signal was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
 /* The summary: one bit for each signal, which is set if the signal is marked. */
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 
-/* Sets the status bit "yield". If it was not set, the call issues a permit and sets *marked to 1. */
+/* Sets the status bit "yield", by which a worker tells the others that it has yielded. If the bit was not set, the call
+ * issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
-/* Sets the status bit "tasks". If it was not set, the call issues a permit and sets *marked to 1. */
+/* Sets the status bit "tasks", which says that the partition has work. If the bit was not set, the call issues a permit
+ * and sets *marked to 1. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
-/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the summary of the partition has a bit. */
+/* Clears the status bit "tasks". EBUSY: the bit was not set, or it stays set because the summary of the partition is
+ * not empty. */
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of the partition of w. The partition is the signals start to end - 1 of tree, or of w if tree is
- * NULL: 64 at most. Bit k of the summary says whether signal start + k has a bit set. *work says whether any of these
- * signals has a bit set. */
+/* Updates the summary of the partition of w. The partition consists of the signals start to end - 1, at most 64, of the
+ * SignalWaker tree, or of w if tree is NULL. Bit k of the summary says whether signal start + k has a set bit. *work
+ * says whether any of these signals has one. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -1551,8 +1579,8 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* Names of counters. If the option count of the SignalWaker is set, the operations themselves count what is marked *.
- * A program counts the rest by shmsync_signalwaker_count. */
+/* Names of counters. If the SignalWaker was created with count set in the options, its operations update the counters
+ * whose comments begin with *. A program updates the others by shmsync_signalwaker_count. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
@@ -1578,7 +1606,7 @@ void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMS
 /* The state of a SignalWaker. It is read word by word, so the numbers may be of different moments. */
 typedef struct shmsync_signal_health {
     uint64_t summary, permits, partition;
-    int signals;   /* signals that have bits */
+    int signals;   /* signals that have a set bit */
     int scheduled; /* queues that wait for an executor */
     int executing; /* queues that have an executor */
     int reserved, sleepers, workers, yield, tasks;
@@ -1605,11 +1633,12 @@ typedef struct shmsync_lost {
  * repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has made it usable: a future
  * that repair has set keeps its result. Healthy objects are only read.
  *
- * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
- * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for an object that a peer has
- * overwritten, ENOSPC if the arena has no room for what the recovery of an object needs, ENOMEM if objects or keys may
- * have been left out. *recovered, if recovered is not NULL, is the number of objects and keys that were recovered.
- * Objects of kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+ * If repair returns an errno, the object stays unusable, and the call goes on with the other objects. The result is 0
+ * or the first error. For a lock that repair did not repair, the error is ENOTRECOVERABLE; for another object, it is
+ * what repair returned. EPROTO: a peer has overwritten an object. ENOSPC: the arena has no room for what the recovery
+ * of an object needs. ENOMEM: objects or keys may have been left out. *recovered, if recovered is not NULL, is the
+ * number of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex
+ * and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 
 /* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
@@ -1625,29 +1654,29 @@ typedef struct shmsync_synchronized_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
-    uint64_t layout;     /* fingerprint of the value, by shmsync_layout; 0: whatever an existing one has */
+    uint64_t layout;     /* fingerprint of the value, from shmsync_layout; 0: an existing Synchronized may have any */
     int64_t spin_ns;     /* see shmsync_mutex_options */
-    const char *type;    /* instead of layout: description of the value, as for shmsync_layout, with a name before each @ */
+    const char *type;    /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
 } shmsync_synchronized_options;
 
-/* Finds the Synchronized of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Its value has
- * size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
+/* Finds the Synchronized of that name, or creates it. If name is NULL or "", creates a new anonymous Synchronized. The
+ * value has size bytes, at most 65536. EINVAL: an existing one has another size or layout. */
 int shmsync_synchronized_open(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
 /* Finds the Synchronized of that name. ENOENT: there is none. EINVAL: it has another size or layout. */
 int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size, const shmsync_synchronized_options *opts, shmsync_synchronized *out);
-/* Opens the Synchronized at an offset that shmsync_synchronized_offset gave, in this process or another. EINVAL:
- * none is there. */
+/* Opens the Synchronized at an offset that shmsync_synchronized_offset returned in this process or another. EINVAL:
+ * there is no Synchronized at off. */
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
 /* Returns the offset of the Synchronized in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
-/* Gives one opening of the Synchronized back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Synchronized. A begin without a commit, and the waits of this process, stay as they are. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
 /* Locks the Synchronized, and sets *copy to a copy of its value, aligned to 64 bytes. The process may change the copy,
  * in any order, until commit or abort. If the process dies before it has committed, the value is as it was before
  * begin. A second begin of this process waits for the first. */
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy);
-/* As shmsync_synchronized_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. A free lock is taken whatever the time. */
+/* As shmsync_synchronized_begin, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. A free lock is taken even if the time has passed. */
 int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const struct timespec *abs_monotonic);
 /* Makes the copy the value, in one step, and unlocks. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_commit(shmsync_synchronized *s);
@@ -1757,7 +1786,7 @@ enum {
 };
 #define SHMI_MaxObject UINT64_C(4293918720)
 #define SHMI_compatCounted UINT64_C(1) /* objects have counters */
-#define SHMI_magic "shmsync" /* and the NUL */
+#define SHMI_magic "shmsync" /* plus the NUL */
 
 enum { /* header */
     SHMI_hdrMagic = 0,
@@ -1958,8 +1987,8 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t poller;
     uint64_t handed;
-    uint64_t metSince;   /* diagnostics: when a waiter saw the hold, CLOCK_MONOTONIC ns. Atomic. */
-    uint64_t metHold;    /* diagnostics: owner word << 32 | wake word of that hold. Atomic. */
+    uint64_t metSince;   /* diagnostics: when a waiter first saw the hold metHold, CLOCK_MONOTONIC ns. Atomic. */
+    uint64_t metHold;    /* diagnostics: owner word << 32 | wake word, as they were at metSince. Atomic. */
     uint64_t counts[8];  /* diagnostics; see compatCounted */
 } shmi_mutex_words;
 
@@ -2036,7 +2065,7 @@ SHMI_FN void shmi_st32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMI
 SHMI_FN void shmi_st64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_xchg32(uint32_t *p, uint32_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_xchg64(uint64_t *p, uint64_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
-/* Adds v to *p, and returns the value before. */
+/* Adds v to *p, and returns the old value. */
 SHMI_FN uint32_t shmi_add32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_add64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_or32(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
@@ -2051,8 +2080,9 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release keeps
- * such stores in program order, so a death leaves a state that the reaper knows. */
+/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release order
+ * keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of the
+ * program, and none after it. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -2060,7 +2090,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 }
 
 /* shmi_full_fence orders all loads and stores before it before all those after it; shmi_load_fence orders only loads.
- * The thread sanitizer does not know fences. Atomics order the words that it watches anyway. */
+ * The thread sanitizer does not know fences, so a build for it has none. The words that it watches are atomics, which
+ * are ordered without fences. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -2077,8 +2108,8 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps later loads of this thread from overtaking its last compare-and-swap, which has succeeded. A call needs this
- * if another call, which missed that compare-and-swap, may have returned without a change; see prims/fence.go. */
+/* Keeps later loads of this thread after its last compare-and-swap, which has succeeded. A call needs this if another
+ * call that did not see this compare-and-swap may have changed nothing; see prims/fence.go. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -2157,7 +2188,7 @@ SHMI_FN void shmi_crash(const char *name)
             pause();
     }
     if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
-        raise(SIGSTOP); /* raise stops this thread before it goes on; a signal to the process might stop it later */
+        raise(SIGSTOP); /* raise stops this thread before raise returns; a signal to the process might stop it later */
     shmi_crash_delay(getenv("SHMSYNC_CRASHPOINT_DELAY"));
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
@@ -2276,8 +2307,8 @@ SHMI_FN void shmi_exact_nap(int64_t ns)
 /* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
  * signal handler, and the thread that it has interrupted may hold a lock of malloc. ---- */
 
-/* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
- * no memory. */
+/* Changes the size of the region old, which has the size had, to size bytes. If old is NULL, makes a new region.
+ * Returns NULL if there is no memory. */
 SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
 {
     void *p;
@@ -2337,7 +2368,8 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
  * cannot remove such a filter. */
 static int shmi_waitv_forbidden; /* atomic */
 
-/* Sleeps while every word has its value. After any return, the caller examines all words again. */
+/* Sleeps while every word has the value val of its entry of v. After any return, the caller examines all words
+ * again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
 {
     struct timespec ts;
@@ -2352,17 +2384,18 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. Each is probed by the system call that it consists of, until a probe has shown whether the
- * kernel has it. A probe may also fail because something is used up, such as memory. Then the feature counts as missing
- * until the next open or fence. All fields are atomic. */
+/* The features of the kernel. A probe makes the system call of the feature, and normally shows whether the kernel has
+ * it. If the probe fails for another reason, such as a lack of memory, the feature counts as missing, and the next open
+ * or fence probes again. All fields are atomic. */
 typedef struct shmi_features {
-    int known; /* a bit for each feature whose probe has shown something */
+    int known; /* a bit for each feature of which a probe has shown whether the kernel has it */
     int robust, waitv, membarrier, ofd, otmpfile;
     int registered; /* this process has registered for membarrier: see shmi_register_fence; a child of fork has not */
 } shmi_features;
 enum { SHMI_knowRobust = 1, SHMI_knowWaitV = 2, SHMI_knowMembarrier = 4, SHMI_knowOFD = 8, SHMI_knowTmpFile = 16 };
 
-static shmi_features shmi_have = {0, 0, 0, 0, 1, 1, 0}; /* byte locks and O_TMPFILE count as there: each use tries them */
+/* Before a probe, byte locks and O_TMPFILE count as available, because each use tries them. */
+static shmi_features shmi_have = {0, 0, 0, 0, 1, 1, 0};
 
 SHMI_FN int shmi_has(const int *feature) { return __atomic_load_n(feature, __ATOMIC_ACQUIRE); }
 
@@ -2402,8 +2435,8 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Returns the errno for a failed call that a system may lack: ENOTSUP if the call is missing or forbidden, on this system
- * or on this file system. Any other error may be temporary. */
+/* Translates the errno of a failed system call: ENOTSUP if err says that this system or file system does not have the
+ * call, or forbids it; otherwise err, which may be temporary. */
 SHMI_FN int shmi_support_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
@@ -2495,8 +2528,8 @@ SHMI_FN int shmi_probe_waitv(void)
     int err = shmi_futex_sleepv(&v, 1, 0);
     return err == EAGAIN ? 0 : err;
 }
-/* A sandbox may allow a program to query the commands of membarrier, and yet forbid this command. So the probe executes
- * it. */
+/* A sandbox may allow the query for the commands of membarrier, and forbid the command that shmi_fence uses. So the
+ * probe executes that command. */
 SHMI_FN int shmi_probe_membarrier(void)
 {
     long mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0), need = SHMI_membarrierGlobal | SHMI_membarrierRegister;
@@ -2512,12 +2545,12 @@ SHMI_FN int shmi_probe_ofd(void)
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
-        return EMFILE; /* there is no file for the probe, which shows nothing */
+        return EMFILE; /* without a file, the probe cannot tell */
     err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL);
     close(fd);
     return err;
 }
-SHMI_FN int shmi_probe_tmpfile(void) { return 0; } /* each creation of an arena tries it */
+SHMI_FN int shmi_probe_tmpfile(void) { return 0; } /* no probe is needed: each creation of an arena tries O_TMPFILE */
 SHMI_FN void shmi_probe_fences(void) { shmi_probe_one(&shmi_have.membarrier, SHMI_knowMembarrier, "membarrier", shmi_probe_membarrier); }
 SHMI_FN void shmi_probe(void)
 {
@@ -2545,7 +2578,7 @@ SHMI_FN int shmi_is_registered(void) { return __atomic_load_n(&shmi_have.registe
 SHMI_FN int shmi_alone(void)
 {
     struct stat st;
-    int before = errno, alone = stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* each task is a directory in it */
+    int before = errno, alone = stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* 2 links, and 1 for each thread */
     errno = before;
     return alone;
 }
@@ -3409,7 +3442,7 @@ typedef struct shmi_failure {
         char text[504];
         shmi_brief_failure of; /* valid if brief is not 0 */
     };
-    int err;         /* the failure that the current call has noted, or the last call if none is under way; 0: none */
+    int err;         /* the failure noted by the current call, or by the last call if none is under way; 0: none */
     int brief;       /* the error whose text is not made yet; 0: text is valid */
     int who_known;
     shmsync_participant who;
@@ -3417,9 +3450,9 @@ typedef struct shmi_failure {
 
 static SHMI_THREAD shmi_failure shmi_last;
 
-/* The bytes of the first character of s if a text shows it as it is; otherwise 0. Control characters, bytes that are not
- * UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and labels may contain anything, and a terminal
- * or a log must not take their bytes for its own. */
+/* The number of bytes of the first character of s if a text shows this character without an escape; otherwise 0.
+ * Control characters, bytes that are not UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and
+ * labels may contain anything, and a terminal or a log must not take their bytes for its own. */
 SHMI_FN size_t shmi_plain_bytes(const char *s, int quoted)
 {
     const unsigned char *c = (const unsigned char *)s;
@@ -3459,7 +3492,7 @@ SHMI_FN size_t shmi_escaped_length(const char *s, int quoted)
         n += shmi_next_piece(&s, quoted, piece);
     return n;
 }
-/* Appends s, with escapes, to the text of n bytes at to, which has room for cap bytes. Returns the new length. */
+/* Appends s, with escapes, to the text at to, which has n bytes and has room for cap bytes. Returns the new length. */
 SHMI_FN size_t shmi_append_escaped(char *to, size_t cap, size_t n, const char *s, int quoted)
 {
     char piece[5];
@@ -3484,9 +3517,9 @@ SHMI_FN const char *shmi_end_of(const char *s, size_t n)
     return s;
 }
 
-#define SHMI_FEWEST_OF_OBJECT 64 /* bytes of an object that a text with a long cause shows */
-/* shmi_fail notes what failed, and returns err. object may be NULL. If the text is too long, it shows only the end of the
- * object, so that the cause fits. */
+#define SHMI_FEWEST_OF_OBJECT 64 /* a text shows at least so many bytes of a long object name */
+/* shmi_fail notes what failed, and returns err. object, the name of the object, may be NULL. If the text is too long,
+ * it shows only the end of that name, so that the cause fits. */
 __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
 {
     char detail[sizeof shmi_last.text];
@@ -3518,7 +3551,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     return err;
 }
 
-/* Copies from, or its end if it is too long. */
+/* Copies the text at from to the cap bytes at to. If the text is too long, copies "..." and its end. */
 SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
 {
     if (from == NULL)
@@ -3544,8 +3577,8 @@ SHMI_FN void shmi_no_failure(void)
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Ends a call that may have met failures and has gone on. The caller has saved the note of the failure before the call
- * in *before. If the call succeeds, that note becomes valid again. */
+/* Ends a call that may have noted failures and gone on. *before is the note from before the call. If the call succeeds,
+ * *before is the last failure again. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -3555,9 +3588,9 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Sets err to the result of call. With a repair, the call may meet a failure, repair what a death has left, and
- * succeed: then the note of the failure before the call becomes valid again. Without a repair, a call never goes on
- * after a failure. */
+/* Sets err to the result of call. With a repair, the call may note a failure, repair what a death has left, and
+ * succeed. Then the last failure is again the one from before the call. Without a repair, a call never goes on after a
+ * failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
         if ((repair) != NULL) {                             \
@@ -3594,7 +3627,7 @@ const char *shmsync_version(void) { return SHMI_LIBRARY; }
 const char *shmsync_error(void)
 {
     if (shmi_last.brief) {
-        shmi_brief_failure of = shmi_last.of; /* the text overwrites it */
+        shmi_brief_failure of = shmi_last.of; /* the text shares the memory of shmi_last.of */
         shmi_fail(shmi_last.brief, of.op, of.object[0] != 0 ? of.object : NULL, "%s", "");
     }
     return shmi_last.text;
@@ -3644,7 +3677,7 @@ const char *shmsync_strerror(int err)
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint64_t linked; /* how many chunks a link of 32 bits can name */
-    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
+    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* first chunk of the headroom; chunks in each of its rooms */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
@@ -3700,7 +3733,7 @@ typedef struct shmi_ref {
 
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
-    uint64_t window; /* window of the slot then: in another window, another participant can have the same state */
+    uint64_t window; /* window of the slot at that time; in another window, other participants can have this state */
     int unknown;     /* how many objects are of a kind that this header does not know */
     int unfinished;  /* a transaction of the dead participant is still in an undo log */
     int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
@@ -3708,18 +3741,25 @@ typedef struct shmi_reap_progress {
     int64_t written; /* when the death record was written; 0: not yet */
     int reclaimed;     /* the memory of the participant was given back */
     uint32_t dying;  /* state of the slot of a process that cannot be fenced and has not ended yet */
-    int64_t seen;    /* when dying was first seen */
+    int64_t seen;    /* when this process first saw that state */
 } shmi_reap_progress;
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
+/* The offset of a node, and a key by which such entries are sorted. */
+typedef struct shmi_keyed {
+    uint64_t key;
+    shmi_off off;
+} shmi_keyed;
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
     uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
-    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
-    shmi_off off[SHMI_deadWaits];
+    uint64_t n;     /* number of nodes; more than room: the list is incomplete */
+    uint64_t room;  /* of the list at */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
 /* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
@@ -3729,7 +3769,7 @@ typedef struct shmi_search {
     int begun;
     uint64_t passed;     /* chunks that the first pass has searched */
     uint64_t at;         /* the search continues below this chunk */
-    uint64_t first, end; /* the slabs of the class that this process knows are in the chunks from first to end-1 */
+    uint64_t first, end; /* all slabs of the class that this process has found are in the chunks from first to end-1 */
 } shmi_search;
 
 typedef struct shmi_wait_node {
@@ -3737,12 +3777,12 @@ typedef struct shmi_wait_node {
     shmi_node *node;
     shmi_off off;
     int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
+    uint32_t next_tag, extra_tag; /* for recorded queues: the last tags of the node's links at the end of a wait */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
     uint32_t generation;
-    uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
+    uint64_t window, joined; /* joined: for a joiner without a byte lock, the value of slotJoined */
     int64_t when;
     uint32_t asked; /* the state of the slot when this process last asked the kernel for the byte */
     /* guarded by: shmsync_arena.endings. When this process first met the death of generation ending_of, when it last
@@ -3753,8 +3793,8 @@ typedef struct shmi_notice {
     int detached;
 } shmi_notice;
 
-/* A value for the guard of walks (SHMI_slotWalking) that is not the offset of an object. It says only that any
- * participant may miss a wake if this one dies. */
+/* A value of the word SHMI_slotWalking that is not the offset of an object. It says only that the owner of the slot may
+ * owe wakes to any participant. */
 #define SHMI_WALK_OWED 1
 
 /* What this process has mapped at the address of a closed arena: private memory (HERE), or nothing (GONE). */
@@ -3763,7 +3803,7 @@ enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
-    int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
+    int in_hook;                /* SHMI_inOnFirst or SHMI_inWaitHook: what hook_thread runs during the open; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
     int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
@@ -3778,7 +3818,7 @@ struct shmsync_arena {
     uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
-    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot; 0: it did not, or only because others had the lock */
+    int lock_errno; /* the error of a byte lock in the last search for a slot; 0: no error, or only that others had the lock */
     int lock_fd; /* its byte lock says that this process is alive; -1: there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
@@ -3792,7 +3832,7 @@ struct shmsync_arena {
     int closing; /* set once, at the last close; then calls that wait end */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
-    uint32_t acting; /* act words in use, a bit each. This private copy decides, because a peer could set the words in the arena for ever */
+    uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
 
     pthread_t watcher;
     int watching;        /* the watcher runs */
@@ -3811,23 +3851,23 @@ struct shmsync_arena {
     uint64_t heap_next[SHMI_classes], heap_top; /* hints, atomic */
     shmi_search searches[SHMI_classes];
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
-    uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
+    uint64_t work; /* atomic; number of block words and directory entries that walks have examined, for a test */
 
-    pthread_mutex_t handles; /* makes lookups take turns, since this process has one guard */
+    pthread_mutex_t handles; /* makes lookups take turns, because they share the guard of this process */
     int left;                /* guarded by: handles; this process has given up its slot, and clears its open bits */
-    pthread_mutex_t walking; /* held by a walk, with its own guard */
-    shmi_off rest;           /* guarded by: walking; the value of the guard of walks while no walk is under way */
-    shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
+    pthread_mutex_t walking; /* held by a walk through the objects; walks have a guard of their own, SHMI_slotWalking */
+    shmi_off rest;           /* guarded by: walking; the value of SHMI_slotWalking while no walk is under way */
+    shmi_ref **refs;         /* guarded by: handles; hash table, by offset, of 1 << refs_log lists; NULL: none yet */
     uint32_t refs_log, n_refs;
-    uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
+    uint64_t refs_passed;    /* guarded by: handles; number of references that lookups have passed, for a test */
     shmi_off *deferred;      /* guarded by: handles; blocks that this process wants to free, but that a peer has guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
     struct shmi_head *upgradable; /* guarded by: handles_of; closed handles of RWMutexes of which this process still has an upgradable hold */
     pthread_mutex_t reaping;
-    shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
-    shmi_notice *notices; /* of the watcher; by slot */
+    shmi_reap_progress *reaps; /* guarded by: reaping; one element for each slot */
+    shmi_notice *notices; /* used by the watcher; one element for each slot */
     pthread_mutex_t endings;
     /* The identity of this process, immutable after it has a slot. proc_dev is the device number of a /proc that shows
      * the pids of this process's pid namespace; 0: there is none. */
@@ -3838,7 +3878,7 @@ struct shmsync_arena {
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* one bit for each slot with an unfinished reap */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
-    uint32_t announce_map; /* records in use, a bit each */
+    uint32_t announce_map; /* one bit for each announce record in use */
 
     uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
     struct shmi_crowd *crowd; /* records of threads that sleep for long; no record is freed before the close. Atomic. */
@@ -3847,11 +3887,17 @@ struct shmsync_arena {
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
+    uint32_t free_nodes;    /* guarded by: wait_nodes_lock; how many of them there are */
+    uint32_t fewest_nodes;  /* guarded by: wait_nodes_lock; the least value of free_nodes in this period: see shmi_shrink_nodes */
+    uint32_t surplus_nodes; /* how many nodes shmi_shrink_nodes still gives back; only the death watcher uses it */
+    uint32_t many_nodes;    /* written under wait_nodes_lock: the death watcher calls shmi_shrink_nodes. Atomic. */
+    int64_t nodes_period;   /* end of this period, CLOCK_MONOTONIC ns; only the death watcher uses it */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
-    /* by object: the thread that writes this process's record of a recorded queue holds one, with signals blocked */
+    /* the object selects the lock. The thread that writes this process's record of a recorded queue holds it, with
+     * signals blocked */
     pthread_mutex_t record_locks[SHMI_recordLocks];
-    /* as record_locks, for objects that no signal handler calls: MultiLocks. Signals are not blocked */
+    /* as record_locks, for MultiLocks. No signal handler uses a MultiLock, so signals are not blocked */
     pthread_mutex_t key_locks[SHMI_recordLocks];
     uint64_t marked; /* when shmi_mark_dead last looked for the dead, CLOCK_MONOTONIC ns. Atomic. */
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the lock with the same index in record_locks */
@@ -3875,9 +3921,9 @@ struct shmsync_arena {
 
 /* Which wakes of an object may be lost because a participant died. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only wakes for participants that have announced themselves */
-    SHMI_OWED_ONE,       /* wakes for one participant, which has recorded that it sleeps */
-    SHMI_OWED_ALL        /* wakes for all: the dead participant, too, had recorded that it sleeps */
+    SHMI_OWED_ANNOUNCED, /* wakes for waiters that have announced themselves in words of the object */
+    SHMI_OWED_ONE,       /* also wakes for waiters that the words may not show, because they have announce records */
+    SHMI_OWED_ALL        /* all wakes: the dead participant slept, too; a wake for one waiter may reach its threads */
 };
 
 /* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function
@@ -3955,7 +4001,7 @@ SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_
 /* Whether this process can sleep on several words at once. */
 SHMI_FN int shmi_have_waitv(const shmsync_arena *a) { return (a->caps & SHMI_capWaitV) != 0 && !__atomic_load_n(&shmi_waitv_forbidden, __ATOMIC_ACQUIRE); }
 
-/* The record of a slot, counted from 1. */
+/* The offset of slot i. The first slot is slot 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
 {
     if (SHMI_UNLIKELY(i < 1 || i > a->geo.slots))
@@ -3975,7 +4021,7 @@ SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
     uint32_t c = shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps));
     return c >> SHMI_capsBits == shmi_slot_gen(shmi_slot_state(a, i)) ? c & ((UINT32_C(1) << SHMI_capsBits) - 1) : 0;
 }
-/* The word of the slot of this participant in a phase. */
+/* The state word that the slot of this participant has in the given phase and generation. */
 SHMI_FN uint32_t shmi_own_slot_word(const shmsync_arena *a, uint32_t phase, uint32_t gen)
 {
     return shmi_slot_word(phase, gen) | ((a->caps & SHMI_capOFD) != 0 ? (uint32_t)SHMI_heldByte : 0);
@@ -4034,12 +4080,17 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
+/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
+ * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
+ * all. */
+#define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
 
 /* These functions are defined in later parts. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
+SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
 SHMI_FN void shmi_await_look(shmsync_arena *a);
@@ -4072,12 +4123,12 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
  * behind locks that a living process holds, which no reaper takes back. Outside of a pair of shmi_hold_cancel and
  * shmi_let_cancel, the code calls no cancellation point. ---- */
 
-static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
-static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
+static SHMI_THREAD volatile unsigned shmi_cancel_held; /* calls of shmi_hold_cancel without a shmi_let_cancel so far */
+static SHMI_THREAD volatile int shmi_cancel_before;    /* the cancellation state before the first of these calls */
 
-/* A signal handler may run between any two instructions of shmi_hold_cancel and shmi_let_cancel, and may call both. A
- * handler that finds a count of 0 overwrites shmi_cancel_before. So the interrupted function keeps the state in a
- * variable of its own until the count is not 0, and after the count is 0 again. */
+/* A signal handler may run between any two instructions of shmi_hold_cancel and shmi_let_cancel, and may call both.
+ * While shmi_cancel_held is 0, a handler overwrites shmi_cancel_before. So in this time, the interrupted function has
+ * the cancellation state in a local variable. */
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
@@ -4113,7 +4164,8 @@ SHMI_FN void shmi_come_back(shmi_outside *o)
     if (getpid() != o->in)
         shmi_abort("a child of fork returned from a function that the library had called in its parent; it has to end there");
 }
-/* If the compiler emits no code for exceptions, the cleanup runs only after a return. */
+/* If the compiler emits no code for exceptions, the cleanup runs only after a return, and an exception is not
+ * noticed. */
 #define SHMI_OUTSIDE(call)                                                                     \
     do {                                                                                       \
         __attribute__((cleanup(shmi_come_back))) shmi_outside outside_ = {getpid(), 1};        \
@@ -4170,9 +4222,9 @@ typedef struct shmi_inside {
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
-/* Adds more to the count of calls of this thread on the arena. A signal handler that interrupts this function leaves
- * each count as it was, but may store another arena in an entry whose count is 0. So this function first raises the
- * count of an entry, which keeps handlers away from the entry, and then stores the arena. */
+/* Adds more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt this function.
+ * The handler leaves each count as it was, but may store another arena in an entry with the count 0. So this function
+ * raises the count of a new entry before it stores the arena there. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -4222,7 +4274,7 @@ SHMI_FN void shmi_block_signals(void)
 }
 SHMI_FN void shmi_unblock_signals(void)
 {
-    uint64_t before = shmi_signals_before; /* a handler writes the variable, too */
+    uint64_t before = shmi_signals_before; /* a copy, because handlers write the variable, too */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 SHMI_FN void shmi_hold_signals(void)
@@ -4308,7 +4360,7 @@ SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
     }
     return 0;
 }
-/* Whether the set of a slot is empty. */
+/* Whether slotTouched of a slot has no bit set. */
 SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
 {
     uint64_t bit;
@@ -4318,7 +4370,7 @@ SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
     return 1;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
-/* Clears the set of a slot. The caller has removed the traces of all participants of the slot, and no participant
+/* Clears slotTouched of a slot. The caller has removed the traces of all participants of the slot, and no participant
  * can take the slot now. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 {
@@ -4393,9 +4445,9 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     return 1;
 }
 /* Changes *word from old, which names n, to the value to. Returns whether it did. The word stays as it is while n is
- * current and, if gone is set, while n is dead but not gone. If n is this participant, which leaves, only the value of
- * the word counts. Each change that takes a word from a dead participant goes through this function, except where the
- * caller holds a lock that guards the word. */
+ * current and, if gone is set, while n is dead but not gone. If n is this participant, it is leaving, and only the
+ * value of the word counts. Each change that takes a word from a dead participant goes through this function, except
+ * where the caller holds a lock that guards the word. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -4414,8 +4466,9 @@ SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *
     shmi_end_act(a, &act);
     return took;
 }
-/* Whether a reap of dead takes back what o has: dead covers o, and no participant has got the ID o again. A process
- * that leaves takes back its own holds. */
+/* Whether the reap of the participant dead takes back what the participant o has: the reaper of dead cleans up after o,
+ * too, and no living participant has the ID o. If o is this participant, it is leaving, and takes back its own
+ * holds. */
 SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));
@@ -4533,7 +4586,7 @@ SHMI_FN uint64_t *shmi_chunk(shmsync_arena *a, uint64_t i) { return shmi_u64(a, 
 SHMI_FN uint64_t shmi_load_chunk(shmsync_arena *a, uint64_t i) { return shmi_ld64(shmi_chunk(a, i)); }
 SHMI_FN int shmi_swap_chunk(shmsync_arena *a, uint64_t i, uint64_t old, uint64_t to) { return shmi_cas64(shmi_chunk(a, i), old, to); }
 SHMI_FN shmi_off shmi_chunk_off(shmsync_arena *a, uint64_t i) { return a->geo.heap_off + i * SHMI_chunkSize; }
-/* A block word. The chunk must be reserved. */
+/* A block word. There must be memory behind the block words of the chunk; see shmi_back. */
 SHMI_FN uint32_t *shmi_block_word(shmsync_arena *a, uint64_t chunk, uint64_t index)
 {
     return shmi_u32(a, a->geo.blocks_off + (chunk * SHMI_blockWords + index) * SHMI_blockWordSize);
@@ -4599,8 +4652,8 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
-/* Allocates memory for a range inside a file. Returns 0, or -1 with errno. gVisor supports no flags; without a flag
- * the size stays the same, too. */
+/* Allocates memory for a range inside a file. Returns 0, or -1 with errno. gVisor supports no flags. The flag makes no
+ * difference here, because the range lies inside the file. */
 SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
 {
     /* Unlike fallocate, syscall is no cancellation point. */
@@ -4611,7 +4664,8 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
 
 /* On older kernels, a signal makes tmpfs give back everything that a call of fallocate has allocated so far. With a
  * periodic signal, one call for a long range might never succeed. So after some tries, the range is allocated in
- * pieces of a few milliseconds each. If signals still interrupt a piece, its size is halved. */
+ * pieces. The allocation of a piece takes a few milliseconds. If signals still interrupt a piece, its size is
+ * halved. */
 enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
 /* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
 SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
@@ -4671,8 +4725,9 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. If the program
- * had closed that descriptor by mistake, and shmi_borrow_file got the same number, fd replaces the lost descriptor. */
+/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. This is also
+ * right if the program has closed that descriptor by mistake and shmi_borrow_file has got the same number: fd then
+ * replaces the lost descriptor. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -4822,7 +4877,7 @@ SHMI_FN shmi_off shmi_claim_next(shmsync_arena *a, int cls, shmi_room in)
     return shmi_claim_in(a, chunk, cls, next % SHMI_blockWords);
 }
 
-/* Adds a slab to the chunks of a search. */
+/* Extends the range first to end-1 of a search so that it contains the slab. */
 SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
 {
     if (s->first == s->end) {
@@ -4834,9 +4889,10 @@ SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
         s->end = chunk + 1;
     }
 }
-/* Claims a block of the class in one of the chunks from first to end-1. Goes downwards from *at, and from first to
- * end-1. Reads the given number of chunk words at most, and searches the given number of slabs. Adds the number of
- * chunk words to *passed, and sets *at to the last of these chunks. */
+/* Claims a block of the class in one of the chunks from first to end-1. The search begins below chunk *at, goes
+ * downwards, and continues from first at end-1. It reads at most as many chunk words as words says, and searches at
+ * most as many slabs as slabs says. It adds the number of chunk words that it has read to *passed, and sets *at to the
+ * chunk that it has read last. */
 SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint64_t *at, uint64_t first, uint64_t end,
                                   uint64_t words, uint64_t slabs, uint64_t *passed)
 {
@@ -4859,9 +4915,9 @@ SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint6
 }
 /* Claims a block in a slab that is not full, if a search finds one. The caller holds searches[cls].turn.
  *
- * In the headroom, it searches all chunks: an allocation takes no fresh chunk of the small headroom while another of
- * its chunks has a free block. It also searches all chunks for a block for a wait node, because no chunk of such blocks
- * is ever used for anything else. internal/arenakernel/heap_search.go describes the search. */
+ * In the headroom, it searches all chunks, because the headroom is small: no fresh chunk of it is used while another
+ * one has a free block. For a wait node, it also searches all chunks, because a chunk of wait nodes is never used for
+ * anything else. internal/arenakernel/heap_search.go describes the search. */
 SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
 {
     shmi_search *s = &a->searches[cls];
@@ -5069,9 +5125,9 @@ SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_o
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
 }
 /* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
- * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk.
- * If there is no room, it may be in blocks that a peer guarded when they were deleted. No call that a signal handler
- * may make claims a block. */
+ * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk. If
+ * there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
+ * and tries again. No call that a signal handler may make claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err;
@@ -5145,8 +5201,8 @@ SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off
     return 0;
 }
 
-/* Makes a span of the first n free chunks of a room in a row that it finds downwards from top. If there is no such row,
- * *off is 0, and *busy says whether other participants are working on some of the chunks. */
+/* Searches downwards from top for n free chunks in a row, all in the room, and makes a span of the first such row. If
+ * there is no such row, *off is 0, and *busy says whether other participants are working on some of the chunks. */
 SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
@@ -5234,7 +5290,8 @@ SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, s
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
 /* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
- * If there is no room, it may be in blocks that a peer guarded when they were deleted. */
+ * If there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
+ * and tries again. */
 SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     int err = shmi_try_claim_span(a, size, in, off);
@@ -5354,8 +5411,9 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
     return 0;
 }
 
-/* Takes back what dead had claimed, was freeing, or was sweeping when it died: blocks, chunks, slabs, and names in the
- * directory. The caller is the reaper of the slot. If the call is cut short, another reaper may repeat it. */
+/* Takes back what the participant dead had claimed, was freeing, or was sweeping when it died: blocks, chunks, slabs,
+ * and names in the directory. The caller is the reaper of the slot. If the call is cut short, another reaper may repeat
+ * it. */
 SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
@@ -5376,21 +5434,21 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the rollback resolves these */
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* left to the rollback */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
                     } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
-                        /* If the word has changed, a process that deletes an object has published the record, and the
-                         * block may have any use by now. */
+                        /* If the word has changed, the block was a record of an object, and the process that deletes
+                         * the object has published it. By now the block may have any use. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }
             }
         }
-        w = shmi_load_chunk(a, i); /* the chunk word comes after its block words */
+        w = shmi_load_chunk(a, i); /* the chunk is freed after its block words */
         if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == dead)
             shmi_swap_chunk(a, i, w, shmi_chunk_freed(w));
     }
@@ -5565,9 +5623,9 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and that its owner does not need any more. Several participants may try: the
- * participant that makes itself the owner by CAS frees the node. The parameter owner may itself be a reaper that died
- * before it freed the node. While this thread is stopped, other processes may free the node and claim it again. So the
- * node is freed only if it is in use, and still in the same use. */
+ * participant that makes itself the owner by CAS frees the node. The participant owner may be a reaper that made itself
+ * the owner and died before it freed the node. While this thread is stopped, other processes may free the node and
+ * claim it again. So the node is freed only if it is in use, and still in the same use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5583,8 +5641,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
             shmi_free_node(a, off);
     }
 }
-/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its word
- * differs from the earlier value w in the state at most, it is on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if it is still
+ * in the use that it had when its word was w, is on no queue, and has a dead owner. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5594,8 +5652,8 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant after the node was taken off its recorded queue. The parameter next is the value
- * that the word next of the node got then. If several participants try, only one frees the node. If the wait was
+/* Frees a node of a dead participant after the node was taken off its recorded queue, which set the word next of the
+ * node to the value of the parameter next. If several participants try, only one frees the node. If the wait was
  * resolved, a participant may be about to put the node on the ready stack of the dead participant. Then
  * shmi_free_nodes_of frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
@@ -5634,9 +5692,9 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
     }
 }
 
-/* ---- Poller nodes: by a poller node, a releaser finds the poller of a Go process, in which goroutines do not sleep
- * in the kernel. A C process has no poller node, because its threads sleep in the kernel, but it wakes the pollers of
- * other processes. ---- */
+/* ---- Poller nodes. Goroutines do not sleep in the kernel: the poller of their process sleeps for them. A releaser
+ * finds this poller by a poller node. The threads of a C process sleep in the kernel themselves, so a C process has no
+ * poller node, but it wakes the pollers of Go processes. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
  * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
@@ -5699,10 +5757,10 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a resolved node, whose owner was parked, on the ready stack of that owner, and rings its doorbell. Only the
- * granter that resolved the node calls this function, and only once: between shmi_begin_tell, before it resolved the
- * node, and shmi_end_tell. The parameter owner is the owner at the time of the grant. If that owner has died, the node
- * may have a new owner by now, and the call does nothing. */
+/* Puts a resolved node, whose owner was parked, on the ready stack of that owner, and rings the owner's doorbell. Only
+ * the granter that resolved the node calls this function, and only once. It called shmi_begin_tell before it resolved
+ * the node, and calls shmi_end_tell later. The parameter owner is the owner at the time of the grant. If that owner has
+ * died, the node may have a new owner by now, and the call does nothing. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -5818,8 +5876,8 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node that is ready and has no owner. The owner died while the node was not on its ready stack. A releaser
- * may be about to put the node there. */
+/* A poller node that is ready and has no owner. The owner died while the node was not on the ready stack of the owner.
+ * A releaser may be about to put the node on that stack. */
 typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
@@ -5875,18 +5933,18 @@ SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
     shmi_end_tell(a);
     return done;
 }
-/* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue
- * or resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not
- * know the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The
- * call may leave the object guarded.
+/* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue or
+ * resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not know
+ * the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The call
+ * may leave the object guarded.
  *
- * A record that is committed and not complete may be about to change the node. In one case it puts the node on a
- * queue, and the word next is still 0. In the other case it has ended the wait, and has not resolved the node yet. In
- * both cases this function first completes the record. Another process may complete such a record at any time, so each
- * round of the loop decides by one load of the word next. */
+ * A record that is committed and not complete may still have to change the node. There are two cases. If the word next
+ * is 0, the record may have to put the node on a queue. If the word next says that the wait has ended, the record may
+ * have to resolve the node. In both cases this function first completes the record. Another process may complete the
+ * record at any time, so each round of the loop decides by one load of the word next. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    int joined = 0, ended = 0; /* whether the record was completed, in the first case and in the second case */
+    int joined = 0, ended = 0; /* in each case, whether this function has completed the record */
     for (;;) {
         uint64_t v = shmi_ld64(&n->next) >> 32;
         int *completed = v == 0 ? &joined : &ended;
@@ -5921,14 +5979,14 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
-            /* The owner of the node was reaped. Another participant then took the node off its queue, and died before
-             * it gave the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+            /* The owner of the node was reaped. Another participant then took the node off its queue. It has died
+             * before it gave the node back, or is about to give it back. shmi_forget_wait checks for the guard. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
     }
-    /* While the object is guarded, no process deletes it, so its nodes stay in the same use. */
+    /* While the object is guarded, no process deletes it and frees its nodes. */
     object = shmi_ld64(&n->object);
     shmi_guard(a, object);
     w = shmi_node_load(n);
@@ -5970,7 +6028,7 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
             d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
-        return; /* a releaser may still be walking down a stack that was emptied meanwhile */
+        return; /* the steps did not suffice, or a releaser may have emptied a stack and still have its nodes */
     for (k = 0; k < d->n_orphans; k++)
         if (!d->orphans[k].on)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
@@ -6008,14 +6066,15 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id ow
 /* Whether the node is still in the use that it had when its word was w: no process has freed it since. */
 SHMI_FN int shmi_same_use(shmi_node *n, uint32_t w) { return ((shmi_node_load(n) ^ w) & ~15u) == 0; }
 
-/* Gives up the wait of a node whose object is deleted. The owner had given up the node, but left it, because a queue
- * of the object might still name it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may
- * free the node at any time, and another participant may use the node for another object. So this function reads the
- * object after the other words, and changes each word only if it still has the value that was read.
+/* Gives up the wait of a node whose object is deleted. The owner has given up the wait, but has not freed the node,
+ * because a queue of the object might still name the node: see forgetWait in internal/arenakernel/node.go. If the owner
+ * dies, its reaper may free the node at any time, and another participant may use the node for another object. So this
+ * function reads the object after the other words of the node, and changes each word only if the word still has the
+ * value that was read.
  *
- * The owner may also be a reaper, or a participant that leaves. Such an owner guards the object, makes itself the
- * owner by CAS, and frees the node. So this process takes and frees the node only if no participant guards the object
- * and the node is still in the same use. The comment in Go has the proof. */
+ * The owner may also be a reaper, or a participant that leaves. Such a participant guards the object, makes itself the
+ * owner by CAS, and frees the node. So this process makes itself the owner and frees the node only if no participant
+ * guards the object and the node is still in the same use. The comment in Go has the proof. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object)
 {
     shmi_participant_id owner;
@@ -6054,8 +6113,8 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
 {
     shmi_off object = *(shmi_off *)arg;
     shmi_participant_id owner = shmi_node_owner(n); /* one load, because a reaper may make itself the owner of a dead participant's node */
-    /* The list is read before the object: if the node becomes a poller node of another object meanwhile, its owner
-     * stores the object before the list. */
+    /* The word list is read before the word object. If the node becomes a poller node of another object meanwhile, its
+     * owner stores object before list. So a list of another object is never taken for one of this object. */
     uint64_t list = shmi_ld64(&n->list);
     if (shmi_ld64(&n->object) != object)
         return;
@@ -6083,9 +6142,9 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
 
 /* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
  *
- * A participant that dies may leave a wait that owes something to another wait of the object. To find these waits, a
- * process makes a list of the nodes of all dead participants, once after each death. The list stays complete, because
- * a dead participant claims no node. */
+ * A participant that dies may leave a wait that has to pass something on, such as a wake, to another wait of the
+ * object. To find these waits, a process makes a list of the nodes of all dead participants, once after each death. The
+ * list stays complete, because a dead participant claims no node. */
 
 /* A hash of the states and windows of all slots. It changes with each death, join and leave. */
 SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
@@ -6098,22 +6157,111 @@ SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
     }
     return sum;
 }
-/* Whether the node may be a wait in a recorded queue whose owner is dead. leaving is this participant while it leaves,
- * or 0. */
+/* Whether the node may be a wait in a recorded queue whose owner is dead. The parameter leaving is the ID of this
+ * participant if it is leaving, otherwise 0. */
 SHMI_FN int shmi_node_waited(const shmsync_arena *a, const shmi_node *n, shmi_participant_id leaving)
 {
     shmi_participant_id owner = shmi_node_owner(n);
     return owner != 0 && shmi_ld64(&n->list) == 0 && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 &&
            (owner == leaving || !shmi_current(a, owner));
 }
+/* ---- Lists that are sorted by a key. They are made while a record lock is held, possibly by a signal handler, so they
+ * use neither malloc nor qsort. ---- */
+
+/* Memory for a list with room for n entries, or NULL. */
+SHMI_FN shmi_keyed *shmi_map_list(uint64_t n)
+{
+    int before = errno;
+    void *p = n > SIZE_MAX / sizeof(shmi_keyed) ? MAP_FAILED : mmap(NULL, (size_t)n * sizeof(shmi_keyed), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = before;
+    return p == MAP_FAILED ? NULL : (shmi_keyed *)p;
+}
+SHMI_FN void shmi_unmap_list(shmi_keyed *at, uint64_t n)
+{
+    int before = errno;
+    munmap(at, (size_t)n * sizeof *at);
+    errno = before;
+}
+/* Moves entry i of a heap down to its place. In a heap, no entry has a smaller key than the entries 2i+1 and 2i+2. */
+SHMI_FN void shmi_sift(shmi_keyed *at, uint64_t i, uint64_t n)
+{
+    shmi_keyed x = at[i];
+    uint64_t c;
+    for (; (c = 2 * i + 1) < n; i = c) {
+        if (c + 1 < n && at[c + 1].key > at[c].key)
+            c++;
+        if (at[c].key <= x.key)
+            break;
+        at[i] = at[c];
+    }
+    at[i] = x;
+}
+SHMI_FN void shmi_make_heap(shmi_keyed *at, uint64_t n)
+{
+    uint64_t i;
+    for (i = n / 2; i > 0; i--)
+        shmi_sift(at, i - 1, n);
+}
+/* Sorts a list by its keys. The number of steps is about n log n. */
+SHMI_FN void shmi_sort_list(shmi_keyed *at, uint64_t n)
+{
+    shmi_make_heap(at, n);
+    for (; n > 1; n--) {
+        shmi_keyed x = at[0];
+        at[0] = at[n - 1];
+        at[n - 1] = x;
+        shmi_sift(at, 0, n - 1);
+    }
+}
+/* The index of the first entry of a sorted list whose key is not less than the parameter key. */
+SHMI_FN uint64_t shmi_find_key(const shmi_keyed *at, uint64_t n, uint64_t key)
+{
+    uint64_t from = 0;
+    while (from < n) {
+        uint64_t mid = from + (n - from) / 2;
+        if (at[mid].key < key)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return from;
+}
+
 SHMI_FN void shmi_list_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_waits *l = (shmi_dead_waits *)arg;
     if (!shmi_node_waited(a, n, l->leaving))
         return;
-    if (l->n < SHMI_deadWaits)
-        l->off[l->n] = off;
+    if (l->n < l->room) {
+        l->at[l->n].key = shmi_ld64(&n->object);
+        l->at[l->n].off = off;
+    }
     l->n++;
+}
+SHMI_FN void shmi_free_dead_waits(shmi_dead_waits *l)
+{
+    if (l->at != NULL && l->at != l->few)
+        shmi_unmap_list(l->at, l->room);
+    l->at = NULL;
+}
+/* Makes the list. If there are more nodes than the list has room for, it first counts them. Without memory for all, the
+ * list is incomplete. */
+SHMI_FN void shmi_list_dead_waits(shmsync_arena *a, shmi_dead_waits *l)
+{
+    shmi_keyed *more;
+    shmi_free_dead_waits(l);
+    l->at = l->few;
+    l->room = SHMI_deadWaits;
+    l->n = 0;
+    shmi_each_node(a, shmi_list_dead_wait, l);
+    if (l->n > l->room && (more = shmi_map_list(l->n)) != NULL) {
+        l->at = more;
+        l->room = l->n;
+        l->n = 0;
+        shmi_each_node(a, shmi_list_dead_wait, l);
+    }
+    if (l->n <= l->room)
+        shmi_sort_list(l->at, l->n);
 }
 
 typedef struct shmi_dead_wait_visit {
@@ -6128,8 +6276,8 @@ SHMI_FN void shmi_visit_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, 
     if (shmi_ld64(&n->object) == v->object && shmi_node_waited(a, n, v->leaving))
         v->f(a, off, n, v->arg);
 }
-/* Calls f for each node of an object that may be a wait of a dead participant, or of this participant if it is
- * leaving. The caller holds the record lock with the index lock. */
+/* Calls f for each node of an object that may be a wait of a dead participant, or of this participant if it is leaving.
+ * The caller holds record_locks[lock]. */
 SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off object, shmi_participant_id leaving,
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
@@ -6138,7 +6286,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
      */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
-    uint32_t i;
+    uint64_t i;
     v.object = object;
     v.leaving = leaving;
     v.f = f;
@@ -6147,17 +6295,16 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
         l->made = 1;
         l->sum = sum;
         l->leaving = leaving;
-        l->n = 0;
-        shmi_each_node(a, shmi_list_dead_wait, l);
+        shmi_list_dead_waits(a, l);
     }
-    if (l->n > SHMI_deadWaits) { /* the list has no room for all */
+    if (l->n > l->room) { /* the list has no room for all */
         shmi_each_node(a, shmi_visit_dead_wait, &v);
         return;
     }
-    for (i = 0; i < l->n; i++) {
-        shmi_node *n = shmi_node_at(a, l->off[i]);
+    for (i = shmi_find_key(l->at, l->n, object); i < l->n && l->at[i].key == object; i++) {
+        shmi_node *n = shmi_node_at(a, l->at[i].off);
         if (n != NULL)
-            shmi_visit_dead_wait(a, l->off[i], n, &v);
+            shmi_visit_dead_wait(a, l->at[i].off, n, &v);
     }
 }
 /* ---- Descriptions of types ----
@@ -6180,7 +6327,7 @@ typedef struct shmi_type_leaf {
 typedef struct shmi_type_walk {
     const char *p; /* the next token */
     shmi_type_leaf leaf;
-    int (*see)(struct shmi_type_walk *); /* not 0: enough */
+    int (*see)(struct shmi_type_walk *); /* called for each part; a result other than 0 ends the walk */
     const void *arg;
     void *state;
     shmi_type_leaf *found;
@@ -6225,7 +6372,7 @@ SHMI_FN void shmi_type_kind(const char *p, char *out, size_t size)
         if (*s == '[') {
             used += (size_t)snprintf(out + used, size - used, "%.*s", (int)n, s);
             single = 0;
-        } else if (*s == '{' && *p == '@') { /* the struct means the same as its only field */
+        } else if (*s == '{' && *p == '@') { /* a struct whose only field has no name, such as atomic.Uint32 */
             if (!single)
                 used += (size_t)snprintf(out + used, size - used, "atomic ");
             if (shmi_type_token(&p, &n) == NULL)
@@ -6310,8 +6457,10 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
     }
 }
 
-/* Visits the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the description of the
- * type, or of the outermost struct that means the same. within says that the type is the element of an array. */
+/* Visits the type at w->p, whose path is in w->leaf, and calls w->see for each part. The parameter start is the
+ * description of the type. If the type is the field of a struct whose only field has no name, start is the description
+ * of this struct, or of the outermost of several such structs. The parameter within is 1 if the type is the element of
+ * an array. */
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s;
@@ -6378,7 +6527,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the same path as like. If so, *found is that part. */
+/* Whether the type has a part with the path of the part *like. If so, *found is that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -6410,12 +6559,12 @@ __attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_wo
 
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
-    const char *own, *other;    /* the type whose part leaf is, and the type to compare it with */
+    const char *own, *other;    /* the type of which leaf is a part, and the other type */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
-    int arena;                  /* own is the type of the object */
-    int moved;                  /* 1: compare only the fields that have moved; 0: all others */
-    int named, count;           /* fields that the text names, and differences */
-    int most;                   /* fields to be named */
+    int arena;                  /* 1: own is the type of the object; 0: that of the program */
+    int moved;                  /* 1: compare only the fields that have moved; 0: only the other fields */
+    int named, count;           /* number of fields that the text names; number of differences */
+    int most;                   /* how many differences the text may name */
     shmi_words *text;
 } shmi_type_pair;
 
@@ -6485,8 +6634,8 @@ SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *m
         shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
 }
 
-/* Says what differs between the type of an object and that of the program. The text names at most as many fields as most
- * says: see Difference in internal/typetext. 0: no field differs. */
+/* Writes to text what differs between the type of an object and that of the program. The text names no more fields than
+ * the parameter most says: see Difference in internal/typetext. Returns 0 if no field differs. */
 SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
 {
     shmi_words words;
@@ -6594,9 +6743,9 @@ SHMI_FN void *shmi_new_thing(size_t size)
     return h + 1;
 }
 
-/* Gives thing a new serial number. Handles with an earlier number are closed. */
+/* Gives the thing a new serial number, which closes all handles with an earlier number. */
 SHMI_FN void shmi_renew_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE); }
-/* Closes thing: from now on a call with a handle on it fails with EBADF. */
+/* Closes the thing: from now on, each call with a handle on the thing fails with EBADF. */
 SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_SEQ_CST); }
 
 SHMI_FN void shmi_free_thing(void *thing)
@@ -6626,8 +6775,8 @@ SHMI_FN int shmi_keep(void *thing)
     return (n & SHMI_ENDED) == 0;
 }
 /* Returns EBADF if the handle was closed meanwhile. A call makes this check after a wait, before it returns something
- * that the program can give back only through an open handle, such as a hold. After EBADF the call gives it back
- * itself. The caller still keeps the object open. */
+ * that the program can give back only through an open handle, such as a hold. After EBADF the call itself gives this
+ * hold back. The caller has called shmi_keep, so the object is still open. */
 SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 {
     return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
@@ -6660,7 +6809,7 @@ SHMI_COLD int shmi_closed(const char *function)
 }
 
 /* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
- * SHMI_OPENED_OR, it returns value. */
+ * SHMI_OPENED_OR, the function returns the argument value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
@@ -6668,9 +6817,9 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
-/* As SHMI_OPENED, for a function that fills in something for later calls, such as a hold. If the handle is closed, the
- * statement clear sets the hold to zeros, so that later calls with it fail. Otherwise the hold would have whatever was
- * in the memory. */
+/* As SHMI_OPENED, for a function that fills in a result for later calls, such as a hold. If the handle is closed, the
+ * statement clear sets this result to zeros, so that later calls with it fail. Without the statement, the result would
+ * have whatever was in the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
     do {                                                         \
         SHMI_BEGIN();                                            \
@@ -6695,8 +6844,8 @@ SHMI_FN void shmi_set_flag(int *flag, int value)
 /* Why shmi_share has returned NULL: the error that it has noted, or ENOMEM if a signal handler that called the library
  * has cleared the note since. */
 SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
-/* Makes handle a handle on thing, which is the result of shmi_share. Returns 0, or, if thing is NULL, the error of
- * shmi_share. */
+/* Fills in the handle of the user, *handle, with thing, which is the result of shmi_share. Returns 0 or, if thing is
+ * NULL, the error of shmi_share. */
 #define SHMI_HAND_OUT(handle, type, thing) \
     ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_no_handle())
 
@@ -6851,14 +7000,14 @@ SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_block
 typedef struct shmi_record_walk {
     shmi_off object, next;
     uint64_t size;   /* least size that each record or block must have */
-    shmi_block b;    /* the record or block */
+    shmi_block b;    /* the record or block that the walk has reached */
     uint32_t slot;   /* the slot of the record, or of the participant that added the block */
     uint32_t number; /* number of the block; 0: a slot record */
     uint32_t least;  /* number of the last block that the walk has met; 0: none yet */
     int bad;         /* the list has something on it that is neither a slot record nor a block */
     uint32_t seen[SHMI_MaxSlots / 32 + 1];
 } shmi_record_walk;
-/* Begins a walk at a value of the word objRecords. */
+/* Begins a walk at head, which is a value of the word objRecords. */
 SHMI_FN void shmi_walk_records_from(shmi_record_walk *v, shmi_off object, uint32_t head, uint64_t size)
 {
     memset(v, 0, sizeof *v);
@@ -6870,8 +7019,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
 {
     shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
 }
-/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no
- * slot comes twice, and the numbers of the blocks fall. */
+/* Goes to the next record or block of the walk. Its maker may not have published it yet. Even on a damaged list the
+ * walk ends: it stops at a second record of a slot, and at a block whose number is not below that of the last block. */
 SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -6897,7 +7046,7 @@ SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
     v->bad = 0;
     return 1;
 }
-/* Whether the record or block that the walk has reached has the least size of the walk. */
+/* Whether the record or block that the walk has reached has at least the size v->size. If not, the walk is bad. */
 SHMI_FN int shmi_listed_fits(shmi_record_walk *v)
 {
     v->bad |= v->b.size < v->size;
@@ -6911,8 +7060,8 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
             return shmi_listed_fits(v);
     return 0;
 }
-/* Goes to the next block of the walk that was added after the word objRecords had the value until. If the list does
- * not lead to until, the walk is bad. */
+/* Goes to the next block of the walk that was added since the word objRecords had the value of the parameter until. If
+ * the list does not contain the entry that until names, the walk is bad. */
 SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
 {
     while (v->next != (shmi_off)until * SHMI_blockMin)
@@ -6925,7 +7074,8 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* The number for a block that is pushed while the word objRecords has the value first. 0: the numbers are used up. */
+/* Returns the number for a block that is pushed on a list whose first entry is first, a value of the word objRecords.
+ * Returns 0 if the numbers are used up. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -6935,9 +7085,9 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
             return v.number == UINT32_MAX ? 0 : v.number + 1;
     return v.bad ? 0 : 1;
 }
-/* Claims a block for the list of o, within reach of the word objRecords. If exists is not 0, the block may lie in the
- * headroom. The participant that creates an object makes its first slot record, and that record must not lie in the
- * headroom. Otherwise a participant could use the headroom up by creating objects. */
+/* Claims a block for the list of o, in the part of the arena that the word objRecords can name. If the parameter exists
+ * is not 0, the block may lie in the headroom. The first slot record of an object must not lie there, because a
+ * participant could use the headroom up by creating objects. */
 SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
     int cls = shmi_class_for(size, 1);
@@ -6957,8 +7107,9 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o: if numbered is 0, as a slot record; otherwise as a block with a number. If
- * a numbered block finds that the list does not begin with first any more, the function frees it instead. */
+/* Pushes the block at off on the list of o: as a slot record if the parameter numbered is 0, otherwise as a block with
+ * a number. If the list does not begin with the entry first any more, the function frees a numbered block instead of
+ * pushing it. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -7030,9 +7181,10 @@ SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { ret
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
-/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value
- * tag, and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not
- * begin with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
+ * and the others are 0. The parameter head is the value that the word objRecords had before the caller found that o
+ * needs a block. If the word has another value by now, another call may have added the block. Then this function adds
+ * nothing and returns 0. */
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
@@ -7092,8 +7244,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks the list of an object, and stores its last entries in last, which has room for that many. Entry number n of
- * the list is at place n modulo room. Returns how many entries the list has. */
+/* Walks the list of an object, and stores the last entries of the list in the array last, which has as many places as
+ * room says. Entry number n of the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -7193,8 +7345,8 @@ SHMI_FN int shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
-/* How far a search may have to go. A search goes further while a participant lowers the reach, as hdrDirLowering says:
- * see internal/arenakernel/directory_lower.go. */
+/* How far a search may have to go. While a participant lowers the reach, a search goes as far as the old reach, which
+ * is in hdrDirLowering: see internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
     int tries;
@@ -7249,7 +7401,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* otherwise a participant died while it lowered the reach, and before its second check */
+    if ((w & 1) == 0) { /* odd: a participant died while it lowered the reach, before its second check of all entries */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -7340,7 +7492,7 @@ SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_
 
 SHMI_FN shmi_ref **shmi_refs_at(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
-    /* Fibonacci hashing: blocks of one size class differ in few bits. */
+    /* Fibonacci hashing: the offsets of blocks of one size class differ in few bits, and still get different lists. */
     return &a->refs[off * UINT64_C(0x9e3779b97f4a7c15) >> (64 - a->refs_log)];
 }
 /* The place in the table of the reference to the object at off, or the place where it would be added; NULL if there is
@@ -7414,7 +7566,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        if (!r->kept || !shmi_unfinished(a, a->self)) /* the undo of a transaction may still write into the object */
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo of a transaction may still write there */
             shmi_and32(word, ~mask);
         *p = r->next;
         a->n_refs--;
@@ -7462,7 +7614,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
             *there = 1;
         } else {
             free(made);
-            return 0; /* the bit is freed with the object */
+            return 0; /* the open bit stays set, because the memory of the object is freed anyway */
         }
         shmi_remember(a, made, h, kept);
         return 0;
@@ -7472,8 +7624,8 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
 
-/* Aborts h if it is pending. If wait is set and the maker of h lives, this function first gives it some time to commit
- * h. */
+/* Aborts h if it is pending. If the parameter wait is not 0 and the maker of h lives, the maker first gets some time to
+ * commit h. */
 SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
 {
     int tries;
@@ -7490,9 +7642,9 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A maker that has placed its own object passes the offset as mine. Only
- * then does the call resolve pending objects of the name: it waits a little for those that were placed before mine,
- * and then aborts them. The caller holds handles. */
+/* Finds the object of that name and opens it. A caller that has placed its own new object passes the offset of this
+ * object as mine. Only for such a caller does the function resolve pending objects of the name: it waits a little for
+ * objects that were placed before that of the caller, and then aborts them. The caller holds handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
     uint64_t reach = shmi_reach(a), k;
@@ -7567,7 +7719,7 @@ SHMI_FN void shmi_resolve_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, 
 
 typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
-    int whole; /* a block of dead has an unreadable header, so any entry of the directory may lead to it */
+    int whole; /* a block of the dead participant has an unreadable header: any directory entry may lead to it */
 } shmi_resolve_arg;
 /* Resolves the entry of the block at off, if dead had claimed the block or was freeing it. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
@@ -7613,10 +7765,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
- * compiled with an older header has fewer fields: the others are 0. If the header was newer, and the program sets a
- * field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version 0.1,
- * which a struct_size of 0 means. *how gets the flags. */
+/* Copies the options *given of the program to *own, which has all fields that this version knows. If the program was
+ * compiled with an older header, its options have fewer fields, and the other fields of *own are 0. If the header was
+ * newer, and the program sets a field that this version lacks, the result is EINVAL. A struct_size of 0 means the size
+ * first, which the struct had in version 0.1. The flags of the options are added to *how. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -7638,9 +7790,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object with the parameters name, opts and existing. After this
- * statement, opts has all fields, the flags are known, and existing says whether a missing object is ENOENT. impl is
- * that of the handle, and stays NULL unless the open succeeds. */
+/* The first statement of a function that opens an object and has the parameters name, opts and existing. After this
+ * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
+ * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -7987,9 +8139,9 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return err != 0 || there ? err : shmi_no_object(a, off);
 }
 
-/* Opens the object at an offset that may have come from a peer, if it is of that kind and at least that size. After
- * the result 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle. Until then no close ends
- * the opening, so the caller can read the words of the object. */
+/* Opens the object at an offset that may have come from a peer, if it is of that kind and at least that size. If the
+ * result is 0, the function has called shmi_enter, and the caller calls shmi_exit when it has a handle. Until then no
+ * close ends this opening, so the caller can read the words of the object. */
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
@@ -8014,10 +8166,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether the object at off has an undo log with a transaction of dead. The undo of that transaction writes into
- * memory that dead had open, so no process may use that memory for anything else before. The objects are not guarded,
- * so another process may delete the object while this function reads it. Then the function may find any bytes. At
- * worst it answers yes although there is no transaction. */
+/* Sets *arg, the ID of a dead participant, to 0 if the object at off has an undo log with a transaction of this
+ * participant. The undo of the transaction writes into memory that the participant had open, so no process may use that
+ * memory for anything else before the undo. The object is not guarded, so another process may delete the object while
+ * this function reads it. At worst the function then finds a transaction that does not exist. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -8174,8 +8326,8 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * of the old object, 8 bytes each, and the kind and version of the new object, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h, if it is the one that was created at that time. ENOENT: that object does not exist any more,
- * even if another object has its name by now. The caller holds handles. */
+/* Deletes the object h if it was created at the time created. ENOENT: this object does not exist any more, even if
+ * another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -8190,8 +8342,8 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     return shmi_erase(a, &now);
 }
 /* Whether the object of that name makes its successor s redundant, because the object also contains the data of s: see
- * isRedundant. If of is not 0, the object must be at that offset. *busy is how many participants have the object open,
- * besides this call. */
+ * isRedundant. If the parameter of is not 0, the object must be at the offset of. *busy is how many participants have
+ * the object open, besides this call. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -8217,7 +8369,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
 /* Deletes the successor that an interrupted upgrade of the object of that name has left, before the caller deletes the
  * object: see deleteSuccessor. The object does not need its successor, so a death between the two deletions does no
  * harm. A successor that is not redundant has data of its own, so it stays while a participant has the object open. If
- * of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
+ * the parameter of is not 0, only a successor of the object at the offset of is deleted. The caller holds handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -8363,7 +8515,7 @@ SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena 
     pthread_mutex_unlock(&a->walking);
     return v.err;
 }
-/* Sets the value that the guard of walks has while no walk is under way. */
+/* Sets the value that the word SHMI_slotWalking of this participant has while no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
 {
     pthread_mutex_lock(&a->walking);
@@ -8445,7 +8597,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, o->off);
     pthread_mutex_unlock(&a->handles);
-    closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* shmi_close_handles has handles_of later, or had it */
+    closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* 0: shmi_close_handles takes handles_of later */
     if (r != NULL && !closing) {
         if (r->handle == NULL) {
             shmi_last.err = 0;
@@ -8472,9 +8624,9 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Sets end, which frees the handle of an object and all that the handle owns, for the case that the arena is closed
- * before the handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of.
- */
+/* Sets the function end, which frees the handle of an object and all that the handle owns, for the case that the arena
+ * is closed before the handle. The arena's file is unmapped before end runs: see shmi_unmapped. The caller holds
+ * a->handles_of. */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -8485,7 +8637,7 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
         r->end = end;
 }
 /* Whether the arena was closed before the handle that is being ended. Then the words of the object are not mapped any
- * more, and the close of the arena has made the wakes. */
+ * more, and the close of the arena has woken the waiters. */
 SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way: then the last
  * such call ends the opening. The caller holds handles_of.
@@ -8504,8 +8656,8 @@ SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
     r->end(handle);
     shmi_close_object(a, off);
 }
-/* Gives one opening back. If it was the last one and no call through the handle is under way, calls end with the
- * handle. EBADF: the object is not open. */
+/* Closes one opening of the handle. If this was the last one and no call through the handle is under way, calls the
+ * function end for the handle. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -8573,11 +8725,11 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
         shmi_settle_close(thing, a);
     shmi_exit(a);
 }
-/* Begins the rest of a call through the handle at thing, after the call has taken effect. Another thread may know of
- * the effect, and may have closed the handle and deleted the object. Then another object may have its bytes. So before
- * this function, such a call only loads words. After the result 1 it may use the words until shmi_exit_for. After the
- * result 0 the handle has ended, and its end has made the wakes of the call. No signal handler calls this function,
- * for the reason that shmi_enter_for has. */
+/* Begins the last part of a call through the handle at thing, after the call has taken effect. Another thread may see
+ * the effect, close the handle and delete the object. Then another object may have the bytes of this one. So between
+ * its effect and this function, the call only loads words. If the result is 1, the call may use the words until
+ * shmi_exit_for. If the result is 0, the handle has ended, and its end has made the wakes of the call. No signal
+ * handler calls this function, because the end of an opening takes locks. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
 {
     return shmi_enter_for(thing, a, NULL) == 0; /* a refusal is no failure: the call has succeeded */
@@ -8767,25 +8919,36 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
+/* Whether /proc has this process under its process ID, and under no ID of an inner namespace. Returns -1 with an errno if
+ * a shortage prevents the answer. */
+SHMI_FN int shmi_proc_has_pid(void)
+{
+    const size_t cap = 4096; /* too large for a small stack */
+    char *b = (char *)malloc(cap), pid[16], *p = NULL;
+    int err = b == NULL ? ENOMEM : shmi_read_file("/proc/self/status", b, cap) <= 0 ? errno : 0, has = 0;
+    if (err == 0 && (p = strstr(b, "\nNSpid:")) != NULL) {
+        for (p += 7; *p == ' ' || *p == '\t'; p++) {
+        }
+        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
+        has = strncmp(p, pid, strlen(pid)) == 0;
+    }
+    free(b);
+    errno = err;
+    return has ? 1 : shmi_is_shortage(err) ? -1 : 0;
+}
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the device
  * number of /proc. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
-    char b[4096], pid[16], *p;
     shmi_tasks d;
     uint64_t start, size;
-    int ok = 0, stat_fd;
+    int ok, stat_fd;
     if (!shmi_has(&shmi_have.waitv) || shmi_disabled("threads"))
         return 0;
-    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
-        return shmi_is_shortage(errno) ? -1 : 0;
-    if ((p = strstr(b, "\nNSpid:")) == NULL)
-        return 0;
-    for (p += 7; *p == ' ' || *p == '\t'; p++) {
-    }
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
-    if (strncmp(p, pid, strlen(pid)) != 0)
-        return 0;
+    ok = shmi_proc_has_pid();
+    if (ok <= 0)
+        return ok;
+    ok = 0;
     if (!shmi_open_tasks("self", &d))
         return shmi_is_shortage(errno) ? -1 : 0;
     *dev = (uint64_t)d.st.st_dev;
@@ -11029,13 +11192,19 @@ SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 /* Whether the path of the arena leads to another file, or to none. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
-    char path[PATH_MAX];
+    char *path; /* too large for a small stack */
     struct stat st;
+    int moved;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (lstat(a->path, &st) != 0)
-        return errno == ENOENT && !shmi_leads_home(a, path);
-    return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
+    if (lstat(a->path, &st) != 0 ? errno != ENOENT : (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino)
+        return 0;
+    if (a->home < 0)
+        return 1;
+    path = (char *)malloc(PATH_MAX);
+    moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+    free(path);
+    return moved;
 }
 /* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -11152,30 +11321,30 @@ SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
 /* Notes that the file fd could not be removed from path, and why, and returns err. */
 SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
 {
-    char dir[PATH_MAX];
+    char *dir;
     struct stat own, st;
     const char *slash = strrchr(path, '/');
+    int known;
     if (err == EBUSY)
         return shmi_fail(err, "arena.remove", path, "the file is a mount point");
-    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
-    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+    dir = slash != NULL ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    known = dir != NULL && fstat(fd, &own) == 0 && stat(dir, &st) == 0;
+    free(dir);
+    if ((err != EPERM && err != EACCES) || !known)
         return shmi_fail(err, "arena.remove", path, "%s", "");
     if ((st.st_mode & S_ISVTX) != 0)
         return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
     return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
- * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
- * first, and then checks which file it has. */
-SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+enum { SHMI_privateMost = PATH_MAX + 300 }; /* room for a private name */
+/* The part of shmi_remove_file that uses the private name, for which private_name has room. */
+SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_name)
 {
-    char private_name[PATH_MAX + 300];
     struct stat own, there;
     int err;
-    *moved = 0;
     if (fstat(fd, &own) != 0)
         return shmi_fail(errno, "arena.remove", path, "%s", "");
-    shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
+    shmi_private_name(path, (uint64_t)own.st_ino, private_name, SHMI_privateMost);
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
@@ -11205,19 +11374,30 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes files that were at path, and whose removers died after they had renamed them to private names. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
+ * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
+ * first, and then checks which file it has. */
+SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+{
+    char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
+    int err;
+    *moved = 0;
+    err = private_name != NULL ? shmi_remove_by(fd, path, moved, private_name) : shmi_fail(ENOMEM, "arena.remove", path, "%s", "");
+    free(private_name);
+    return err;
+}
+/* Removes files that were at path, and whose removers died after they had renamed them to private names. Without memory,
+ * leaves them to the process that creates the next arena. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
-    char private_name[PATH_MAX + 300], dir[PATH_MAX];
     const char *base = strrchr(path, '/') + 1;
+    char *private_name = (char *)malloc(SHMI_privateMost), *dir = strndup(path, (size_t)(base - path));
     struct dirent *e;
-    DIR *d;
-    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
-    d = opendir(dir);
+    DIR *d = private_name != NULL && dir != NULL ? opendir(dir) : NULL;
     while (d != NULL && (e = readdir(d)) != NULL) {
         struct stat own, there;
         int fd;
-        shmi_private_name(path, (uint64_t)e->d_ino, private_name, sizeof private_name);
+        shmi_private_name(path, (uint64_t)e->d_ino, private_name, SHMI_privateMost);
         if (strcmp(strrchr(private_name, '/') + 1, e->d_name) != 0)
             continue;
         fd = open(private_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -11230,19 +11410,25 @@ SHMI_FN void shmi_sweep_removed(const char *path)
     }
     if (d != NULL)
         closedir(d);
+    free(private_name);
+    free(dir);
 }
 
 /* Removes the file of an arena that this process has claimed. *moved says that the file was not removed, because the
  * path leads to another file by now, or because the claim has ended. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
-    char path[PATH_MAX];
+    char *path;
     int err;
     *moved = 1;
     if (shmi_epoch(a) != w)
         return 0; /* a joiner without byte locks has ended the claim */
+    path = (char *)malloc(PATH_MAX);
+    if (path == NULL)
+        return shmi_fail(ENOMEM, "arena.remove", a->label, "%s", "");
     shmi_current_path(a, path);
     err = shmi_remove_file(a->fd, path, moved);
+    free(path);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
@@ -11416,6 +11602,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 }
 
 /* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
@@ -11450,7 +11637,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
-        shmi_note_hook(a, 1);
+        shmi_note_hook(a, SHMI_inOnFirst);
         SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
@@ -11481,14 +11668,11 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
- * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
-SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and these
+ * functions remove it. path has room for PATH_MAX bytes. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
-    char path[PATH_MAX];
     int err, moved;
-    if (!named || a->lock_fd < 0)
-        return SHMI_MOVED;
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
@@ -11504,12 +11688,38 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
         return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
     return SHMI_MOVED;
 }
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char *path; /* too large for a small stack */
+    int err;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    path = (char *)malloc(PATH_MAX);
+    err = path != NULL ? shmi_drop_name(a, path) : shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    free(path);
+    return err;
+}
+
+/* Runs the function of shmsync_wait_hook if it is due in a wait that began at the time since. Returns whether the wait has
+ * to end. This thread holds no lock, so the function may call the library. */
+SHMI_FN int shmi_gate_hook(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now();
+    int ends;
+    if (shmi_wait_hook.f == NULL || now - since < SHMI_CHECK_EVERY)
+        return 0;
+    shmi_note_hook(a, SHMI_inWaitHook);
+    ends = shmi_run_wait_hook(&now);
+    shmi_note_hook(a, 0);
+    return ends;
+}
 
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    int over = 0; /* the function of shmsync_wait_hook ends the wait */
     if (o != NULL && o->gate_timeout_ns > 0)
         abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
@@ -11568,13 +11778,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
             }
         }
-        if (abs != 0 && shmi_now() >= abs) {
+        if (over || (abs != 0 && shmi_now() >= abs)) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
                 return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
         }
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+        over = shmi_gate_hook(a, now);
     }
 }
 /* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns
@@ -11912,7 +12123,7 @@ SHMI_FN int64_t shmi_retry_registering(int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, fences = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so a ring at any later time ends the next sleep. */
@@ -11926,6 +12137,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
+        nodes = shmi_shrink_nodes(a, nodes);
         fences = shmi_retry_registering(fences);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
@@ -11954,6 +12166,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
+        if (nodes != 0 && (deadline == 0 || nodes < deadline))
+            deadline = nodes;
         if (fences != 0 && (deadline == 0 || fences < deadline))
             deadline = fences;
         err = 0;
@@ -12208,6 +12422,12 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
 }
+/* Sets *path to the path for the name of an arena. The caller frees it, also after an error. */
+SHMI_FN int shmi_new_path(const char *name, char **path)
+{
+    *path = (char *)malloc(PATH_MAX); /* too large for a small stack */
+    return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
+}
 
 static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
 /* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
@@ -12430,17 +12650,19 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
  * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
-    char dir[PATH_MAX], self[64];
+    char self[64];
     const char *slash = strrchr(path, '/'), *base = slash + 1;
     size_t n = (size_t)(slash - path);
+    char *dir = strndup(path, n == 0 ? 1 : n); /* too large for a small stack */
     int dirfd_, err;
-    if (n >= sizeof dir)
-        return shmi_fail(EINVAL, "arena.create", path, "too long");
-    memcpy(dir, path, n);
-    dir[n] = 0;
-    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd_ < 0)
-        return shmi_fail(errno, "arena.create", path, "open directory");
+    if (dir == NULL)
+        return shmi_fail(ENOMEM, "arena.create", path, "%s", "");
+    dirfd_ = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0) {
+        err = shmi_fail(errno, "arena.create", path, "open directory");
+        free(dir);
+        return err;
+    }
     err = ENOTSUP;
     s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
@@ -12454,10 +12676,11 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
             shmi_unmap(s);
     }
     if (err == ENOTSUP) {
-        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
+        shmi_sweep_temp(dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
     }
     close(dirfd_);
+    free(dir);
     if (err != 0) {
         shmi_unmap(s);
         s->created = 0;
@@ -12666,7 +12889,7 @@ SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 /* Takes slot i over from a dead participant that no living process is reaping. Returns the new generation of this
  * joiner, or 0 if the joiner did not take the slot. The joiner holds the byte lock of the slot. */
-SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, const char *label)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
     uint64_t raw;
@@ -12705,7 +12928,9 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_nap(1000000);
     }
     shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
-    shmi_describe_self(a, i, next, "", 0);
+    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads one part before and the
+     * other part afterwards gets one description. */
+    shmi_describe_self(a, i, next, label, 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -12743,9 +12968,9 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 #undef SHMI_USED_UP
 }
 
-/* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
- * the dead participant, and this joiner must clean up after it. */
-SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
+/* Takes a slot for this joiner, which has that label: a free one, or that of a dead participant. In the second case
+ * *before is the ID of the dead participant, and this joiner must clean up after it. */
+SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
     shmi_renewal renewal;
@@ -12771,7 +12996,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i);
             if (!shmi_slot_taken(w) || !shmi_note_byte_free(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
-            next = shmi_inherit_slot(a, i, w);
+            next = shmi_inherit_slot(a, i, w, label);
             if (next != 0) {
                 *name = shmi_make_participant_id(i, next);
                 *before = shmi_id_in(i, w);
@@ -13040,7 +13265,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         }
     }
     do {
-        err = shmi_take_slot(a, &name, &before);
+        err = shmi_take_slot(a, label, &name, &before);
         if (err != 0) {
             shmi_dismiss_watcher(a);
             shmi_drop_lock(a);
@@ -13138,6 +13363,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&a->dead_waits[i]);
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     shmi_close_home(a);
@@ -13309,18 +13536,35 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
- * releases while another thread joins. */
+/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
+ * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
+
+/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
+ * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
+ * the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
+    int64_t since = 0;
+    int over = 0;
     while (a != NULL) {
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
+            if (over || shmi_opens_itself(a))
                 break;
-            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            if (shmi_wait_hook.f == NULL) {
+                pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            } else {
+                int64_t now = shmi_now();
+                since = since != 0 ? since : now;
+                pthread_mutex_unlock(&shmi_attached_lock);
+                over = shmi_hook_ends(since, &now);
+                if (!over)
+                    shmi_nap(SHMI_GATE_PAUSE_MOST);
+                pthread_mutex_lock(&shmi_attached_lock);
+            }
             a = shmi_attached;
         } else {
             break;
@@ -13333,7 +13577,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     a->in_hook = runs;
-    a->given = 1;
+    a->given = a->given || runs == SHMI_inOnFirst;
     a->hook_thread = pthread_self();
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -13343,20 +13587,21 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
  * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
-    char dir[PATH_MAX], *copy;
+    char *dir;
     size_t before, n = strlen(path);
-    if (path[0] == '/' || strchr(path, '/') == NULL || getcwd(dir, sizeof dir) == NULL || dir[0] != '/')
+    if (path[0] == '/' || strchr(path, '/') == NULL)
         return strdup(path);
-    before = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
-    if (before + 1 + n >= PATH_MAX)
+    dir = (char *)malloc(PATH_MAX);
+    if (dir == NULL)
+        return NULL;
+    before = getcwd(dir, PATH_MAX) == NULL || dir[0] != '/' ? PATH_MAX : strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (before + 1 + n >= PATH_MAX) {
+        free(dir);
         return strdup(path);
-    copy = (char *)malloc(before + 1 + n + 1);
-    if (copy != NULL) {
-        memcpy(copy, dir, before);
-        copy[before] = '/';
-        memcpy(copy + before + 1, path, n + 1);
     }
-    return copy;
+    dir[before] = '/';
+    memcpy(dir + before + 1, path, n + 1);
+    return dir;
 }
 
 /* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
@@ -13404,13 +13649,24 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
+/* Reads the header of the arena, and fills in its geometry. */
+SHMI_FN int shmi_read_geometry(shmsync_arena *a)
+{
+    unsigned char *header = (unsigned char *)malloc(SHMI_headerSize); /* too large for a small stack */
+    ssize_t n;
+    int err;
+    if (header == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    n = pread(a->fd, header, SHMI_headerSize, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    free(header);
+    return err;
+}
 /* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
-    unsigned char header[SHMI_headerSize];
-    ssize_t n = pread(a->fd, header, sizeof header, 0);
     void *page;
-    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    int err = shmi_read_geometry(a);
     if (err == 0)
         err = shmi_compare(a, o, s->created);
     if (err == 0)
@@ -13444,8 +13700,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening && !shmi_opens_itself(a))
+            return shmi_fail(ETIMEDOUT, "arena.open", path, "another thread of this process opens it");
         if (a->stage == SHMI_opening)
-            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
+            return shmi_fail(EDEADLK, "arena.open", path, "%s", a->in_hook == SHMI_inOnFirst ? "its on_first opens it, and would wait for itself: use the arena that on_first gets" : "the function of shmsync_wait_hook opens it during an open, and would wait for itself");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
@@ -13579,10 +13837,10 @@ SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
-    unsigned char header[SHMI_headerSize];
+    unsigned char *header = NULL; /* too large for a small stack */
     shmsync_arena *a;
     struct stat st;
-    ssize_t n;
+    ssize_t n = 0;
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
@@ -13599,9 +13857,11 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         return 0;
     }
     a = (shmsync_arena *)calloc(1, sizeof *a);
-    n = pread(fd, header, sizeof header, 0);
-    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
-        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    header = (unsigned char *)malloc(SHMI_headerSize);
+    if (a == NULL || header == NULL)
+        err = shmi_fail(ENOMEM, op, path, "%s", "");
+    else if ((n = pread(fd, header, SHMI_headerSize, 0)) < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(errno, op, path, "%s", "");
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
@@ -13666,6 +13926,7 @@ out:
     if (a != NULL && a->base != NULL)
         munmap(a->base, (size_t)a->size);
     free(a);
+    free(header);
     close(fd);
     return err;
 }
@@ -13693,29 +13954,26 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
-    char path[PATH_MAX];
     shmi_failure before = shmi_last;
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return SHMI_TELL(err);
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
-    shmi_probe();
+    char *path;
+    int err;
     shmi_hold_cancel();
-    err = shmi_remove_unused(path, -1);
+    err = shmi_new_path(name, &path);
+    if (err == 0) {
+        pthread_once(&shmi_atfork_once, shmi_watch_forks);
+        shmi_probe();
+        err = shmi_remove_unused(path, -1);
+    }
+    free(path);
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+/* Opens the arena at path, whose options were checked. */
+SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
-    SHMI_ARENA_OPTIONS(name);
-    char path[PATH_MAX];
     shmi_segment s;
-    int moves, judged, err = shmi_check_abi(name, abi);
-    if (err == 0)
-        err = shmi_check_options(name, opts);
-    if (err == 0)
-        err = shmi_path(name, path, sizeof path);
+    int moves, judged, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -13760,6 +14018,21 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
     }
     if (err == 0)
         err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
+    return err;
+}
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    SHMI_ARENA_OPTIONS(name);
+    char *path;
+    int err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
+    if (err != 0)
+        return err;
+    err = shmi_new_path(name, &path);
+    if (err == 0)
+        err = shmi_open_path(path, opts, out);
+    free(path);
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -13838,6 +14111,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
         own = a;
     } else {
         *own = *a;
+        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
         own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
@@ -13925,7 +14199,7 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
  * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
-    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+    return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
 /* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
@@ -14702,7 +14976,8 @@ enum {
     SHMI_spinChunk = 8,
     SHMI_probeEvery = 16,
     SHMI_yieldMost = 20000,
-    SHMI_yieldPause = 30
+    SHMI_yieldPause = 30,
+    SHMI_yieldLongest = 100000000
 };
 
 /* The words of an object that control how its waiters spin. All are hints. */
@@ -14738,6 +15013,9 @@ SHMI_FN int64_t shmi_pause_ns(void)
     return best;
 }
 
+/* Whether the machine has only one CPU. The CPU affinity of this process does not matter, because its peers may run on
+ * other CPUs. If a shortage, such as a full table of descriptors, keeps this process from reading the number of CPUs,
+ * the answer is no, and the next call reads again. */
 SHMI_FN int shmi_one_cpu(void)
 {
     int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
@@ -14748,15 +15026,16 @@ SHMI_FN int shmi_one_cpu(void)
         shmi_hold_cancel();
         fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
         n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        if (n > 0)
+            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
+        else if (n == 0 || !shmi_is_shortage(errno))
+            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         if (fd >= 0)
             close(fd);
         shmi_let_cancel();
-        if (n > 0)
-            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
-        else
-            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         errno = before;
-        __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
+        if (known != 0)
+            __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
     }
     return known == 2;
 }
@@ -14827,6 +15106,18 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
+/* Called after a yield that took so many ns. Returns whether another thread has computed meanwhile. If so, this process
+ * does not yield for some time. That time does not depend on how long the process may have been stopped in the yield. */
+SHMI_FN int shmi_note_yield(int64_t took)
+{
+    if (took <= SHMI_yieldMost)
+        return 0;
+    if (took > SHMI_yieldLongest)
+        took = SHMI_yieldLongest;
+    __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep. Returns
  * whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
@@ -14840,7 +15131,6 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
         /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
-        int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
             shmi_learn(t, p, shmi_pay_after_yield(p, 0));
@@ -14848,9 +15138,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
         }
         if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
             return 0;
-        took = shmi_yield();
-        if (took > SHMI_yieldMost)
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        shmi_note_yield(shmi_yield());
         ok = done(arg);
         shmi_learn(t, p, shmi_pay_after_yield(p, ok));
         return ok;
@@ -14897,6 +15185,14 @@ SHMI_FN uint32_t shmi_first_tag(void)
     return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
+enum {
+    SHMI_freeKept = 256,    /* how many free wait nodes a process keeps at least */
+    SHMI_freeAtOnce = 2048  /* how many it gives back at a time; that takes less than a millisecond */
+};
+#ifndef SHMI_FREE_PERIOD /* tests make it shorter */
+#define SHMI_FREE_PERIOD INT64_C(5000000000) /* ns */
+#endif
+
 /* Gets a wait node for one wait. Its node in the arena is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
@@ -14904,8 +15200,11 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     int err;
     pthread_mutex_lock(&a->wait_nodes_lock);
     s = a->wait_nodes;
-    if (s != NULL)
+    if (s != NULL) {
         a->wait_nodes = s->next;
+        if (--a->free_nodes < a->fewest_nodes)
+            a->fewest_nodes = a->free_nodes;
+    }
     pthread_mutex_unlock(&a->wait_nodes_lock);
     if (s == NULL) {
         s = (shmi_wait_node *)calloc(1, sizeof *s);
@@ -14916,7 +15215,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
             free(s);
             return err;
         }
-        s->tag = shmi_first_tag();
+        s->next_tag = s->extra_tag = shmi_first_tag();
     }
     s->since = 0;
     *out = s;
@@ -14925,10 +15224,80 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 /* Gives back a wait node that was never queued, or whose node is idle again. */
 SHMI_FN void shmi_wait_node_return(shmsync_arena *a, shmi_wait_node *s)
 {
+    int many;
     pthread_mutex_lock(&a->wait_nodes_lock);
     s->next = a->wait_nodes;
     a->wait_nodes = s;
+    many = ++a->free_nodes > SHMI_freeKept && a->many_nodes == 0;
+    if (many)
+        shmi_st32(&a->many_nodes, 1);
     pthread_mutex_unlock(&a->wait_nodes_lock);
+    if (many)
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher gives nodes back from now on */
+}
+
+/* ---- What a process gives back after a crowd of waiters has gone: internal/park/pool_shrink.go in C ----
+ *
+ * The other processes can use these nodes, and a visit of all nodes in use does not visit them. A free wait node is
+ * idle, its stamp is 0, and it is on no list, so no process refers to it. */
+
+/* Takes a free wait node from the list of this process, if it has more than it keeps. */
+SHMI_FN shmi_wait_node *shmi_take_surplus(shmsync_arena *a)
+{
+    shmi_wait_node *s = NULL;
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    if (a->free_nodes > SHMI_freeKept) {
+        s = a->wait_nodes;
+        a->wait_nodes = s->next;
+        if (--a->free_nodes < a->fewest_nodes)
+            a->fewest_nodes = a->free_nodes;
+    }
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+    return s;
+}
+/* Begins a period at the time now. Nodes that no wait has needed in the last period are surplus. Returns whether this
+ * process has so many free nodes that there is another period. */
+SHMI_FN int shmi_begin_period(shmsync_arena *a, int64_t now)
+{
+    int many;
+    pthread_mutex_lock(&a->wait_nodes_lock);
+    a->surplus_nodes = a->nodes_period != 0 && a->fewest_nodes > SHMI_freeKept ? a->fewest_nodes - SHMI_freeKept : 0;
+    a->fewest_nodes = a->free_nodes;
+    many = a->free_nodes > SHMI_freeKept;
+    if (!many)
+        shmi_st32(&a->many_nodes, 0);
+    a->nodes_period = many ? now + SHMI_FREE_PERIOD : 0;
+    pthread_mutex_unlock(&a->wait_nodes_lock);
+    return many;
+}
+/* Gives nodes back if it is time. Returns the time of the next call; 0: not before the watcher's doorbell rings. The death
+ * watcher calls this. */
+SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at)
+{
+    shmi_wait_node *s;
+    int64_t now;
+    if (shmi_ld32(&a->many_nodes) == 0)
+        return 0;
+    now = shmi_now();
+    if (now < at)
+        return at;
+    if (now >= a->nodes_period && !shmi_begin_period(a, now))
+        return 0;
+    if (a->surplus_nodes > 0) {
+        uint32_t n = a->surplus_nodes < SHMI_freeAtOnce ? a->surplus_nodes : (uint32_t)SHMI_freeAtOnce;
+        if (shmi_enter(a, "arena.watch") != 0)
+            return 0; /* this process leaves, and frees all its nodes */
+        a->surplus_nodes -= n;
+        for (; n > 0 && (s = shmi_take_surplus(a)) != NULL; n--) {
+            /* a node that a peer has overwritten is left to the reaper of this participant */
+            if (shmi_node_owner(s->node) == a->self && shmi_ld64(&s->node->list) == 0 && shmi_ld64(&s->node->stamp) == 0 &&
+                shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeIdle)
+                shmi_free_node(a, s->off);
+            free(s);
+        }
+        shmi_exit(a);
+    }
+    return a->surplus_nodes > 0 ? now + SHMI_CHECK_EVERY : a->nodes_period;
 }
 
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
@@ -16010,6 +16379,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                 if (step == SHMI_STEP_STAY)
                     break;
             }
+            if (err == EOWNERDEAD && may_repair && m->repair != NULL)
+                break; /* so does a lock that this call may repair, if the dead holder is gone */
             shmi_mutex_leave_wait(w);
             return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:
@@ -17485,7 +17856,8 @@ struct shmi_rq {
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
+    uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
+    uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
     shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
@@ -17863,6 +18235,12 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
+/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
+ * the private lock. */
+SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
+SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
+
 /* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
  * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
@@ -17872,8 +18250,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     uint32_t i;
     int err;
     *ok = 0;
-    if (shmi_ld64(q->commit) != x->c)
+    if (shmi_ld64(q->commit) != x->c) {
+        q->overtaken++;
         return 0;
+    }
     if (x->torn)
         return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
@@ -17894,8 +18274,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     }
     shmi_put64(r.kinds, kinds);
     SHMSYNC_CRASHPOINT("record.commit.written");
-    if (!shmi_cas64(q->commit, x->c, to))
+    if (!shmi_cas64(q->commit, x->c, to)) {
+        q->overtaken++;
         return 0;
+    }
     x->made = 1;
     SHMSYNC_CRASHPOINT("record.commit.named");
     err = shmi_rq_complete(q, to, b);
@@ -17933,13 +18315,14 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
 {
     shmi_node *n = s->node;
     uint32_t word = shmi_node_load(n);
-    s->tag++;
+    s->next_tag++;
+    s->extra_tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
     /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
-    shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
-    shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
+    shmi_st64(&n->next, SHMI_RECORDED(0, s->next_tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(0, s->extra_tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
 }
 /* Adds to x that the wait of a prepared node joins the end of the queue. */
@@ -17953,7 +18336,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
     SHMSYNC_CRASHPOINT("record.wait.prepared");
     last = shmi_rq_get(x, q->last);
-    shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(last, s->extra_tag));
     if (last == 0) {
         x->torn |= shmi_rq_get(x, q->first) != 0;
         shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, me);
@@ -17999,14 +18382,12 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Stores the latest tag of the words of a node, which is on no queue, in its wait node. */
-SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
+/* Stores the last tags that the links of a node have had in its wait node. The node is on no queue. Each link counts on by
+ * itself, because during one wait it may change any number of times. */
+SHMI_FN void shmi_rq_note_tags(shmi_wait_node *s)
 {
-    uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
-    if ((int32_t)(next - s->tag) > 0)
-        s->tag = next;
-    if ((int32_t)(prev - s->tag) > 0)
-        s->tag = prev;
+    s->next_tag = (uint32_t)shmi_ld64(&s->node->next);
+    s->extra_tag = (uint32_t)shmi_ld64(&s->node->extra);
 }
 /* How a wait ended. */
 typedef struct shmi_rq_outcome {
@@ -18018,7 +18399,7 @@ typedef struct shmi_rq_outcome {
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
     uint32_t w;
-    shmi_rq_note_tag(s);
+    shmi_rq_note_tags(s);
     shmi_st64(&s->node->stamp, 0);
     do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);
@@ -18417,6 +18798,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
                 err = EPROTO; /* only a peer can have written that */
         } else {
             err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+            if (r == SHMI_LATE && (shmi_rq_reap_due(q) || q->kind->dead(q)))
+                shmi_rq_check_now(q); /* what a process that is gone has left takes precedence over the deadline */
         }
         if (err != 0) {
             if (shmi_rq_withdraw(q, s, before))
@@ -20571,6 +20954,16 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
+/* Takes back the count of a lease that no caller gets. If a periodic check stores the date of the lease at the same time,
+ * the count stays. */
+SHMI_FN void shmi_queue_uncount(shmsync_lease *l)
+{
+    shmi_queue_slot *s = shmi_queue_at(l->impl, l->at);
+    uint64_t times = l->seq & SHMI_QUEUE_LEASE_TIMES;
+    uint64_t w = s != NULL ? shmi_ld64(&s->lease) : 0;
+    if (times > 0 && times < SHMI_QUEUE_LEASE_TIMES && ((w ^ l->seq) & SHMI_QUEUE_LEASE_UNDATED) == 0 && shmi_cas64(&s->lease, w, w - 1))
+        l->seq--;
+}
 /* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
@@ -20600,6 +20993,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
             c->lease->serial = shmi_serial_of(c->x); /* during the wait the handle may have been closed and opened again */
             if (c->lease->serial == UINT64_MAX) {
                 err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
+                shmi_queue_uncount(c->lease);
                 shmi_queue_end_lease(c->lease, 1);
             }
         }
@@ -22673,12 +23067,14 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
 /* Grants the lock to the first wait if the lock is free. Ends all waits if no process can get the lock. Takes waits of
- * dead participants off the front of the queue. */
+ * dead participants off the front of the queue. If other processes change the object all the time, leaves the rest to
+ * the periodic checks of the waiters. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         uint32_t s;
@@ -22707,13 +23103,16 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (ok)
             shmi_rq_reconsider(q, granted);
     }
+    return 0;
 }
-/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. */
+/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. If other processes change the
+ * object all the time, leaves that to the next reap. */
 SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n, granted = 0;
         uint32_t s, next = 0;
         uint64_t w;
@@ -22727,6 +23126,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         if (shmi_fair_is_open(s)) {
             shmi_state_shut(l->state, l->key);
+            q->overtaken++; /* only a record opens the word again, or a peer that overwrites it */
             continue;
         }
         if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
@@ -22754,6 +23154,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         }
     }
+    shmi_st32(&q->unreaped, 1);
+    return 0;
 }
 /* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
  * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
@@ -24817,12 +25219,14 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
     }
 }
 /* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. */
+ * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
+ * waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -24846,6 +25250,7 @@ SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, st
         if (ok)
             shmi_cond_reconsider(q, &woken);
     }
+    return 0;
 }
 SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
@@ -24859,15 +25264,16 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 }
 /* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
  * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
+ * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
+    uint64_t until = shmi_rq_until(q);
     *settled = 0;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
-         * queue. */
+    while (outcome == SHMI_RECORDED_LEFT || shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait of a dead participant off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -24920,60 +25326,91 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         }
         return 0;
     }
+    shmi_st32(&q->unreaped, 1);
+    return EAGAIN;
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
- * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
- * has the nodes with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
+ * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
+ * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
     const struct shmi_rq_change *x;
-    uint32_t n;
-    struct {
-        struct shmi_wait w;
-        uint64_t bound;
-    } at[SHMI_condDebts];
+    uint64_t all;  /* the number of nodes that owe a Signal */
+    uint64_t n, room;
+    shmi_keyed *at; /* few, or memory of shmi_map_list */
+    shmi_keyed few[SHMI_condDebts];
 } shmi_cond_debts;
 SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_cond_debts *d = (shmi_cond_debts *)arg;
-    uint64_t bound = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
-    uint32_t i;
+    shmi_keyed debt;
     (void)a;
     if (!shmi_cond_of_dead(&d->k->q, n) || shmi_recorded_value(&n->next) != SHMI_RECORDED_OWES)
         return;
-    if (d->n == SHMI_condDebts && d->at[d->n - 1].bound <= bound)
-        return;
-    for (i = d->n < SHMI_condDebts ? d->n++ : d->n - 1; i > 0 && d->at[i - 1].bound > bound; i--)
-        d->at[i] = d->at[i - 1];
-    d->at[i].w.off = off;
-    d->at[i].w.n = n;
-    d->at[i].bound = bound;
+    d->all++;
+    debt.key = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
+    debt.off = off;
+    if (d->n < d->room) {
+        d->at[d->n++] = debt;
+        if (d->n == d->room)
+            shmi_make_heap(d->at, d->n);
+    } else if (debt.key < d->at[0].key) {
+        d->at[0] = debt;
+        shmi_sift(d->at, 0, d->n);
+    }
+}
+SHMI_FN void shmi_cond_find_debts(shmi_cond_debts *d)
+{
+    struct shmi_rq *q = &d->k->q;
+    d->all = d->n = 0;
+    shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, d);
 }
 /* Settles the debts of dead participants. Their queued waits are already off the queue. */
 SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_cond_debts d;
     struct shmi_rq *q = &k->q;
+    uint64_t rounds = 0, most = 1;
+    int err;
     d.k = k;
     d.x = x;
+    d.at = d.few;
+    d.room = SHMI_condDebts;
     do {
-        /* The loop ends: each round settles debts, and dead participants get no new debts. shmi_rq_begin completes the
-         * last record, which may have woken a wait of a dead participant before that wait was taken off. */
-        uint32_t i;
-        int settled, err = shmi_rq_begin(q, x, b);
+        /* shmi_rq_begin completes the last record, which may have woken a wait of a dead participant before that wait
+         * was taken off. */
+        uint64_t i;
+        shmi_keyed *more;
+        int settled;
+        err = shmi_rq_begin(q, x, b);
         if (err != 0)
-            return err;
-        d.n = 0;
-        shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, &d);
-        for (i = 0; i < d.n; i++) {
-            err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
-            if (err != 0)
-                return err; /* the record of the commit word is corrupt, so no change is possible */
+            break;
+        shmi_cond_find_debts(&d);
+        if (rounds++ == 0 && d.all > d.room) {
+            most = d.all / d.room + 1;
+            more = shmi_map_list(d.all);
+            if (more != NULL) {
+                d.at = more;
+                d.room = d.all;
+                shmi_cond_find_debts(&d);
+            }
         }
-    } while (d.n == SHMI_condDebts);
-    return 0;
+        shmi_sort_list(d.at, d.n);
+        for (i = 0; i < d.n && err == 0; i++) {
+            struct shmi_wait w;
+            w.off = d.at[i].off;
+            w.n = shmi_node_at(q->a, w.off);
+            if (w.n != NULL)
+                err = shmi_cond_settle(k, x, b, w, SHMI_RECORDED_REMOVED, &settled);
+        }
+        /* After EPROTO, the record of the commit word is corrupt, so no change is possible. Each round settles debts,
+         * and dead participants get no new debts, unless a peer overwrites their nodes. */
+    } while (err == 0 && d.all > d.n && rounds < most);
+    if (d.at != d.few)
+        shmi_unmap_list(d.at, d.room);
+    return err == EAGAIN ? 0 : err;
 }
 /* A hash of the participants that have slot records of this Cond and are in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)
@@ -25665,13 +26102,13 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     return shmi_node_owner(w.n);
 }
 /* Grants, in order, the waits for which there are permits. Takes waits of dead participants off the front of the
- * queue. */
+ * queue. If other processes change the object all the time, leaves the rest to the periodic checks of the waiters. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue, or closes a
-         * share. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue, or closes a share. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
@@ -25686,8 +26123,10 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
             if (err != 0)
                 return err;
-            if (again)
+            if (again) {
+                q->overtaken++; /* another process may open the share again */
                 continue;
+            }
             if (!enough) {
                 err = shmi_rq_end(&s->q, x, b, &ok);
                 if (ok || err != 0)
@@ -25705,6 +26144,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         if (ok)
             shmi_rq_reconsider(&s->q, granted);
     }
+    return 0;
 }
 
 /* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
@@ -25714,10 +26154,13 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
         return shmi_sem_unaccepted(s, x, r) > 0;
     return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
+/* Takes back the share of a dead participant. If other processes change the object all the time, leaves that to the next
+ * reap. */
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(&s->q);
+    while (shmi_rq_goes_on(&s->q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n;
         int ok, err = shmi_rq_begin(&s->q, x, b);
         if (err != 0)
@@ -25737,6 +26180,8 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
         if (ok || err != 0)
             return err;
     }
+    shmi_st32(&s->q.unreaped, 1);
+    return 0;
 }
 /* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
  * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
@@ -26707,7 +27152,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
     int64_t ask = 0, since = 0;
-    int err, spun = 0;
+    int err, spun = 0, late = 0;
     err = shmi_enter_for(m, m->a, "rwmutex.rdlock");
     if (err != 0) {
         shmi_rw_take_back(m);
@@ -26746,6 +27191,10 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
                 continue;
             spun = 1;
         }
+        if (late) { /* an open gate, and a lock that this call may repair, take precedence over the deadline */
+            err = shmi_rw_give_up(m, epoch) ? 0 : ETIMEDOUT;
+            break;
+        }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
             spun = 1;
@@ -26780,10 +27229,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         } else if (r == SHMI_LOOK) {
             shmi_rw_check_readers(m);
         } else if (r == SHMI_LATE) {
-            if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
-                break;
-            err = ETIMEDOUT;
-            break;
+            late = 1;
         } else {
             if (shmi_rw_give_up(m, epoch))
                 shmi_rw_take_back(m);
@@ -28292,10 +28738,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
         took = shmi_yield();
         if (done(l))
             return 1;
-        if (took > SHMI_yieldMost) {
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        if (shmi_note_yield(took))
             return 0;
-        }
     }
     return 0;
 }
@@ -28423,9 +28867,10 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
             spun = 0;
         } else if (r == SHMI_LOOK) {
             sleep_spec.check(l);
-        } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* the lock became free in time, so this is no timeout */
-            break;
+        } else if (r == SHMI_LATE && (err = shmi_spin_try(l, as)) == 0) {
+            break; /* the lock became free in time, so this is no timeout */
+        } else if (r == SHMI_LATE && err == EOWNERDEAD && may_repair && l->repair != NULL) {
+            continue; /* a lock that this call may repair takes precedence over the deadline, too */
         } else {
             shmi_spin_leave(l, as, slept);
             err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "spinlock.lock", l->called, "this process closed the arena");
@@ -28536,7 +28981,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
-            if (err == 0 && who != 0)
+            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* beside a close, no lock is taken: the close would make it owner-dead */
                 err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
             break;
         }
@@ -29531,7 +29976,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
  *
- * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold of
+ * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The hold word of
  * an entry is a recorded word. Its value consists of a kind and an ID:
  *
  *     kind           ID    meaning
@@ -29595,7 +30040,7 @@ struct shmi_multilock {
     shmi_multilock_block **table;
 };
 
-/* ---- The word hold ---- */
+/* ---- The hold word ---- */
 
 SHMI_FN uint32_t shmi_key_state(const shmi_multilock_entry *e) { return shmi_recorded_value(&e->hold); }
 SHMI_FN int shmi_key_valid(uint32_t s) { return shmi_state_valid(s, 1); }
@@ -29891,8 +30336,8 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the word hold
- * before the key. The key of an entry changes only by a record that also changes the tag of the word hold. So if the
+/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the hold word
+ * before the key. The key of an entry changes only by a record that also changes the tag of the hold word. So if the
  * CAS succeeds, the entry still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
@@ -29919,7 +30364,7 @@ SHMI_FN int shmi_key_lock_fast(struct shmi_key_bucket *k, uint64_t key, shmsync_
                 return 1;
     return 0;
 }
-/* Unlocks the hold h if the word hold is open. Returns 0 if the word is closed, or if this process does not have the
+/* Unlocks the hold h if the hold word is open. Returns 0 if the word is closed, or if this process does not have the
  * hold h. */
 SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *h)
 {
@@ -29973,11 +30418,12 @@ SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x,
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
             shmi_key_serve(k, x, b);
@@ -29996,6 +30442,7 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     shmi_entry_walk v;
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
@@ -30008,7 +30455,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
             shmi_key_focus(k, v.at);
             shmi_rq_remove_dead(q, x, b);
         }
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;
@@ -30721,7 +31168,7 @@ typedef struct shmi_key_recovery {
     struct shmi_key_bucket *k;
     uint64_t key;
     int took;                  /* this process is recovering the key */
-    uint32_t tag;              /* the tag that this recovery has given to the word hold */
+    uint32_t tag;              /* the tag that this recovery has given to the hold word */
     shmi_participant_id died;  /* the participant whose death requires the recovery */
     shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
     uint64_t *word, was;       /* the word that names the participant waits, and the value of this word */
@@ -30999,7 +31446,7 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back those keys of dead participants whose word hold is open. Returns whether dead participants have other
+/* Takes back those keys of dead participants whose hold word is open. Returns whether dead participants have other
  * keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
@@ -31271,12 +31718,16 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
         shmi_deliver_one(w->a, &w->wake_word, k);
 }
-/* Issues n permits, n > 0. */
-SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
+/* Issues n permits, n > 0. Returns 0, and issues none, if there would be too many. A caller that releases a permit for a
+ * signal needs none then. */
+SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
-    shmi_add64(&w->w->permits, n);
+    int fits = shmi_add64(&w->w->permits, n) <= UINT64_MAX - n;
+    if (!fits)
+        shmi_add64(&w->w->permits, 0 - n); /* for a moment there were few permits, so a waiter may have fallen asleep */
     SHMSYNC_CRASHPOINT("signal.release.permitted");
     shmi_signal_rouse(w, n);
+    return fits;
 }
 SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
 {
@@ -31934,8 +32385,8 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
     int err = shmi_use(w->impl->a, "signalwaker.release");
     if (err == 0 && n < 0)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
-    if (err == 0 && n > 0)
-        shmi_signal_release(w->impl, (uint64_t)n);
+    if (err == 0 && n > 0 && !shmi_signal_release(w->impl, (uint64_t)n))
+        err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits: too many permits", (long long)n);
     return SHMI_TELL(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)

@@ -36,7 +36,12 @@ func makeCohortTurn(node, quiet, passes int) cohortTurn {
 }
 
 // node returns the NUMA node whose turn it is, or -1 if it is no node's turn.
-func (t cohortTurn) node() int   { return int(t&0xff) - 1 }
+func (t cohortTurn) node() int {
+	if n := t & 0xff; n != cohortContended {
+		return int(n) - 1
+	}
+	return -1
+}
 func (t cohortTurn) quiet() int  { return int(t >> 8 & 0xff) }
 func (t cohortTurn) passes() int { return int(t >> 16) }
 
@@ -67,10 +72,10 @@ func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 // String renders the word by the names of its parts.
 func (t cohortTurn) String() string {
 	switch {
+	case t&0xff == cohortContended:
+		return "somebody sleeps"
 	case t.node() < 0:
 		return "few compete"
-	case t == cohortContended:
-		return "somebody sleeps"
 	}
 	return fmt.Sprintf("the turn of node %d, passed on %d times, quiet for %d", t.node(), t.passes(), t.quiet())
 }

@@ -149,8 +149,7 @@ func (k *condCore) signal() error {
 	x := &k.scratch
 	k.reapIfDue(x, b)
 	for {
-		// Another iteration means that another call has changed the Cond, or that this call has removed
-		// the wait of a dead participant.
+		// Another iteration follows a change by another call, or the removal of the wait of a dead participant.
 		if err := k.begin(x, b); err != nil {
 			return err
 		}
@@ -228,12 +227,11 @@ func (k *condCore) turns(x *recordedChange, limit uint32) {
 	}
 }
 
-// serve wakes waiters of a Broadcast until the number of those that compete for L is limit. The caller holds
-// k.private.
+// serve wakes waiters of a Broadcast until the number of those that compete for L is limit. If other processes change
+// the Cond all the time, serve leaves the rest to the periodic checks of the waiters. The caller holds k.private.
 func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
-	for {
-		// Another iteration means that another call has changed the Cond, or that this call has taken a
-		// wait off the queue.
+	for until := k.until(); k.overtaken < until; {
+		// Another iteration follows a change by another call, or the removal of a wait from the queue.
 		if err := k.begin(x, b); err != nil {
 			return err
 		}
@@ -247,6 +245,7 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // settle ends the wait of a node that owes a wake: the owner was woken and has not locked L again. A Signal passes
@@ -254,11 +253,11 @@ func (k *condCore) serve(x *recordedChange, b *wakes, limit uint32) error {
 // are woken.
 //
 // The parameter outcome is the new value of the Next word of the node: RecordedLeft if this process is the owner,
-// or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake. The caller holds k.private.
+// or RecordedRemoved if the owner is dead. ok is false if the node does not owe a wake, or if the owner is dead and
+// other processes change the Cond all the time. The caller holds k.private.
 func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (ok bool, err error) {
-	for {
-		// Another iteration means that another call has changed the Cond, or that this call has removed
-		// the wait of a dead participant.
+	for until := k.until(); outcome == arenakernel.RecordedLeft || k.overtaken < until; {
+		// Another iteration follows a change by another call, or the removal of the wait of a dead participant.
 		if err := k.begin(x, b); err != nil {
 			return false, err
 		}
@@ -306,6 +305,7 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			return ok && owes, err
 		}
 	}
+	return false, nil
 }
 
 // landed ends the wait of s, whose owner has locked L again.

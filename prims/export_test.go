@@ -67,6 +67,11 @@ func (f *Futex) Check() { f.check() }
 // Waiters returns how many goroutines of this process sleep or are parked while they wait for f.
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
+// Closing reports whether the handle is being closed.
+func (m *Mutex) Closing() bool      { return m.queue.Closing() }
+func (l *SpinLock) Closing() bool   { return l.core.queue.Closing() }
+func (l *RWSpinLock) Closing() bool { return l.drainQueue.Closing() }
+
 // Closing reports whether the handle f is being closed.
 func (f *Futex) Closing() bool { return f.queue.Closing() }
 
@@ -363,6 +368,9 @@ func (l *Latch) Calls() int { return l.counter.queue.Waiting() }
 
 // Closing reports whether m is being closed.
 func (m *RWMutex) Closing() bool { return m.opening.closing.Load() }
+
+// Refuses reports whether the Close of m has got so far that m refuses new waits of writers.
+func (m *RWMutex) Refuses() bool { return m.writer.Closing() }
 
 // WakeOwed makes the wakes that calls have left to the Close of their handle. It returns the values of the writers' wake
 // word before and after these wakes.

@@ -77,3 +77,25 @@ func requireModels(t *testing.T, all []exploration) {
 		})
 	}
 }
+
+// requireSameAsDistinct requires that explorations find the same with each bug whether they leave out equivalent states or
+// not. The parameter models returns the explorations of some models, with distinct those that visit all states.
+func requireSameAsDistinct(t *testing.T, models func(distinct bool) []func(bug) model.Result, bugs []bug) {
+	t.Helper()
+	all := models(true)
+	for i, explore := range models(false) {
+		for _, b := range bugs {
+			with, without := explore(b), all[i](b)
+			require.Equal(t, without.Violation == nil, with.Violation == nil, "model %d, %q", i, b)
+			switch {
+			case b == "":
+				require.Less(t, with.States, without.States, "model %d", i)
+			case with.Violation == nil:
+				require.LessOrEqual(t, with.States, without.States, "model %d, %q", i, b)
+			default:
+				require.ErrorIs(t, with.Violation, without.Violation.Err, "model %d, %q", i, b)
+				require.Len(t, with.Violation.Trace, len(without.Violation.Trace), "model %d, %q", i, b)
+			}
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package prims
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -207,7 +209,9 @@ func (x *MultiLock) bucket(key uint64) *multiBucket { return x.bucketAt(x.index(
 func (x *MultiLock) index(key uint64) int { return bucketOf(key, x.log) }
 
 // Hold is one hold of a key by this process. It can unlock the key once. It is a value, and any
-// goroutine of the process may use it. The zero Hold holds nothing.
+// goroutine of the process may use it. The zero Hold holds nothing. A Hold outlives the handle: Unlock also works
+// after Close of the MultiLock, until the opening of the arena is closed. After Close of the MultiLock, each Unlock
+// opens the MultiLock again, which costs more.
 type Hold struct {
 	// The compiler keeps a struct of four fields in registers, but not one of five.
 
@@ -280,21 +284,51 @@ func (x *MultiLock) TryLock(key uint64) (Hold, bool) {
 }
 
 // Unlock unlocks the key, and hands it to the first waiter. It panics if this process no longer has the hold h. If
-// a peer overwrote the lock, it panics with an error that Is ErrCorrupt.
+// a peer overwrote the lock, it panics with an error that Is ErrCorrupt. If the opening of the arena is closed, it
+// panics with an error that Is ErrClosed.
 func (h Hold) Unlock() {
 	k := h.in
 	if k == nil {
 		panic("shmsync: Unlock of a Hold that holds nothing")
 	}
-	k.of.opening.use()
+	if k.of.opening.ended.Load() {
+		h.unlockReopened()
+		return
+	}
 	if !k.unlockFast(h) {
 		k.unlockSlow(h)
 	}
 }
 
+// unlockReopened unlocks the key of a hold whose handle is closed, through another handle. The MultiLock exists, because
+// nobody can delete a MultiLock with a hold of a living process.
+func (h Hold) unlockReopened() {
+	old := h.in.of
+	x, err := handleAt((*arena.Arena)(old.a), old.object.Offset, "multilock.open", multiLockKind, multiLockVersion, old.object.Size, newMultiLock)
+	switch {
+	case errors.Is(err, shmsync.ErrClosed):
+		panic(old.opening.refusal)
+	case err != nil:
+		panic(err)
+	}
+	defer x.opening.close("multilock.close")
+	err = x.findBlocks()
+	k := x.bucketAt(h.in.number)
+	if k == nil || k.at(h.index()) == nil {
+		panic(cmp.Or(err, x.opening.error("multilock.unlock"), x.corrupt("the block of a hold")))
+	}
+	h.in, h.at = k, k.at(h.index())
+	h.Unlock()
+}
+
 // unlockSlow is the part of Unlock after the fast path has failed.
 func (k *multiBucket) unlockSlow(h Hold) {
-	defer k.of.opening.serve(k.queue).end()
+	call, ok := k.of.opening.tryServe(k.queue)
+	if !ok { // another goroutine has closed the handle meanwhile
+		h.unlockReopened()
+		return
+	}
+	defer call.end()
 	switch s, held, err := k.give(h); {
 	case err != nil:
 		panic(err)
@@ -311,9 +345,8 @@ func (h Hold) Key() uint64 { return h.key }
 func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes this handle on the MultiLock, and no other handle. Calls that wait through this handle end with an
-// error that Is ErrClosed. This process keeps the keys that it holds, but a Hold of the closed handle cannot unlock
-// them any more. Such keys become free, or owner-dead, only when the process ends. A second Close returns an error
-// that Is ErrClosed.
+// error that Is ErrClosed. This process keeps the keys that it holds, and can unlock them as before; see [Hold]. A
+// second Close returns an error that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 // end makes the fast paths fail: from now on, they find buckets without open words. Once the queue is closed, no

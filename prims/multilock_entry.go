@@ -26,6 +26,7 @@ type multiBucket struct {
 	words  *multiLockBucket
 	entry  *multiLockEntry                   // guarded by: private; the entry that the present change concerns
 	blocks atomic.Pointer[[]*multiLockBlock] // the additional blocks of the bucket, the oldest first; written under MultiLock.mu
+	hints  atomic.Pointer[multiHints]        // nil while the handle knows no additional block; written under MultiLock.mu
 	waits  atomic.Int32                      // waits of this process in the bucket
 
 	// queuedKeys has the indices of the entries that had a queue when the commit word had the value in queuedAt. Both
@@ -149,6 +150,9 @@ func (k *multiBucket) search(key uint64) (i uint32, ok bool) {
 			return i, true
 		}
 	}
+	if i, e := k.hinted(key); e != nil && e.has(key) {
+		return i, true
+	}
 	for n, b := range k.added() {
 		for i := range b.entries {
 			if b.entries[i].has(key) {
@@ -212,16 +216,57 @@ func (k *multiBucket) lockFast(key uint64) Hold {
 			return k.lockOpen(e, v, key, i)
 		}
 	}
+	if k.blocks.Load() == nil {
+		return Hold{}
+	}
+	return k.lockFastAdded(key)
+}
+
+// lockFastAdded is the part of lockFast for the additional blocks. It first tries the entry that had the key last, so
+// that its cost does not grow with the number of blocks.
+func (k *multiBucket) lockFastAdded(key uint64) Hold {
+	if i, e := k.hinted(key); e != nil {
+		v := keyHold(e.hold.Load())
+		if e.has(key) {
+			return k.lockOpen(e, v, key, i)
+		}
+	}
 	for n, b := range k.added() {
-		for i := range b.entries {
-			e := &b.entries[i]
+		for j := range b.entries {
+			e := &b.entries[j]
 			v := keyHold(e.hold.Load())
 			if e.has(key) {
-				return k.lockOpen(e, v, key, multiInline+multiBlockEntries*uint32(n)+uint32(i))
+				i := multiInline + multiBlockEntries*uint32(n) + uint32(j)
+				k.hint(key, i)
+				return k.lockOpen(e, v, key, i)
 			}
 		}
 	}
 	return Hold{}
+}
+
+// multiHints are indices of entries: a key had the entry whose index is at the place of the key. Any value is harmless,
+// because a call checks whether the entry has the key. The place depends on other bits of the hash than the bucket.
+type multiHints [256]atomic.Uint32
+
+func (h *multiHints) of(key uint64) *atomic.Uint32 { return &h[key*multiHash>>40&0xff] }
+
+// hint remembers that a key has the entry with the index i.
+func (k *multiBucket) hint(key uint64, i uint32) {
+	if h := k.hints.Load(); h != nil {
+		h.of(key).Store(i)
+	}
+}
+
+// hinted returns an entry that may have the key, or nil. For the key 0 it returns nil: several entries may have this
+// key, and all calls take the first of them.
+func (k *multiBucket) hinted(key uint64) (uint32, *multiLockEntry) {
+	h := k.hints.Load()
+	if h == nil || key == 0 {
+		return 0, nil
+	}
+	i := h.of(key).Load()
+	return i, k.at(i)
 }
 
 func (k *multiBucket) lockOpen(e *multiLockEntry, v keyHold, key uint64, i uint32) Hold {
@@ -272,6 +317,9 @@ func (x *MultiLock) findBlocks() error {
 		}
 		slices.Reverse(blocks)
 		all := slices.Concat(k.added(), blocks)
+		if k.hints.Load() == nil {
+			k.hints.Store(new(multiHints))
+		}
 		k.blocks.Store(&all)
 	}
 	x.known.Store(head)

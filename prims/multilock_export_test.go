@@ -34,6 +34,12 @@ func (x *MultiLock) Opens(key uint64, between func()) bool {
 	return x.bucket(key) != nil
 }
 
+// Hinted reports whether the hint for a key leads to the entry of the key.
+func (x *MultiLock) Hinted(key uint64) bool {
+	_, e := x.bucket(key).hinted(key)
+	return e != nil && e.has(key)
+}
+
 // Queued returns how many waits are in the queue for a key, of all processes.
 func (x *MultiLock) Queued(key uint64) (n int) {
 	k := x.bucket(key)

@@ -41,5 +41,6 @@ func (k *multiBucket) takeVacant(c recordCommit, key uint64) Hold { // guarded b
 		return Hold{}
 	}
 	crashpoint.Hit("multilock.lock.taken")
+	k.hint(key, i)
 	return makeHold(k, k.entry, key, i, was.tag()+1)
 }

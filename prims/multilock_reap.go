@@ -139,7 +139,7 @@ func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
 	if err := k.begin(x, b); err != nil {
 		return err
 	}
-	for i := range k.size() {
+	for i, until := uint32(0), k.until(); i < k.size() && k.overtaken < until; i++ {
 		if valueIn(&k.at(i).first) != 0 {
 			k.focus(i)
 			k.serve(x, b)
@@ -167,7 +167,7 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 			k.removeDead(x, b)
 		}
 	}
-	for i := range k.size() {
+	for i, until := uint32(0), k.until(); i < k.size() && k.overtaken < until; i++ {
 		if k.absent(k.at(i).state().holder()) {
 			k.focus(i)
 			k.takeBack(x, b)

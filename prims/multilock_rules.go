@@ -110,6 +110,7 @@ func (k *multiBucket) take(ctx context.Context, key uint64, s *park.WaitNode) (H
 			race.Acquire(k.raceKey(key))
 			// The tag of the hold word stays the same until the key is unlocked.
 			h = makeHold(k, k.entry, key, k.recordQueue.at, keyHold(k.entry.hold.Load()).tag())
+			k.hint(key, h.index())
 		case r == lockQueued:
 			k.of.turns.AppendKey(s, key)
 			h = makeHold(k, k.entry, key, k.recordQueue.at, 0)

@@ -4,11 +4,13 @@ package prims_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -46,6 +48,22 @@ func BenchmarkMultiLock(b *testing.B) {
 			x.Lock(7).Unlock()
 		}
 	})
+	for _, keys := range []uint64{0, 200_000} {
+		b.Run(fmt.Sprintf("8 keys after %d held keys", keys), func(b *testing.B) {
+			x, err := prims.OpenMultiLock(newArena(b, &arena.Options{Size: 64 << 20}), "", nil)
+			require.NoError(b, err)
+			var holds prims.Holds
+			for key := range keys {
+				holds = append(holds, x.Lock(1000+key))
+			}
+			holds.Unlock()
+			key := uint64(0)
+			for b.Loop() {
+				x.Lock(1 + key%8).Unlock()
+				key++
+			}
+		})
+	}
 	b.Run("beside 1000 who wait for another key of the bucket", func(b *testing.B) {
 		x := newMultiLock(b, &prims.MultiLockOptions{Buckets: 1})
 		h := x.Lock(1)

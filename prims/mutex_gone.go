@@ -26,3 +26,18 @@ func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 	w.slept = true
 	return m.queue.Sleep(uint32(v), park.SleepSpec{Bounded: w.exit.next(), Exact: true, Since: w.since}, &w.cancel)
 }
+
+// canceled is called when the context of a wait has ended. It ends the wait, with the result err, unless the lock is
+// owner-dead and may be repaired by now. A lock that is free, or that may be repaired,
+// takes precedence over the end of the context.
+func (w *waiter) canceled(mayRepair bool) (ended bool, err error) {
+	if w.lastTry() {
+		return true, nil
+	}
+	m := w.m
+	if o := ownerWord(m.owner.Load()); mayRepair && m.repair != nil && o.valid() && o.kind() == kindOwnerDead && m.mayTake(o) {
+		return false, nil
+	}
+	w.leave()
+	return true, w.cancel.Err()
+}

@@ -23,7 +23,8 @@ type metLock interface {
 	Offset() arena.Offset
 }
 
-// metLocks are the locks for which a waiter stores the date of the hold that it waits for.
+// metLocks opens the locks whose holds get a date while a call waits. The date is a time at which the hold had
+// already begun.
 var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	"Mutex":   func(a *arena.Arena) (metLock, error) { return prims.OpenMutex(a, "x", nil) },
 	"RWMutex": func(a *arena.Arena) (metLock, error) { return prims.OpenRWMutex(a, "x", nil) },
@@ -43,13 +44,12 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	},
 }
 
-// metRounds is how many holds TestHoldIsNeverDatedTooEarly dates, for the locks whose waiters store
-// the date at once. For the other locks a periodic check stores it, which takes longer, so 20 holds
-// have to do.
+// metRounds says how many holds TestHoldIsNeverDatedTooEarly dates, for locks whose waiters store the date at once.
+// For other locks a periodic check may store the date, which takes longer. There 20 holds have to suffice.
 var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200, "SpinLock": 200}
 
-// metByChecks are the locks whose holds get their date from a periodic check. Such a check may
-// still run for a moment after the wait for which it was made.
+// metByChecks are the locks for which a periodic check stores a date once more. A check may still run for a moment
+// after the wait has ended, and then dates the next hold, although no call waits for it.
 var metByChecks = map[string]bool{"SpinLock": true, "RWSpinLock": true}
 
 // metKey uses a key of a MultiLock as a lock.
@@ -67,7 +67,7 @@ type metPermit struct{ *prims.Semaphore }
 func (p metPermit) Lock()   { p.Acquire(1) }
 func (p metPermit) Unlock() { p.Release(1) }
 
-// exclusiveOf returns the exclusive hold of an object. If there is none, the hold has no owner.
+// exclusiveOf returns the exclusive hold of an object. If the object has none, the result is zero.
 func exclusiveOf(t testing.TB, a *arena.Arena, off arena.Offset) arena.Hold {
 	o, err := a.Object(off)
 	require.NoError(t, err)
@@ -89,9 +89,8 @@ func awaitDate(t testing.TB, a *arena.Arena, off arena.Offset) (h arena.Hold) {
 	return h
 }
 
-// TestHoldIsDatedByItsFirstWaiter: in an arena without counters, the first waiter for a hold stores
-// a date: the hold began then or before. The date stays while the hold lasts, and the next hold
-// gets a later date.
+// TestHoldIsDatedByItsFirstWaiter checks that a hold gets a date when a call begins to wait for the lock, in an arena
+// without counters. A second waiter does not change the date, and the next hold gets a later date.
 func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 	for name, open := range metLocks {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +119,7 @@ func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 			go wait(locks[2])
 			require.True(t, h.AtLeast)
 			require.GreaterOrEqual(t, h.Since, before)
-			require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // the date of a first wait is rounded up
+			require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // rounded up by some locks
 			o, err := tool.Object(off)
 			require.NoError(t, err)
 			require.Eventually(t, func() bool { return len(tool.Inspect(o).Waits) == 2 }, time.Minute, time.Millisecond)
@@ -149,8 +148,8 @@ func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 	}
 }
 
-// TestHoldIsNeverDatedTooEarly: three participants, each with one goroutine, hold a lock in turn.
-// The date of each hold is later than the end of the hold before it.
+// TestHoldIsNeverDatedTooEarly checks that the date of each hold is later than the end of the hold before it, when
+// three participants hold a lock in turn.
 func TestHoldIsNeverDatedTooEarly(t *testing.T) {
 	for name, open := range metLocks {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +210,8 @@ var metReading = map[string]func(a *arena.Arena) (metReaders, error){
 	"RWSpinLock": func(a *arena.Arena) (metReaders, error) { return prims.OpenRWSpinLock(a, "x", nil) },
 }
 
-// TestReadersAreDatedByAWriter: a writer that waits stores the date of the holds of those readers
-// for which it waits. Later readers do not get that date.
+// TestReadersAreDatedByAWriter checks that a waiting writer stores the date of the holds of those readers for which
+// it waits. Later readers do not get that date.
 func TestReadersAreDatedByAWriter(t *testing.T) {
 	for name, open := range metReading {
 		t.Run(name, func(t *testing.T) { testReadersAreDated(t, open) })
@@ -271,8 +270,8 @@ func testReadersAreDated(t *testing.T, openLock func(a *arena.Arena) (metReaders
 	}
 }
 
-// TestWriterIsDatedByAReader: a reader that waits stores the date of the writer's hold. The next
-// hold does not get that date.
+// TestWriterIsDatedByAReader checks that a waiting reader stores the date of the writer's hold. The next hold does
+// not get that date.
 func TestWriterIsDatedByAReader(t *testing.T) {
 	for _, name := range []string{"RWSpinLock"} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +309,7 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 				o, err := tool.Object(alice.Offset())
 				require.NoError(t, err)
 				require.Eventually(t, func() bool { return len(tool.Inspect(o).Waits) == 2 }, time.Minute, time.Millisecond)
-				if round == 0 { // in later rounds a check of the round before may still run
+				if round == 0 { // in a later round, a periodic check of the last round may still run
 					require.Equal(t, h.Since, exclusiveOf(t, tool, alice.Offset()).Since, "a writer that came later has changed the date")
 				}
 				alice.Unlock()
@@ -321,9 +320,9 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 	}
 }
 
-// TestReaderDatesTheWriter: a reader that waits for a writer stores the date of the writer's hold
-// at a periodic check. That works whether the writer's turn among the writers is a biased hold or
-// not. The next hold does not get that date.
+// TestReaderDatesTheWriter checks that the periodic check of a waiting reader of an RWMutex stores the date of the
+// writer's hold. The next hold does not get that date. First, alice locks so often that the writers' mutex in the
+// RWMutex becomes biased.
 func TestReaderDatesTheWriter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

@@ -9,30 +9,31 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// metWords tell tools the age of the present hold of a mutex or of a spin lock. They have a date, that is, a time
-// at which that hold had already begun. The fast path of Lock stores no date, because it does not read the clock.
-// Instead, a waiter that goes to sleep stores the time as the date of the hold for which it waits. A waiter that
-// has slept also dates its own hold, when it gets the lock. The words share a cache line with the wake word, which
-// the waiter has just written.
+// metWords tell tools the age of the present hold of a mutex or of a spin lock. They store a date: a time at which
+// the hold had already begun. The fast path of Lock stores no date, because it does not read the clock. Instead, a
+// waiter that goes to sleep stores the date of the hold for which it waits. A waiter that has slept also stores the
+// date of its own hold, when it gets the lock. The words share a cache line with the wake word, which the waiter has
+// just written.
 //
-// The date belongs to one hold, which is identified by the owner word and the wake word. The two words identify the
-// hold only while waiters are announced in the wake word. A release by another process changes the owner word. A
-// release by the same process changes the wake word, because the release finds the announcement. So the date of an
-// earlier hold is not taken for that of a later hold. There is one exception: another goroutine of the same process
-// may take the lock between the release and the wake. Then the date of the earlier hold is used until the wake.
+// The date counts for one hold only. metWords.hold identifies that hold by the owner word and the wake word, while
+// the wake word announces a waiter. If another process locks next, the owner word differs. If the same process locks
+// again, the wake word differs, because the release found the announcement and woke a waiter. There is one exception:
+// another goroutine of the same process may lock between the release and the wake. Until the wake, tools then show
+// the date of the earlier hold.
 type metWords struct {
 	_ structs.HostLayout
-	// since is the time at which a waiter found the hold, in CLOCK_MONOTONIC ns. It only grows, except that a time
-	// far in the future is replaced. If a waiter is stopped before it stores the word hold, the time in since may
-	// be too late for that hold. It is never too early.
+	// since is the CLOCK_MONOTONIC time, in ns, at which a waiter found the lock held. It only grows, except that a
+	// waiter replaces a time far in the future. If a waiter is stopped between its stores of since and of hold, other
+	// waiters may store a later time in since. That time is still a date of the hold: a time at which the hold had
+	// already begun.
 	//   writers: waiters, before they sleep
 	//   readers: tools, and waiters
 	//   order:   seq-cst, against hold
 	//   futex:   none
 	//   crash:   any value is consistent
 	since atomic.Uint64
-	// hold identifies the hold to which since belongs. It has the owner word in the upper half and the wake word in
-	// the lower.
+	// hold identifies the hold to which since belongs. The upper half is the owner word, and the lower half is the
+	// wake word.
 	//   writers: waiters, before they sleep
 	//   readers: tools, and waiters
 	//   order:   seq-cst, after since
@@ -47,9 +48,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(metWords{})-16]
 )
 
-// metFuture is how far in the future a date may be, in nanoseconds. A date that is a little in the future comes
-// from another waiter, which has read the clock after this waiter did. A date further in the future comes from
-// before a reboot, or from the mistake of a peer.
+// metFuture is how far in the future a stored date may be, in nanoseconds. A waiter may find a date slightly in the
+// future, because another waiter has read the clock later and stored its time first. A date further in the future is
+// from before a reboot, or from a faulty peer.
 const metFuture = 60e9
 
 // meet stores the date of the hold that the caller has found after it announced itself as a waiter. o is the owner
@@ -61,9 +62,9 @@ func (x *Mutex) meet(o ownerWord, v uint32) {
 	}
 }
 
-// dateHold stores the date of the present hold, as a waiter does. The caller does not wait for x, but for something
-// else that the holder of x has. To identify the hold, dateHold announces a waiter, although there may be none. So
-// the next Unlock tries to wake one.
+// dateHold stores the date of the present hold, as a waiter does. It is for a reader of an RWMutex that waits for the
+// writer, who also holds x. To identify the hold, dateHold announces a waiter of x, although there may be none. The
+// next Unlock of x may then make a wake in vain.
 func (x *Mutex) dateHold() {
 	v, o := x.wakeWord.Announce(), ownerWord(x.owner.Load())
 	if x.words.met.hold.Load() == uint64(o)<<32|uint64(v) {
@@ -85,7 +86,7 @@ func (x *Mutex) dateHold() {
 func (m *metWords) meet(o, v uint32) {
 	hold := uint64(o)<<32 | uint64(v)
 	if m.hold.Load() == hold {
-		return // another waiter has stored its date
+		return // another waiter has stored the date of this hold
 	}
 	now := uint64(shmsync.Monotonic()) // the clock is read after the hold was found, so the hold began before this time
 	for range metTries {

@@ -15,14 +15,14 @@ import (
 const (
 	gWrong  = iota // a thread did something that must not be possible
 	gDirty         // a holder died, and its data has not been repaired yet
-	gReaped        // the processes that have been reaped, a bit each
+	gReaped        // the processes that have been reaped, one bit for each process
 	gHandle        // the state of the handle of process 0: handleOpen...
 )
 
 // The states of the handle and of the queue of process 0.
 const (
 	handleOpen    = iota // the poller delivers wakes for its queue
-	handleShut           // the handle is closed, or it is open and has no node yet
+	handleShut           // the handle is closed, or it is open and has no poller node yet
 	handleClosing        // Close is running
 )
 
@@ -39,7 +39,7 @@ type mutexModel struct {
 	poller     bool // the threads of process 0 park behind a poller
 	closes     bool // process 0 closes its handle between calls
 	successor  bool // a process has died after it made the poller's node ready and before it pushed the node
-	distinct   bool // threads differ although they do the same
+	distinct   bool // threads count as different although all make the same steps
 
 	bug    bug
 	reaper bool // a process reaps dead processes
@@ -146,8 +146,9 @@ func (m *mutexModel) done(s *model.Sys) bool {
 	return o.free() || m.kills > 0 && !o.held()
 }
 
-// canon renumbers the sequences. A waiter remembers either the present value or an old one, and an
-// old value does not come back.
+// canon replaces the sequences in the words by small numbers. Threads only compare a sequence with the value that
+// they have read. So a thread needs to know only whether it has read the present value or an earlier one. Earlier
+// values do not come back.
 func (m *mutexModel) canon(s *model.Sys) {
 	const first = 2 // a word with sequence 1, not announced
 	w, h := s.Mem[wWake], s.Mem[wHandoff]
@@ -169,8 +170,8 @@ func (m *mutexModel) canon(s *model.Sys) {
 	}
 }
 
-// canonEqual replaces seen, a value of a sequence that a thread has read. It becomes 1 if the
-// sequence still has the value, which is now, and 0 otherwise.
+// canonEqual replaces *seen, the value of a sequence that a thread has read. It becomes 1 if the sequence still has
+// this value, and 0 otherwise. The parameter now is the present value.
 func canonEqual(seen *uint8, now uint8) {
 	if *seen != 0 && *seen == now {
 		*seen = 1

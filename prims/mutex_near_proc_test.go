@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// nearVar is a variable with the number of a NUMA node. An actor with this variable takes that for
-// its own NUMA node, and opens its mutexes with NearWakes.
+// nearVar is an environment variable with the number of a NUMA node. An actor with this variable behaves as if it ran
+// on that NUMA node, and opens its mutexes with NearWakes.
 const nearVar = "SHMSYNC_TEST_NODE"
 
 // nearNode reports whether this process is an actor with the variable nearVar.
@@ -54,7 +54,7 @@ func TestMutexNearOrder(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint: without it a waiter that comes back for a periodic check loses its place")
 	}
-	const any = -1 // without NearWakes; such a waiter counts as one of every NUMA node
+	const any = -1 // an actor without NearWakes; as a waiter it counts as being on every NUMA node
 	for _, c := range []struct {
 		name    string
 		holder  int
@@ -131,8 +131,8 @@ func TestMutexNear(t *testing.T) {
 	t.Run("hand-off", func(t *testing.T) { handOff(t, 6, proctest.Env(env...)) })
 }
 
-// nearHammer makes four processes count under a lock: three are on two NUMA nodes, and one has no
-// NearWakes.
+// nearHammer makes four processes increment a counter under a lock. One process is on NUMA node 0, two processes are
+// on NUMA node 1, and one process has no NearWakes.
 func nearHammer(t *testing.T, goroutines uint64, each int, opts ...proctest.Option) {
 	a := newArena(t, nil)
 	var actors []*actor
@@ -153,8 +153,8 @@ func nearHammer(t *testing.T, goroutines uint64, each int, opts ...proctest.Opti
 	sound(t, a)
 }
 
-// TestMutexNearWaiterDies: a waiter is woken because of its NUMA node, and dies before it takes the
-// lock. No other waiter loses a wake.
+// TestMutexNearWaiterDies checks that no other waiter loses a wake when a waiter that was woken because of its NUMA
+// node dies before it takes the lock.
 func TestMutexNearWaiterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -174,8 +174,8 @@ func TestMutexNearWaiterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMutexNearWithoutChecks: no wake is lost. There are no periodic checks that would make up for
-// a lost wake.
+// TestMutexNearWithoutChecks checks that no wake is lost, without the periodic checks that would make up for a lost
+// wake.
 func TestMutexNearWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -187,8 +187,8 @@ func TestMutexNearWithoutChecks(t *testing.T) {
 	}
 }
 
-// TestMutexMaxSpinners: no more goroutines spin at a time than MaxSpinners allows. A goroutine that
-// may not spin still gets the lock.
+// TestMutexMaxSpinners checks that at most MaxSpinners goroutines spin at a time. A goroutine that may not spin still
+// gets the lock.
 func TestMutexMaxSpinners(t *testing.T) {
 	for _, most := range []int{1, 2} {
 		a := newArena(t, nil)

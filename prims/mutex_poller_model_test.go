@@ -15,7 +15,7 @@ const (
 	wStack               // 1: the node is on the ready stack; 2: a process has died
 	wWakeWord            // the doorbell
 	wQueue               // the parked threads in order, two bits each; the top bit is the mutex of the queue
-	wChan                // this word and the next ones, one for each thread: 1 when the thread is woken
+	wChan                // the word wChan+i is 1 when thread i has been woken
 )
 
 const queueLocked = 0x80
@@ -39,13 +39,12 @@ const (
 // parks reports whether the thread parks behind the poller when it sleeps.
 func (m *mutexModel) parks(x *model.Exec) bool { return m.poller && x.Process() == 0 }
 
-// node changes the state of the poller's node from the parameter from to the parameter to. It
-// reports false if the node was in another state.
+// node changes the state of the poller's node by one CAS, and reports whether the CAS succeeded.
 func (m *mutexModel) node(x *model.Exec, from, to arenakernel.NodeState) bool {
 	return x.CAS(wNode, uint8(from), uint8(to))
 }
 
-// park stands for Queue.park: the steps are enlist, the sleep, and delist.
+// park stands for Queue.park: the thread puts itself on the queue, sleeps, and takes itself off the queue.
 func (m *mutexModel) park(x *model.Exec) {
 	queue := x.Load(wQueue)
 	if queue&queueLocked != 0 && (x.PC() == sEnlist || x.PC() == sDelist) {
@@ -160,8 +159,8 @@ func dequeue(queue uint8, thread int) uint8 {
 	return queue
 }
 
-// ready stands for Arena.ready for the poller's node. After that, the thread goes on at rBack. If
-// the node cannot be made ready, the thread goes on at the step that the parameter none names.
+// ready stands for Arena.ready with the poller's node. Afterwards the thread goes on at the step in rBack. If ready
+// cannot make the node ready, the thread goes on at the step that is the last argument.
 func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:
@@ -304,14 +303,15 @@ func (m *mutexModel) deliver(x *model.Exec) {
 	}
 }
 
-// rewait stands for setWaiting, which makes the node wait again if other threads are still parked.
+// rewait stands for setWaiting, which makes the node wait again if the queue still has parked threads.
 func (m *mutexModel) rewait(x *model.Exec) {
 	if x.Load(wQueue)&^queueLocked != 0 && m.bug != rewaitForgotten {
 		m.node(x, arenakernel.NodeIdle, arenakernel.NodeWaiting)
 	}
 }
 
-// TestModelMutexPoller: some waiters are behind a poller, and one is in the kernel's queue.
+// TestModelMutexPoller explores a Mutex for which threads of process 0 wait behind a poller, and a thread of process
+// 1 sleeps in the kernel.
 func TestModelMutexPoller(t *testing.T) {
 	bugs := []bug{wakeToNobody, parkUnchecked, checkThenWait, rewaitForgotten, wakeThenRewait, readyUnrung, takeThenListen}
 	few := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, poller: true}
@@ -326,7 +326,8 @@ func TestModelMutexPoller(t *testing.T) {
 	})
 }
 
-// TestModelMutexPollerClose: the process with the poller closes its handle, and opens it again.
+// TestModelMutexPollerClose explores a Mutex while process 0, whose threads wait behind a poller, closes its handle
+// and opens it again.
 func TestModelMutexPollerClose(t *testing.T) {
 	bugs := []bug{closeDropsTaken, closeDropsReady}
 	handoff := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, handoffs: true, poller: true, closes: true}
@@ -337,7 +338,8 @@ func TestModelMutexPollerClose(t *testing.T) {
 	})
 }
 
-// TestModelMutexPollerDeath: a waiter behind a poller dies, or the process that wakes it.
+// TestModelMutexPollerDeath explores a Mutex while a process dies. That process has waiters behind a poller, or wakes
+// such waiters.
 func TestModelMutexPollerDeath(t *testing.T) {
 	two := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, kills: 1, policy: PolicyReport, poller: true}
 	successor := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, poller: true, successor: true}

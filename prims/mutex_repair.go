@@ -25,13 +25,13 @@ func init() {
 	})
 }
 
-// markOwnerDead replaces the owner word o of a participant that was found dead, as the policy says. It returns
-// false if the word has to stay for now: the data that the lock guards may go to others only when no system call of
-// the dead participant can store any more.
+// markOwnerDead changes the owner word o, which names a dead participant, as the policy says. If the lock would
+// become free, but a system call of the dead participant may still store data, markOwnerDead leaves the word as it is
+// and returns false.
 //
-// With an undo log, markOwnerDead rolls back, and makes Close of the arena wait for the rollback. Close of the arena
-// itself rolls back what this process has begun, and two rollbacks must not copy old bytes at the same time. If this
-// process is already leaving the arena, markOwnerDead returns ErrClosed.
+// If the Mutex has an undo log, markOwnerDead rolls back the transaction of the dead participant. Close of the arena
+// waits for this rollback: Close also rolls back what this process has begun, and two rollbacks must not copy old
+// bytes at the same time. If this process is already leaving the arena, markOwnerDead returns ErrClosed.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool, err error) {
 	if m.log == nil || !o.held() {
 		return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal), nil
@@ -44,8 +44,8 @@ func (m *Mutex) markOwnerDead(o ownerWord) (changed bool, err error) {
 	return rollBackMutex(m.a, m.object, m.words, m.log, o), nil
 }
 
-// markOwnerDeadMutex does the work of markOwnerDead for the words w. The parameter internal says that the mutex
-// guards no user data.
+// markOwnerDeadMutex does the work of markOwnerDead for the words w. If internal is true, the mutex guards no user
+// data.
 func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || !internal && next.free() && o.held() && !a.Gone(o.participant()) {
@@ -127,8 +127,8 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 	}
 }
 
-// wakeMutex makes the wakes that a dead process did not make. The argument owed says what the arena knows about the
-// waiters. If owed is OwedAnnounced, the wake word shows whether there are waiters to wake.
+// wakeMutex makes the wakes that a dead process did not make. owed says what the arena knows about the waiters. If
+// owed is OwedAnnounced, wakeMutex makes a wake only if the wake word announces a waiter.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -195,9 +195,9 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for what another process
-// should have done, but has not done because it was stopped or died. It wakes waiters, marks the lock of a dead
-// holder, undoes an old reservation, or announces the waiters again.
+// check is called ten times a second while a goroutine of this process waits. It does what another process has left
+// undone because that process was stopped or died. It wakes waiters, marks the lock of a dead holder as owner-dead,
+// undoes an old reservation, or announces the waiters again.
 func (m *Mutex) check() {
 	o := ownerWord(m.owner.Load())
 	switch {
@@ -206,17 +206,16 @@ func (m *Mutex) check() {
 	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
 		wakeAllOf(m.a, m.words)
 	case m.a.Dead(o.participant()):
-		// The caller of check holds a lock of the queue, and the end of the opening takes the same lock. So check
-		// must not be the call that ends the opening. Without Enter, a rollback in check could end the opening; see
-		// tryServe.
+		// Enter keeps the opening from ending during a rollback in markOwnerDead; see tryServe. If the opening ended
+		// there, it would wait for a lock of the queue that the caller of check holds.
 		if m.queue.Enter() {
 			m.markOwnerDead(o)
 			m.queue.Exit()
 		}
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
-			// The lock was reserved at the last check already, so the process for which it was reserved may be
-			// stopped. That process loses nothing, because a reservation is not a hold.
+			// The last check found the same reservation, so the process that it is for may be stopped. That process
+			// loses nothing, because a reservation is not a hold.
 			wakeOneOf(m.a, m.words)
 		}
 		return
@@ -228,8 +227,8 @@ func (m *Mutex) check() {
 	m.reserved.Store(0)
 }
 
-// repair runs the function Repair of this process's options if the word o says that the lock is owner-dead. The
-// result took says that this waiter now has the lock. If took is false and err is nil, the owner word has changed.
+// repair runs the function Repair of this process's options if the word o says that the lock is owner-dead. took is
+// true if this waiter now has the lock. If took is false and err is nil, the caller reads the owner word again.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	ended := false
 	defer func() {
@@ -264,8 +263,8 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 // Recover makes m usable again after it became owner-dead or not recoverable. It waits until the dead process can
 // write nothing any more, not even by a system call. Then it takes the lock, runs repair, and releases the lock. If
 // repair returns an error or panics, m becomes not recoverable until a later Recover succeeds, and this Recover
-// returns the error. Other callers wait while repair runs. If this process dies before repair returns, m is
-// owner-dead again. If m has PolicyRollback, it is not recoverable in that case.
+// returns the error. Other callers wait while repair runs. If this process dies before repair returns, m becomes
+// owner-dead again, or not recoverable if m has PolicyRollback.
 //
 // If m is neither owner-dead nor not recoverable, Recover waits for the lock, releases it and does not run repair.
 // Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
@@ -274,8 +273,8 @@ func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If RecoverContext need not
-// wait, it calls repair even though ctx has ended.
+// RecoverContext is like Recover, but returns ctx.Err() if ctx ends while it waits. If it need not wait, it ignores
+// ctx.
 func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, m.named("mutex "))
 	if !m.opening.stayToRun() {
@@ -321,12 +320,12 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	}
 }
 
-// taken is called when this process has taken m, whose owner word was o, in order to recover it. If o names the
-// participant that died, taken stores its ID in the word died. Until m is taken, the owner word itself names that
-// participant.
+// taken is called when this process has taken m for a recovery. o is the owner word before. If o names the dead
+// participant, taken stores the ID of that participant in mutexWords.died, because the owner word does not have it
+// any more.
 //
-// Only a process that has m may store the ID. A process that has merely found the death might be stopped before its
-// store. When it went on, it would overwrite the ID of a participant that died later.
+// Only a process that has m may store the ID. Otherwise a process that has merely found the death could be stopped
+// before its store, and later overwrite the ID of a participant that died after that.
 func (m *Mutex) taken(o ownerWord) {
 	crashpoint.Hit("mutex.recover.taken")
 	if n := o.participant(); n != 0 {
@@ -361,8 +360,8 @@ func (m *Mutex) repaired(next uint32) error {
 	return nil
 }
 
-// recoveryLost returns the error for a repair during which the owner word has changed to o, although only this
-// process may change it.
+// recoveryLost returns the error of a recovery that finds the owner word changed to o. During a repair, only this
+// process may change the word.
 func (m *Mutex) recoveryLost(o ownerWord) error {
 	if err := m.opening.lostWords("mutex.recover"); err != nil {
 		return err
@@ -378,8 +377,8 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	defer w.cancel.Stop()
-	// LockContext would run the function Repair of the options. The caller asked for its own repair instead, so
-	// mayRepair is false.
+	// LockContext would run the function Repair of the options. The caller of Recover passed its own repair, so the
+	// argument is false.
 	err := w.acquire(false)
 	if err == nil {
 		race.Acquire(m.key)
@@ -388,8 +387,8 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	return err
 }
 
-// takeFrom changes the owner word from o to the parameter to, and reports whether it did. The word o is owner-dead
-// or not recoverable. The new word names this process. The caller has called mayTake.
+// takeFrom takes m for a recovery: it changes the owner word from o, which says owner-dead or not recoverable, to a
+// word that names this process. It reports whether it did. The caller has called mayTake.
 func (m *Mutex) takeFrom(o, to ownerWord) bool {
 	if m.internal {
 		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // a not recoverable word names no participant
@@ -398,9 +397,9 @@ func (m *Mutex) takeFrom(o, to ownerWord) bool {
 }
 
 // runRepair runs repair while this process recovers m, and ends the recovery. If repair fails, m becomes not
-// recoverable. The parameter waited says whether the Close of the handle waits for the call.
+// recoverable. waited is true if Close of the handle waits for the call of runRepair.
 func (m *Mutex) runRepair(repair func() error, waited bool) (err error) {
-	who := m.diedName() // read here, because the owner word still keeps other recoveries out
+	who := m.diedName() // read now, while the owner word keeps other recoveries out, which change the name
 	done := false
 	defer func() {
 		if done && err == nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// reserve reserves the lock for the waiter that has waited long and has asked for the next release. The argument
-// from is the present owner word: either this process holds the lock, or the lock is free. reserve does nothing and
-// returns false if there is no such waiter, or if another process took the free lock.
+// reserve reserves the lock for a waiter that has waited long, and has asked for the lock at the next release. The
+// argument from is the owner word: this process holds the lock, or the lock is free. reserve does nothing and returns
+// false if no waiter has asked, or if another process has taken the free lock.
 func (m *Mutex) reserve(from ownerWord) bool {
 	asks := m.words.starving.Load()
 	if asks == 0 {
@@ -45,8 +45,8 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.noteCPU()
 	m.words.handoff.Add(1)
 	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
-	// The waiter may be about to sleep, or its goroutine may be parked while a poller waits for it. The futex wake
-	// above does not reach such a waiter. So the wake word changes, too, and the poller of the waiter is woken.
+	// The futex wake above does not reach a waiter that is about to sleep, or a goroutine that is parked behind a
+	// poller. So this call also changes the wake word, and wakes the poller of the waiter's process.
 	m.wakeWord.Touch()
 	m.a.ReadyOf(&m.words.poller, s)
 	return true

@@ -76,8 +76,8 @@ func TestMutexContext(t *testing.T) {
 	})
 }
 
-// TestMutexCancelPassesOn: some waiters are cancelled. The cancellations wake no other waiter and lose no wake: the
-// waiter that stays gets the lock, however many leave.
+// TestMutexCancelPassesOn checks that a waiter gets the lock although the contexts of other waiters end while the
+// holder unlocks.
 func TestMutexCancelPassesOn(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		for range 30 {
@@ -309,9 +309,8 @@ func TestMutexesAreDifferent(t *testing.T) {
 	}
 }
 
-// TestMutexReopenHammer: goroutines open, use and close handles of one name all the time. None of
-// them disturbs another one, neither through the handle nor through what the handle has in the
-// arena.
+// TestMutexReopenHammer checks that goroutines do not disturb each other when all of them open, use and close handles
+// on one Mutex at the same time. Afterwards the Mutex can be deleted.
 func TestMutexReopenHammer(t *testing.T) {
 	a := newArena(t, nil)
 	rounds := proctest.Rounds(50, 300)
@@ -385,8 +384,8 @@ func hammerElsewhere(t *testing.T, procs int, goroutines uint64, each int, opts 
 	sound(t, a)
 }
 
-// TestMutexArenaClose: a process closes the arena. Its own waiters get an error, whether they sleep
-// or park, and the locks that it held are owner-dead.
+// TestMutexArenaClose checks a process that closes the arena. The waiters of this process get an error, whether they
+// sleep or park. The locks that it held are owner-dead.
 func TestMutexArenaClose(t *testing.T) {
 	for _, waiters := range []int{1, 3, 30} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
@@ -424,21 +423,19 @@ func TestMutexArenaClose(t *testing.T) {
 	}
 }
 
-// TestMutexHandOff: a process takes the lock again at once after each release. A waiter that has
-// lost for a millisecond is still handed the lock. Other waiters of the waiter's process starve at
-// the same time, and each of them gets the lock, too.
+// TestMutexHandOff checks that waiters get the lock although another process, the barger, locks again at once after
+// each release. A release hands the lock to a waiter that has waited for a millisecond. All waiters are goroutines of
+// one process.
 func TestMutexHandOff(t *testing.T) {
 	for _, waiters := range []int{1, 6, 30} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) { handOff(t, waiters) })
 	}
 }
 
-// handOff requires that a barger takes the lock only a few times before a waiter gets it. The
-// barger holds the lock for 200 us at a time, and takes it at least once before each waiter gets
-// it. So 30 waiters lose about 30 times each, and a single waiter loses a few times. Without
-// handoffs a single waiter loses 300 times, and more waiters lose without a bound. On a busy
-// machine the waiters may not run in time to ask for a handoff, so the best of several tries
-// counts.
+// handOff requires that a barger takes the lock only a few times before a waiter gets it. The barger holds the lock
+// for 200 µs at a time. Between two waiters the barger takes the lock at least once, so each of 30 waiters loses
+// about 30 times. Without handoffs a single waiter loses 300 times, and one of many waiters loses without a bound. On
+// a busy machine the waiters may not run in time to ask for a handoff, so the best of several tries counts.
 func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	most := uint64(25 + 3*waiters)
 	begun := time.Now()
@@ -483,9 +480,8 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 	return lost
 }
 
-// TestMutexHandOffWithin: a waiter that has lost for long is also handed the lock by a goroutine of
-// its own process. That goroutine locks again at once, but it does not take the lock from the
-// waiter.
+// TestMutexHandOffWithin checks that a waiter that has lost for long gets the lock from a goroutine of its own
+// process, although that goroutine locks again at once after each Unlock.
 func TestMutexHandOffWithin(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, poller := range []bool{false, true} {
@@ -506,7 +502,7 @@ func handOffWithin(t *testing.T, m *prims.Mutex, d *delays) {
 	wg.Go(func() {
 		for !stop.Load() {
 			m.Lock()
-			// Other goroutines run here, while the lock is held, and find it held.
+			// Let other goroutines run, so that they find the lock held.
 			runtime.Gosched()
 			m.Unlock()
 		}

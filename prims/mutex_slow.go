@@ -24,18 +24,17 @@ var (
 )
 
 const (
-	// starveAfter is how long a waiter waits before it asks for the next release. Go's sync.Mutex has the same
-	// value.
+	// starveAfter is how long a waiter waits before it asks the next release to hand the lock to it. Go's sync.Mutex
+	// has the same value.
 	starveAfter = 1e6 // ns
 	// handOffEvery is the least time between two handoffs. After a handoff the lock is idle for about 25 µs, until
 	// the waiter runs.
 	handOffEvery = 1e6 // ns
-	// unfencedSleep bounds the sleep on a biased lock, whose holder releases it by a plain store, if the system
-	// offers no fence. Without a fence, the holder may not see that a waiter is announced.
+	// unfencedSleep bounds each sleep of a waiter for a biased lock, if the system offers no fence. The holder
+	// releases a biased lock by a plain store, and without a fence it may not see that a waiter is announced.
 	unfencedSleep = 1e6 // ns
-	// biasAfter is the number of unlocks in a row without a waiter after which holds become biased again, that is,
-	// released by a plain store. A biased hold saves its holder some 5 ns, but costs each waiter a fence of some 17
-	// µs.
+	// biasAfter is how many unlocks in a row must find no waiter before the holds become biased again. A biased hold
+	// saves its holder some 5 ns, but costs each waiter a fence of some 17 µs.
 	biasAfter = 4096
 	biasMost  = 1 << 20
 )
@@ -71,13 +70,12 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 	return nil
 }
 
-// step takes the lock or corrects the owner word o, if that is possible without waiting. It takes a free lock, and
-// marks a lock whose owner is dead. A lock whose reservation has expired counts as free. If the lock is reserved
-// for this process, step takes it only for a waiter that has slept. A waiter that has not slept leaves the lock to
-// a goroutine of this process that has waited long.
+// step makes one try to lock, without waiting. o is the owner word. step takes a free lock, and also a lock whose
+// reservation has expired. If the owner is dead, step changes the owner word as the policy says. If the lock is
+// reserved for this process, step takes it only for a waiter that has slept. A waiter that has not slept leaves the
+// lock to a goroutine of this process that has waited long.
 //
-// The result changed means that the owner word is no longer o. The result err is not nil if the lock will not
-// become free without a recovery.
+// changed is true if the owner word is no longer o. err is not nil if the lock stays unavailable until a recovery.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -118,7 +116,7 @@ type waiter struct {
 	met      bool // the lock was not free at the first try
 	starving bool // this process has asked that the next release be reserved for it
 	granted  bool // the lock is reserved for this process, and this waiter was chosen to take it
-	dying    bool // during the last sleep the holder was dead, but its system calls might still have stored data
+	dying    bool // at the last sleep the holder was dead, but a system call of it might still store data
 	exit     goneWait
 	variant  waitVariant // the zero value for a waiter of a plain Mutex
 }
@@ -143,8 +141,9 @@ func (w *waiter) acquire(mayRepair bool) error {
 					case park.Granted:
 						w.granted = true
 					case park.Canceled:
-						w.leave()
-						return w.cancel.Err()
+						if ended, err := w.canceled(true); ended {
+							return err
+						}
 					case park.Closed:
 						w.leave()
 						return m.closed()
@@ -186,11 +185,9 @@ func (w *waiter) acquire(mayRepair bool) error {
 			spun = w.dying
 			w.variant.woken(w)
 		case park.Canceled:
-			if w.lastTry() {
-				return nil
+			if ended, err := w.canceled(mayRepair); ended {
+				return err
 			}
-			w.leave()
-			return w.cancel.Err()
 		case park.Closed:
 			w.leave()
 			return m.closed()
@@ -221,9 +218,9 @@ func (w *waiter) sleep() park.Result {
 		w.since = now
 	}
 	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
-		// The word starving has room for one process. If another process is in it, the waiter does not ask for the
-		// next release. A waiter asks before each sleep, because the last release for this process may have gone to
-		// another goroutine.
+		// The word starving has room for one process. If it names another process, this waiter cannot ask for the
+		// next release. A waiter asks before each sleep, because another goroutine of its process may have used up
+		// the last request.
 		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
 		if w.starving {
 			crashpoint.Hit("mutex.lock.starving")
@@ -274,8 +271,8 @@ func (w *waiter) mustNotWaitForSelf() {
 	}
 }
 
-// blocks reports whether a waiter may sleep while the owner word is o. It may sleep if the process that changes the
-// word next will wake it.
+// blocks reports whether a waiter may sleep while the owner word is o, because the process that changes the word next
+// will wake a waiter.
 func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	switch {
 	case !o.valid():
@@ -327,8 +324,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// wakeNext wakes one waiter after a release. One wake is enough, because a waiter that has waited long sleeps on
-// the same word as all others.
+// wakeNext wakes one waiter after a release. One wake is enough: every waiter sleeps on the wake word, even one that
+// has waited long.
 func (m *Mutex) wakeNext() {
 	if m.counts != nil && m.wakeWord.Announced() {
 		m.counts.woken.Add(1)
@@ -349,14 +346,15 @@ func (m *Mutex) loseBias() {
 func (m *Mutex) unlockSlow(o uint32) {
 	race.ReleaseMerge(m.key)
 	if m.ended("Unlock") {
-		o = m.owner.Load() // the fast path of a closed handle has read a private word instead of the owner word
+		o = m.owner.Load() // on a closed handle, the fast path has read a private word instead of the owner word
 	}
 	if m.unlockBiased(o) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // in an arena that counts, the fast path has read a private word instead of the owner word
-		// A local lock uses the counters of its CohortMutex, whose hold goes on.
+		o = m.owner.Load() // in an arena with counters, the fast path has read a private word instead of the owner word
+		// The counters of a local lock are those of its CohortMutex. The hold of the CohortMutex goes on, so its time
+		// stays.
 		if o == uint32(m.name) && !m.localLock {
 			m.counts.since.Store(0)
 		}
@@ -387,8 +385,8 @@ func (m *Mutex) unlockSlow(o uint32) {
 }
 
 // handOn hands the lock, which this process holds, to a waiter that has waited long, and reports whether it did.
-// The argument waited says whether a waiter is announced. handOn stores words even after the handoff has taken
-// effect, so it makes Close of the handle wait.
+// waited is true if a waiter is announced. handOn stores words even after the handoff has taken effect, so it makes
+// Close of the handle wait.
 func (m *Mutex) handOn(o ownerWord, waited bool) bool {
 	if !m.queue.Enter() {
 		return false
@@ -419,14 +417,14 @@ func (m *Mutex) wakeAny() {
 	m.noteCPU()
 	m.wakeNext()
 	if m.oldest() != 0 {
-		// The wake has cleared the announcement, and the woken waiter may run late, because the Go scheduler polls
-		// last on a busy thread. Without a new announcement, releases until then would not see the parked waiters.
+		// The wake has cleared the announcement. The woken waiter may run late: on a busy thread the Go scheduler
+		// polls last. Until that waiter runs, releases see the parked waiters only if a waiter is announced again.
 		m.wakeWord.Announce()
 	}
 }
 
-// count decides whether this process's holds become biased again, that is, released by a plain store. The argument
-// waited says whether this release found a waiter. The caller holds the lock.
+// count is called by the holder at each release. It decides whether later holds of this process become biased. waited
+// is true if the release found a waiter.
 func (m *Mutex) count(waited bool) {
 	if m.biased == ownerNever {
 		return

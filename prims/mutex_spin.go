@@ -10,7 +10,7 @@ func (m *Mutex) tuning() park.Tuning {
 func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 
 // spinWhileHeld spins while the lock is held, and reports whether the lock became free. If other waiters are
-// announced, it spins only if the parameter overtakes says that this waiter may overtake them.
+// announced, it spins only if overtakes is true: this waiter may then take the lock before them.
 func (m *Mutex) spinWhileHeld(slept, overtakes bool) bool {
 	if !overtakes && m.wakeWord.Announced() || !m.variant.beginSpin() {
 		return false

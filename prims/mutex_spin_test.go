@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMutexMaySpin: no more goroutines spin than maxSpinners allows, and the count returns to 0.
+// TestMutexMaySpin checks that no more goroutines spin than maxSpinners allows, and that the count returns to 0.
 func TestMutexMaySpin(t *testing.T) {
 	v := &mutexVariant{maxSpinners: 2}
 	require.True(t, v.beginSpin())

@@ -56,7 +56,7 @@ func (m *mutexModel) call(x *model.Exec) {
 	k := x.Choose(modes + m.recoverers + closes)
 	switch {
 	case closes == 1 && x.Ghost[gHandle] == handleClosing:
-		x.Disable() // a process opens a handle only after its Close has ended
+		x.Disable() // a process opens its handle again only after Close has ended
 		return
 	case k == modes+m.recoverers:
 		m.close(x)
@@ -94,8 +94,8 @@ func (m *mutexModel) woken(x *model.Exec) {
 	m.try(x)
 }
 
-// try is one iteration of acquire, or of lastTry when the context has ended. It takes the lock in
-// the same step in which it finds the lock free, because a CAS that fails changes nothing.
+// try is one iteration of acquire, or of lastTry when the context has ended. It finds the lock free and takes it in
+// one step. The code makes two steps, but a CAS that fails changes nothing.
 func (m *mutexModel) try(x *model.Exec) {
 	m.unset(x, fRecord)
 	*x.R(rOwner), *x.R(rWake), *x.R(rHand), *x.R(rBack), *x.R(rDead) = 0, 0, 0, 0, 0
@@ -138,7 +138,7 @@ func (m *mutexModel) try(x *model.Exec) {
 	}
 }
 
-// slept reports whether a waiter may take a reservation of its process.
+// slept reports whether the thread has slept, so that it may take a reservation of its process.
 func (m *mutexModel) slept(x *model.Exec) bool { return m.flag(x, fSlept) && m.bug != sleptForgotten }
 
 func (m *mutexModel) acquired(x *model.Exec) {
@@ -150,7 +150,7 @@ func (m *mutexModel) acquired(x *model.Exec) {
 	m.skipTook(x)
 }
 
-// skipTook skips those steps of took for which the thread has no reason.
+// skipTook skips the steps of took that this thread need not make.
 func (m *mutexModel) skipTook(x *model.Exec) {
 	if x.PC() == sTook && (!m.flag(x, fSlept) || m.bug == noAnnounceAfterSleep) {
 		x.Goto(sUnask)
@@ -205,8 +205,8 @@ func (m *mutexModel) unlock(x *model.Exec) {
 			m.unset(x, fInside)
 			x.Goto(sLookWake)
 		case m.handoffs && x.Load(wStarving) != 0 && x.Choose(2) == 0:
-			// This is the slow path. A hold that is not biased, but could have been, takes it. All
-			// other holds first free the lock and then check starving.
+			// The slow path checks starving before it frees the lock. A hold takes the slow path if it is not biased,
+			// but could have been. For other holds, the check comes after the release.
 			x.Say("sees that somebody starves")
 			*x.R(rOwner) = x.Load(wStarving)
 			x.Goto(sReserve)
@@ -226,7 +226,7 @@ func (m *mutexModel) unlock(x *model.Exec) {
 	}
 }
 
-// release frees the lock. After that, the thread goes on at the step that the parameter then names.
+// release frees the lock. Afterwards the thread goes on at the step that is the last argument.
 func (m *mutexModel) release(x *model.Exec, then uint8) {
 	x.Say("frees the lock")
 	o := x.Load(wOwner)
@@ -239,7 +239,7 @@ func (m *mutexModel) release(x *model.Exec, then uint8) {
 	m.goOn(x, then)
 }
 
-// goOn makes the thread go on at a step. At sIdle the thread forgets everything.
+// goOn makes the thread go on at a step. If that is sIdle, the thread forgets all its registers.
 func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	if at == sIdle {
 		x.Idle()
@@ -248,8 +248,8 @@ func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	x.Goto(at)
 }
 
-// lookWake makes a wake if a waiter has announced itself. After that, the thread goes on at the
-// step that the parameter then names.
+// lookWake makes a wake if a waiter has announced itself. Afterwards the thread goes on at the step that is the last
+// argument.
 func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
 	x.Say("looks whether to wake")
 	if !park.Word(x.Load(wWake)).Announced() {

@@ -11,9 +11,9 @@ func (m *Mutex) tryLockSlow() bool {
 		o := ownerWord(m.owner.Load())
 		switch n := o.participant(); {
 		case counted, n == 0, n == m.name:
-		case m.a.Dead(n), o.kind() == kindReserved: // this call, or step, may be the first one that finds the death
-			// From here on, Close of the handle waits for this call. When step has taken the lock from the dead
-			// process, the next holder may close the handle, and the call still uses it.
+		case m.a.Dead(n), o.kind() == kindReserved: // this call may be the first that finds the death
+			// From here on, Close of the handle waits for this call. Otherwise, after step has taken the lock from
+			// the dead process, the next holder could close the handle, which this call still uses.
 			if !m.queue.Enter() {
 				return false
 			}

@@ -14,9 +14,9 @@ var (
 	_ = crashpoint.Register("tx.rollback.released")
 )
 
-// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f returns an error,
-// panics or calls runtime.Goexit, or if this process dies, all data that f has saved through tx is as it was
-// before, byte for byte; see [Tx]. Update returns the error of f.
+// Update locks m, calls f, and unlocks m. If f returns nil, its changes stay. If f returns an error, panics or calls
+// runtime.Goexit, or if this process dies, all data that f has saved through tx gets its old contents back; see [Tx].
+// Update returns the error of f.
 //
 // m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] means that the undo
 // log was full, and that nothing has changed. An error that Is [shmsync.ErrNotSupported] means that the kernel gave
@@ -25,8 +25,8 @@ var (
 //
 // Updates of one Mutex do not nest: if f calls Update or Lock of m, that call panics, because it would wait for
 // itself. Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a separate
-// transaction: its changes stay when the outer Update is undone, and the two must not save the same bytes. If f
-// closes m or its arena, Close panics, because it waits for the Updates of this process.
+// transaction: its changes stay even if the outer Update is undone. The two transactions must not save the same
+// bytes. If f closes m or its arena, Close panics, because it would wait for this Update.
 //
 // f must not unlock m, so a [Cond.Wait] with m in f panics. If f has unlocked m, Update panics and undoes nothing,
 // because other processes may have changed the data since then. The next Update then returns ErrCorrupt, and m
@@ -74,8 +74,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	if o.participant() != m.name || !o.held() {
 		tx.open = false
 		if tx.tail != 0 {
-			// Other processes may have changed the data since m was unlocked. So the log must not be undone, even
-			// if this process dies later while it holds m.
+			// Other processes may have changed the data since f unlocked m. So no process may undo the log, even if
+			// this process dies later while it holds m.
 			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
 		}
 		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
@@ -88,14 +88,14 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, because no correct process can have written its undo log. The parameter why has
-// the details. This process holds m with the owner word o.
+// loseLog makes m not recoverable, because its undo log has contents that no correct process writes; see the error
+// why. o is the owner word, which names this process.
 func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
 	}
 	m.log.lose()
-	who := m.diedName() // read here, because this process still holds m, so no other process recovers m
+	who := m.diedName() // read now, while this process holds m and no other process can recover m
 	lost := m.owner.CompareAndSwap(uint32(o), uint32(ownerNotRecoverable))
 	wakeAllOf(m.a, m.words)
 	if lost {
@@ -108,8 +108,9 @@ func (m *Mutex) notRecoverable(op string) error {
 	return notRecoverable(m.a, m.object, op, m.diedName(), m.log)
 }
 
-// notRecoverable returns the error of a lock that is not recoverable, with the undo log l or nil. If the log cannot be
-// undone, the error Is ErrCorrupt, too. The argument died is the participant whose death made the lock owner-dead.
+// notRecoverable returns the error of a lock that is not recoverable. l is its undo log, or nil if it has none. If
+// the log cannot be undone, the error Is ErrCorrupt, too. died is the participant whose death made the lock
+// owner-dead.
 func notRecoverable(a *arenakernel.Arena, o arenakernel.Object, op string, died arenakernel.ParticipantID, l *undoLog) error {
 	if l != nil && l.check() != nil {
 		both := fmt.Errorf("%w: %w", shmsync.ErrNotRecoverable, shmsync.ErrCorrupt)
@@ -119,7 +120,8 @@ func notRecoverable(a *arenakernel.Arena, o arenakernel.Object, op string, died 
 }
 
 // mutexLog returns the undo log of a Mutex, or nil if it has none. For an object of another kind the result is nil,
-// even if a peer has written PolicyRollback into it. An error means that the Mutex should have a log and has none.
+// even if a peer has stored PolicyRollback in the object. An error means that the Mutex should have a log and has
+// none.
 func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoLog, error) {
 	if o.Kind != mutexKind || policyOf(w.policy) != PolicyRollback {
 		return nil, nil
@@ -127,9 +129,9 @@ func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoL
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// rollBackMutex undoes the unfinished transaction of a dead holder and releases the lock. The lock is a Mutex with
-// the undo log l, and its owner word o names the holder. rollBackMutex returns false if the word has to stay for
-// now, because a system call of the holder might still store data.
+// rollBackMutex undoes the unfinished transaction of a dead holder and releases the lock, a Mutex with the undo log
+// l. The owner word o names the holder. While a system call of the holder might still store data, rollBackMutex
+// leaves the word as it is and returns false.
 func rollBackMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
 	dead := o.participant()
 	if !o.held() || !a.Gone(dead) {

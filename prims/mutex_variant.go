@@ -13,15 +13,15 @@ import (
 // Both fields are for hosts of several NUMA nodes. So far no measured host has gained from them. Measure before you
 // set them, with `shmbench lock --prim 'shmsync:mutex*'`.
 type Contention struct {
-	// NearWakes makes an Unlock of this process prefer a waiter that sleeps on the NUMA node of the caller's CPU.
-	// So the lock, and the data that it guards, stay on that NUMA node for a while. Every 64th wake goes to the
-	// first waiter in the queue. A waiter that has waited for a millisecond is handed the lock as without
-	// NearWakes. Without NearWakes, waiters are woken in the order in which they went to sleep.
+	// NearWakes makes an Unlock of this process first wake waiters that sleep on the NUMA node of the caller's CPU.
+	// So the lock, and the data that it guards, stay on that NUMA node for a while. Every 64th wake goes to the first
+	// waiter in the queue; without NearWakes, all wakes do. A waiter that has waited for a millisecond is handed the
+	// lock, with or without NearWakes.
 	//
-	// NearWakes concerns only waiters without a context, in processes that opened the Mutex with NearWakes too. If
-	// the holder dies, such a waiter does not learn of the death from the kernel at once, but only when a process
-	// recovers what the holder left. NearWakes has no effect where a program needs a system call to find out its
-	// NUMA node, as on arm64.
+	// NearWakes concerns only waiters without a context, in processes that opened the Mutex with NearWakes too. The
+	// kernel does not wake such a waiter when the holder dies. The waiter learns of the death only when a process
+	// recovers what the holder left. NearWakes has no effect where a program needs a system call to find out its NUMA
+	// node, as on arm64.
 	NearWakes bool
 	// MaxSpinners is how many goroutines of this process may spin for the Mutex at a time;
 	// other goroutines sleep at once. 0 means no limit. The more goroutines spin, the more often the
@@ -54,7 +54,7 @@ type mutexVariant struct {
 	spinners    atomic.Int32 // goroutines of this process that spin; counted if there is a limit
 }
 
-// op returns the name that errors use for the operation op of this Mutex.
+// op returns the name that errors use for an operation of this Mutex.
 func (v *mutexVariant) op(op string) string {
 	if v != nil && v.cohort {
 		return "cohort" + op
@@ -62,7 +62,7 @@ func (v *mutexVariant) op(op string) string {
 	return op
 }
 
-// text returns the text of a panic. If this is not a plain Mutex, it replaces the word "mutex" in the text.
+// text adapts the text of a panic: for a CohortMutex it replaces "mutex" by "cohort mutex".
 func (v *mutexVariant) text(text string) string {
 	if v != nil && v.cohort {
 		return strings.Replace(text, "mutex", "cohort mutex", 1)
@@ -76,8 +76,8 @@ func (v *mutexVariant) beginSpin() bool {
 		return true
 	}
 	for n := v.spinners.Load(); n < v.maxSpinners; n = v.spinners.Load() {
-		// The loop ends, because each iteration means that another goroutine has begun or stopped spinning. A
-		// goroutine does so only a bounded number of times in one wait.
+		// Each iteration means that another goroutine has begun or stopped spinning. A goroutine does so only a
+		// bounded number of times in one wait, so the loop ends.
 		if v.spinners.CompareAndSwap(n, n+1) {
 			return true
 		}

@@ -50,9 +50,9 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a handoff if the thread has lost for long and there was no other handoff just before. The model
-// chooses at random whether that is so, because time may pass at any step. No thread may depend on the choice. If
-// another thread of the process has used up the request, ask makes it again.
+// ask asks for a handoff, or does not. In the code a thread asks if it has lost for long and if the last handoff was
+// long enough ago. Time may pass at any step, so the model chooses at random. The request is optional: no thread may
+// rely on it. If another thread of the process has used up the request, ask makes it again.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	asks := false
 	if m.flag(x, fSlept) {
@@ -184,8 +184,7 @@ func (m *mutexModel) leave(x *model.Exec) {
 	}
 }
 
-// leaveOthers makes the thread go on to the steps which ensure that the other waiters lose no wake
-// when this thread leaves.
+// leaveOthers makes the thread go on with the last steps of leave. They ensure that the other waiters lose no wake.
 func (m *mutexModel) leaveOthers(x *model.Exec) {
 	switch {
 	case m.bug == leaveAtOnce, !m.flag(x, fSlept|fGaveBack):
@@ -217,8 +216,8 @@ func (m *mutexModel) wakeNext(x *model.Exec) {
 	x.Goto(sWakeOne)
 }
 
-// wakeOne stands for WaitList.DeliverOne. Whether it first wakes in the kernel or a poller depends
-// on the sequence in the code; here it is chosen at random.
+// wakeOne stands for WaitList.DeliverOne. DeliverOne begins with the sleepers in the kernel or with the pollers,
+// depending on the sequence. The model chooses at random.
 func (m *mutexModel) wakeOne(x *model.Exec) {
 	x.Say("wakes one")
 	if m.poller && x.PC() == sWakeOne && x.Choose(2) == 1 {

@@ -21,9 +21,10 @@ import (
 //	4     n     being recovered by n                              Recover
 //	5     0     not recoverable: a repair failed                  Recover
 //
-// Every other value is corrupt. A word of kind 0, 1 or 4 whose participant is dead or has left counts as
-// owner-dead. A process that finds such a word changes it to kind 3 (PolicyReport) or to 0 (PolicyRelease). A word
-// of kind 2 whose participant is dead or has left counts as free.
+// Every other value is corrupt. A word of kind 0, 1 or 4 whose participant is dead or has left counts as owner-dead.
+// Under PolicyReport, a process that finds such a word changes it to kind 3. Under PolicyRelease, it changes a word
+// of kind 0 or 1 to 0, and a word of kind 4 to kind 3. For PolicyRollback, see rollBackMutex. A word of kind 2 whose
+// participant is dead or has left counts as free.
 //
 // A process gets the lock only by a CAS on this word. A process that was woken does not have the lock yet; it only
 // tries that CAS.
@@ -88,7 +89,8 @@ func (w ownerWord) valid() bool {
 	return false
 }
 
-// ownerDied returns the word that replaces w after the participant in w was found dead, with the policy p.
+// ownerDied returns the word that replaces w when a process finds that the participant in w is dead. p is the policy
+// of the lock.
 func (w ownerWord) ownerDied(p Policy) ownerWord {
 	switch {
 	case w.kind() == kindReserved:

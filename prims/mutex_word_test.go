@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// wordNames are names at the limits of what a name can be. The first name means nobody.
+// wordNames are participant IDs with extreme slots and generations. The first one, 0, means nobody.
 var wordNames = []arena.ParticipantID{0, 1, 2047, 1 << 11, arenakernel.ParticipantIDMask}
 
-// TestOwnerWordTable tests the table of mutex_word.go for every kind, with extreme names.
+// TestOwnerWordTable checks the table in the comment of ownerWord for every kind, with extreme participant IDs.
 func TestOwnerWordTable(t *testing.T) {
 	n := func(name arena.ParticipantID) bool { return name != 0 }
 	for kind := range ownerKind(8) {

@@ -4,24 +4,24 @@ package prims
 
 import "github.com/shmsync/shmsync/arena"
 
-// The words of the model of a Mutex. Each word is a byte. The function pack makes an owner word fit
-// into it, and canon keeps the sequences of the other words small.
+// The words of the model of a Mutex. Each word is a byte: pack shortens an owner word to a byte, and canon keeps the
+// sequences in the other words small.
 const (
 	wOwner = iota
 	wWake
 	wStarving
 	wHandoff
-	wDead // the processes whose slots are marked dead, a bit each
+	wDead // the processes whose slots are marked dead, one bit for each process
 )
 
 // The registers of a thread.
 const (
 	rOwner = iota // the owner word that the thread has read
-	rWake         // the wake word with which it sleeps
-	rHand         // the handoff word with which it sleeps
+	rWake         // the value of the wake word that it has read before its sleep
+	rHand         // the value of the handoff word that it has read before its sleep
 	rFlags        // the flags, such as fSlept
 	rMode         // the kind of hold that it takes
-	rBack         // where it goes on after a wake
+	rBack         // the step at which it goes on after a wake
 	rDead         // the dead process with which it deals
 )
 

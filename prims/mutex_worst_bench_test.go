@@ -32,10 +32,10 @@ type worstResult struct {
 	Took  time.Duration
 }
 
-// BenchmarkWorstWait measures how long the waits of many goroutines last at worst, in one process
-// and in each of two, with sync.Mutex in the same run for comparison. It takes the longest wait of
-// each goroutine, and reports the median and the longest of these. It also reports how often the
-// lock was taken.
+// BenchmarkWorstWait measures the longest waits of many goroutines, in one process or in two processes that share a
+// lock. In one process it also measures sync.Mutex, for comparison. It takes the longest wait of each goroutine, and
+// reports the median, the 99th percentile and the maximum of these waits. It also reports how often the lock was
+// taken.
 func BenchmarkWorstWait(b *testing.B) {
 	for _, l := range []struct{ processes, goroutines, ps, hogs int }{{1, 64, 2, 0}, {1, 1000, 1, 1}, {2, 32, 2, 0}, {2, 500, 1, 1}} {
 		for _, kind := range []string{"sync", "Mutex", "FairMutex"} {
@@ -82,8 +82,7 @@ func worstOf(b testing.TB, load worstLoad, processes int) worstResult {
 	return r
 }
 
-// TestWorstWaitsAreThoseOfBothProcesses: the benchmark counts the waits of all goroutines in both
-// processes.
+// TestWorstWaitsAreThoseOfBothProcesses checks that worstOf returns a wait for each goroutine of both processes.
 func TestWorstWaitsAreThoseOfBothProcesses(t *testing.T) {
 	for _, kind := range []string{"Mutex", "FairMutex"} {
 		r := worstOf(t, worstLoad{Kind: kind, Goroutines: 3, Ps: 2, For: 200 * time.Millisecond}, 2)
@@ -168,7 +167,7 @@ func worstWaits(l sync.Locker, goroutines, hogs int, d time.Duration) (worst []t
 	return worst, all.Load(), took
 }
 
-// compute takes about n times 2.5 ns.
+// compute keeps a CPU busy for about n times 2.5 ns.
 func compute(n int) {
 	x := uint64(n)
 	for range n {

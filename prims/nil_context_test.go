@@ -132,7 +132,7 @@ func withoutContext(x any, m reflect.Method) (failed any) {
 			return
 		}
 		if _, ok := failed.(runtime.Error); !ok {
-			failed = nil // a mistake in the use of the object, such as an upgrade without a hold
+			failed = nil // the call has panicked because of a misuse, such as an upgrade without a hold
 		}
 	}()
 	if m.Type.IsVariadic() {
@@ -172,8 +172,8 @@ func waitsAt(a *arena.Arena, off arena.Offset) int {
 	return len((*arenakernel.Arena)(a).WaitsOf(o))
 }
 
-// TestNilContextNeverEnds: every exported call that takes a context takes nil as a context that never ends, also where
-// it has to wait.
+// TestNilContextNeverEnds checks that every exported call with a context accepts nil as a context that never ends,
+// even if the call has to wait.
 func TestNilContextNeverEnds(t *testing.T) {
 	a := newArena(t, nil)
 	var seen []string

@@ -29,10 +29,10 @@ var (
 // In the terminology of the Go memory model, and across processes: the return of the function synchronizes before
 // the return of every Do, and before every Done that returns true.
 type Once struct {
-	state   *atomic.Uint64 // the word, for the fast path of Do; after Close, a private word that is never done
+	state   *atomic.Uint64 // the onceWord, for the fast path of Do; after Close, a private word that is never done
 	words   *onceWords
 	list    park.WaitList
-	queue   *park.Queue // nil in a handle that only recovers from a death, which cannot wait
+	queue   *park.Queue // nil in the handle of a reaper, which cannot wait
 	a       *arenakernel.Arena
 	object  arenakernel.Object
 	name    arenakernel.ParticipantID
@@ -113,10 +113,10 @@ func (o *Once) swap(from, to onceWord) bool {
 	return o.words.state.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// Do calls f if no call of Do on this Once, in any process, has called its function yet. Otherwise Do waits until
-// the function of that other call has returned. If f calls Do of this Once, or Close of the arena, that call panics,
-// because it would wait for itself. If f panics, Do considers f to have returned. Where DoContext returns an error, Do
-// panics with that error, which is an *[shmsync.Error].
+// Do calls f if no call of Do on this Once, in any process, has called its function yet. Otherwise Do waits until the
+// function of the other call has returned. If f calls Do of this Once, or Close of the arena, the call in f panics,
+// because it would wait for itself. If f panics, f counts as returned. Where DoContext returns an error, Do panics
+// with that error, which is an *[shmsync.Error].
 func (o *Once) Do(f func()) {
 	if o.state.Load()&uint64(onceDone) == 0 || race.Enabled {
 		o.doSlow(f)
@@ -139,7 +139,7 @@ func (o *Once) Done() bool {
 	return o.done()
 }
 
-// done does what Done does, for a call that checks by itself whether the handle is closed.
+// done does what Done does, but does not check whether the handle is closed.
 func (o *Once) done() bool {
 	// sync(once.done): acquire
 	if !onceWord(o.state.Load()).done() {
@@ -170,8 +170,8 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// run calls f as the function that counts for this Once. The argument began is the word that join has stored to make
-// this process the runner.
+// run calls f for the call of Do that has become the runner. The argument began is the word with which the turn
+// began.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
 	running := &runningFunc{what: "the function of Do of once " + objectName(o.object), a: o.a, object: &o.object}
@@ -182,24 +182,24 @@ func (o *Once) run(began onceWord, f func()) {
 	crashpoint.Hit("once.run.returned")
 }
 
-// finish records that the function has returned, and wakes the waiters. It also works if the handle was closed
+// finish records that the function has returned, and wakes the waiters. It also does so if the handle was closed
 // while the function ran.
 func (o *Once) finish(began onceWord) {
 	if !o.queue.EnterStay() {
-		panic(o.closed()) // this process has left the arena, because a test has killed it
+		panic(o.closed()) // this process has left the arena: a test has simulated its death
 	}
 	defer o.queue.ExitLasting()
 	defer o.opening.leave()
 	race.ReleaseMerge(o.key)
 	for {
-		// Another process changes the word only to announce itself as a waiter, and the announcement is never
-		// cleared. So a CAS fails at most once.
+		// Another process changes the word only to announce a waiter, and no process clears the announcement. So a
+		// CAS fails at most once.
 		w := o.load()
 		if !w.runs(began) {
 			return // a peer has overwritten the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // a hint for waiters; stored first, because a waiter that finds the Once done uses it
+			o.tuning().NoteCPU() // a hint, stored first because a waiter may read it once the Once is done
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")
@@ -233,7 +233,7 @@ func (o *Once) Close() error { return o.opening.close("once.close") }
 type OnceState struct {
 	Done    bool              // the function of some call has returned
 	Runner  *shmsync.Identity // the process that runs a function, or nil if none does
-	Waiting bool              // no function has returned, and a call has waited for one; that call may have given up
+	Waiting bool              // a call has begun to wait for a function to return; it may have given up
 }
 
 // State reads o without locking it. The answer may be out of date when it returns.

@@ -18,10 +18,9 @@ const (
 	onNoCheck        bug = "waiters make no periodic checks"
 )
 
-// TestModelOnce: three processes call Do. The runner, or another process, dies or stops for ever at
-// any step. Two processes reap a dead process, and one of the two may die or stop. A participant
-// with the same ID may join. One function runs at a time, and each call ends, unless the process
-// that runs the function is stopped.
+// TestModelOnce explores calls of Do by two or three processes. At any step a process may die or stop for ever. Two
+// reapers reap a dead process, and one reaper may die or stop, too. A process may join with the ID of a dead one.
+// Only one function runs at a time. Each call ends, unless the process that runs the function is stopped.
 func TestModelOnce(t *testing.T) {
 	lives := onModel{callers: 3, cancel: true}
 	dies := onModel{callers: 3, kills: 1}

@@ -11,16 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// comesTo calls f, which starts an order during which the process of x dies or stops. It returns
-// when that has happened.
+// comesTo calls f, which makes the actor x begin an order. It returns when the process of x has died or stopped at
+// its crash point.
 func comesTo(t *testing.T, how string, x *actor, f func()) {
 	t.Helper()
 	f()
 	x.proc.AwaitPoint(t, how)
 }
 
-// TestOnceCrashOfReaper: a reaper ends the turn of a dead runner, and then dies or is stopped
-// before it wakes the waiters. A waiter still runs its function.
+// TestOnceCrashOfReaper checks that a waiter runs its function although a reaper, which has ended the turn of the
+// runner, dies or stops before it wakes the waiters.
 func TestOnceCrashOfReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestOnceCrashOfReaper(t *testing.T) {
 	}
 }
 
-// TestOnceCrashOfAWaiter: a waiter dies, or stops for ever, at each step of its wait. The calls of
-// other processes still end.
+// TestOnceCrashOfAWaiter checks that calls of other processes end although a waiter dies, or stops for ever, during
+// its wait.
 func TestOnceCrashOfAWaiter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, point := range []string{"once.wait.announced", "once.wait.woken"} {
@@ -79,8 +79,8 @@ func TestOnceCrashOfAWaiter(t *testing.T) {
 	}
 }
 
-// TestOnceStopsBeforeItWakes: the runner stops for ever after its function has returned and before
-// it has woken the waiters. Their periodic checks find that the function has returned.
+// TestOnceStopsBeforeItWakes checks that the periodic checks of waiters find that the function has returned, if the
+// runner stops for ever before it has woken the waiters.
 func TestOnceStopsBeforeItWakes(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")

@@ -25,7 +25,7 @@ func (w onWord) runs(began onWord) bool {
 	return !w.done && w.runner == began.runner && w.turn == began.turn
 }
 
-// low returns the half of the word on which a waiter sleeps.
+// low returns w without its turn, that is, the half of the word on which a waiter sleeps.
 func (w onWord) low() onWord { w.turn = 0; return w }
 
 // The stages of the life and death of a process.
@@ -40,14 +40,14 @@ type onThread struct {
 	pc    uint8
 	w     onWord // the word that the thread has read
 	began onWord // the word with which its turn began
-	of    uint8  // the process that a reaper reaps
-	again bool   // whether that process has joined with the ID of a dead one
+	of    uint8  // the number of the process that a reaper reaps
+	again bool   // the process with that number has joined with the ID of a dead one
 }
 
 type onState struct {
 	w       onWord
 	life    [onProcs]uint8
-	again   [onProcs]bool // a process with this ID has joined again
+	again   [onProcs]bool // a second process with this ID has joined
 	wrote   [onProcs]bool // the process was killed in its function, and may still write
 	stopped uint8         // the number of the stopped thread, plus 1
 	kills   uint8
@@ -191,7 +191,7 @@ func (m *onModel) next(s *onState, emit func(model.Step[onState])) {
 		}
 	}
 	if m.stops && s.stopped == 0 {
-		for _, i := range []int{0, onFirstReaper} { // the callers are alike, so one of them is enough
+		for _, i := range []int{0, onFirstReaper} { // the callers are alike, so it is enough to stop one of them
 			env(fmt.Sprintf("stops thread %d for ever", i), func(to *onState) { to.stopped = uint8(i + 1) })
 		}
 	}
@@ -231,7 +231,7 @@ func (m *onModel) step(s *onState, i int, emit func(model.Step[onState])) {
 	}
 }
 
-// free reports whether no process runs a function, as far as a caller can tell from w.
+// free reports whether a caller that has read w may take the turn.
 func (m *onModel) free(s *onState, w onWord) bool {
 	if w.runner == 0 {
 		return true
@@ -382,8 +382,8 @@ func (m *onModel) stepReaper(s *onState, i int, do func(string, func(*onState, *
 	}
 }
 
-// stepCheck models a periodic check. It has a step only where the check would find something that another process has
-// left undone. In a model without stops it has none, because there nothing may rely on the check.
+// stepCheck models a periodic check. The check makes a step only if it finds something that another process has left
+// undone. In a model without stops the check makes no step, because there the protocol must not rely on it.
 func (m *onModel) stepCheck(s *onState, do func(string, func(*onState, *onThread))) {
 	if !m.stops {
 		return

@@ -10,10 +10,10 @@ import (
 
 var _ = crashpoint.Register("once.reap.left")
 
-// reap makes the Once free again if the process that runs its function is dead, that is, if the function named dead
-// returns true for it. It does so only when no system call of that process can store any more. Then it wakes the
-// waiters, and the next call runs its own function. If a peer that breaks the rules changes the word all the time, reap
-// gives up; a call that needs the turn takes it itself.
+// reap makes the Once free again if the participant that runs its function is dead and gone. The argument dead is a
+// function that reports whether a participant is dead. Then reap wakes the waiters, and the next call runs its own
+// function. If a hostile peer changes the word all the time, reap gives up; a call that needs the turn takes it
+// itself.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for range reapTries {
 		w := o.load()
@@ -27,8 +27,8 @@ func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// leave changes the word w to a word without a runner, that is, without a process that runs its function, and wakes
-// the waiters. It returns false if the word is no longer w.
+// leave ends the turn of the runner in the word w, and wakes the waiters. It returns false if the word is no longer
+// w.
 func (o *Once) leave(w onceWord) bool {
 	if !o.swap(w, w.left()) {
 		return false
@@ -41,7 +41,7 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If dead is this participant, it is leaving the arena, and Current still returns true for it.
+			// If this participant is leaving the arena, dead is its own ID, and Current still returns true for it.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}

@@ -115,8 +115,8 @@ func TestOnceRunnerDies(t *testing.T) {
 	require.True(t, done)
 }
 
-// TestOnceRace: two processes call Do on one Once after the other. One function of each Once runs,
-// and no call returns before that function has returned.
+// TestOnceRace makes two processes call Do on the same Onces, one Once after the other. It checks that one function
+// of each Once runs, and that no call returns before that function has returned.
 func TestOnceRace(t *testing.T) {
 	n := proctest.Rounds(200, 2000)
 	a := newArena(t, nil)
@@ -146,8 +146,8 @@ func TestOnceStoppedRunner(t *testing.T) {
 	require.True(t, o.Done())
 }
 
-// TestOnceStoppedWaiterKeepsNobody: the runner dies while a waiter is stopped. Another call can
-// still run its function.
+// TestOnceStoppedWaiterKeepsNobody checks that another call can run its function if the runner dies while a waiter is
+// stopped.
 func TestOnceStoppedWaiterKeepsNobody(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")

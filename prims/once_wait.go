@@ -14,9 +14,8 @@ var (
 	_ = crashpoint.Register("once.wait.woken")
 )
 
-// join waits until a function has returned, or makes the caller the runner, that is, the call whose function
-// counts. If the caller is the runner, the result mine is true. The result began is then the word with which the
-// caller became the runner.
+// join waits until a function has returned, or makes the calling Do the runner, which then calls its function. mine
+// is true if the caller is the runner; began is then the word with which its turn begins.
 //
 //	a waiter                               the runner
 //	state: is it done?                     state: done, and was it announced?
@@ -30,9 +29,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 		return 0, false, o.closed()
 	}
 	defer o.queue.Exit()
-	// stayToRun keeps the words valid until the end of the function is recorded in them: Close of the arena waits
-	// for that, although Close of the handle does not. stayToRun may refuse. So it is called before this goroutine can
-	// become the runner.
+	// stayToRun makes Close of the arena wait until finish has recorded the end of the function; Close of the handle
+	// does not wait. stayToRun may refuse, so it is called before this goroutine can become the runner.
 	if !o.opening.stayToRun() {
 		return 0, false, o.closed()
 	}
@@ -87,23 +85,23 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}
 }
 
-// took completes join for a call that has become the runner, that is, the call whose function counts.
+// took completes join for a call that has become the runner. was is the word before the turn of this call.
 func (o *Once) took(was onceWord) {
 	o.counts.took()
 	if was.turn() != 0 {
 		o.counts.add(countRecovery)
 	}
-	race.Acquire(o.key) // the next function sees everything that the dead process has stored
+	race.Acquire(o.key) // this call sees everything that an earlier runner, which died, has stored
 }
 
 // free reports whether the next call may run its function. That is so if no process runs a function, or if the
-// process that did is dead and none of its system calls can store any more.
+// process that runs one is dead and gone.
 func (o *Once) free(w onceWord) bool {
 	n := w.runner()
 	return n == 0 || !o.a.Current(n) && o.a.Gone(n)
 }
 
-// spin spins while another process runs its function.
+// spin spins while a process runs its function. It reports whether the function returned or the runner was removed.
 func (o *Once) spin() bool {
 	return o.tuning().Spin(func() bool {
 		w := o.load()

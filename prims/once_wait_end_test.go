@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// parkedContext is a context that calls the function then when a wait has parked, and just before the wait waits for the
-// end of the context. A wait asks twice for the channel: when it begins, and when it has parked.
+// parkedContext is a context that calls a function, its field then, when a wait has parked and is about to wait for
+// the end of the context. A wait calls Done twice: when it begins, and when it has parked.
 type parkedContext struct {
 	context.Context
 	asked *int
@@ -27,12 +27,12 @@ func (c parkedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestOnceFreeTurnBeatsTheEndOfTheContext: a call waits, and the turn of the runner ends because the runner is gone. Then
-// the context of the call ends before the wait is woken. The call takes the turn.
+// TestOnceFreeTurnBeatsTheEndOfTheContext checks that a waiting call takes the turn if the turn of the runner ends,
+// and then the context of the call ends, before the call is woken.
 func TestOnceFreeTurnBeatsTheEndOfTheContext(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
-	// These waits take all places for waits that sleep in the kernel, so the wait for the Once parks.
+	// At most DirectMax waits sleep in the kernel. These waits do, so the wait for the Once parks.
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)
 	ended := make(chan error)

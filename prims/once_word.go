@@ -21,12 +21,12 @@ import (
 //	0     n       1          n runs; a waiter may sleep          Do that waits; Do that takes the turn of a dead one
 //	1     0       any        a function has returned             Do that ran it
 //
-// Waiters sleep on the low half of the word. A process that changes this half also wakes them, except for the first
-// announcement: no waiter sleeps before it. The bit announced is set while a waiter sleeps. No step clears it, so the
-// process that sets the bit done learns of every waiter. If the waiter has given up, that costs one unnecessary wake.
+// Waiters sleep on the low half of the word. A process that sets the bit done, or that removes a dead runner, wakes
+// them. The bit announced is set while a waiter sleeps. No step clears it, so the process that sets the bit done
+// learns of every waiter. If the waiter has given up, that costs one unnecessary wake.
 //
-// The part called turn keeps a process from changing the word on behalf of an earlier runner. If a participant
-// becomes the runner a second time, the turn has changed. The same turn comes back only after 2^32 deaths of runners.
+// The turn keeps a process from changing the word on behalf of an earlier runner: it is another number even if the
+// same participant becomes the runner again. A number comes back only after 2^32 deaths of runners.
 //
 //	writers: Do, reaping, periodic checks (any process), each by CAS
 //	readers: Do, Done, tools
@@ -67,7 +67,7 @@ func (w onceWord) left() onceWord { return w &^ onceIDs }
 // finished returns the word after the runner's function has returned.
 func (w onceWord) finished() onceWord { return w&^onceIDs | onceDone }
 
-// runs reports whether the function that was begun with the word began is still running.
+// runs reports whether the turn that began with the given word still lasts, that is, whether its function still runs.
 func (w onceWord) runs(began onceWord) bool {
 	return !w.done() && w.runner() == began.runner() && w.turn() == began.turn()
 }

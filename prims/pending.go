@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Pending is a wait of this process in which no goroutine blocks. It ends once, either when its object ends the
-// wait or by Cancel. If the process dies, the wait is removed from the queue of the object, as after Cancel.
+// Pending is a wait of this process that blocks no goroutine. It ends once: the object ends it, or Cancel does. If
+// the process dies, the wait is removed from the queue of the object, as after Cancel.
 type Pending struct {
 	op   string
 	then func(error) // called on a new goroutine with the error of the wait; may be nil
@@ -18,12 +18,11 @@ type Pending struct {
 	watchers map[*pendingWatch]struct{} // guarded by: mu; to be notified when the wait ends
 }
 
-// pendingSource is the wait behind a Pending, as its object implements it. The caller of the methods holds the
-// mutex of the Pending.
+// pendingSource is the wait of an object to which a Pending belongs. Callers hold the mutex of the Pending.
 type pendingSource interface {
-	// told is called when the wait may be over. It then ends p if the wait is over.
+	// told ends p if the wait is over.
 	told(p *Pending)
-	// cancel ends the wait. It returns false if the wait was over already.
+	// cancel ends the wait and p. It returns false if the wait was already over.
 	cancel(p *Pending) bool
 }
 
@@ -86,7 +85,7 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 }
 
 // Cancel ends the wait if it has not ended yet, and reports whether it did. If Cancel returns false, the wait had
-// ended before the call. For example, this process may then hold the lock for which p waited.
+// already ended. For example, this process may then hold the lock for which p waited.
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// askedContext is a context that calls the function then when a wait asks for the channel.
+// askedContext is a context that calls a function, its field then, when a wait calls Done.
 type askedContext struct {
 	context.Context
 	then func()
@@ -22,12 +22,12 @@ func (c askedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestPendingThatHasEndedBeatsItsContext: the wait of a Pending ends, and then the context of a call of WaitContext ends,
-// before the call looks at either. The call returns the result of the wait.
+// TestPendingThatHasEndedBeatsItsContext checks that WaitContext returns the result of the wait if the wait of a
+// Pending ends, and then the context ends, before WaitContext checks them.
 func TestPendingThatHasEndedBeatsItsContext(t *testing.T) {
 	e, err := prims.OpenEvent(newArena(t, nil), "e", nil)
 	require.NoError(t, err)
-	for range 64 { // a select of Go chooses at random
+	for range 64 { // a select with two ready cases chooses at random, so one try would prove little
 		p := e.WaitAsync()
 		ctx, end := context.WithCancel(t.Context())
 		require.NoError(t, p.WaitContext(askedContext{ctx, func() {

@@ -6,18 +6,18 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Policy says what happens to an exclusive hold whose process dies. The policy is stored in the
-// object when the object is created.
+// Policy says what happens to an exclusive hold when the process that has it dies. An object stores its policy when
+// it is created.
 type Policy uint32
 
 const (
-	// PolicyReport means that no process gets the hold of the dead process. Every waiter and every later call gets
-	// ErrOwnerDead, until a process calls Recover. PolicyReport is the default policy of a new object.
+	// PolicyReport means that the lock stays unavailable: every waiter and every later call gets ErrOwnerDead, until
+	// a process calls Recover. PolicyReport is the default policy of a new object.
 	PolicyReport Policy = iota + 1
 	// PolicyRelease means that the hold becomes free, as a file lock does. This policy is for data that is
 	// consistent after every single step of a change.
 	PolicyRelease
-	// PolicyRollback means that the next process undoes the unfinished Update of the dead holder, and the hold
+	// PolicyRollback means that another process undoes the unfinished Update of the dead holder, and then the hold
 	// becomes free. No call gets ErrOwnerDead, and the program needs no repair function. A hold without an Update
 	// becomes free as under PolicyRelease. Only a Mutex and an RWMutex may have this policy. A new Mutex or RWMutex
 	// with this policy gets an undo log; see [Mutex.Update], [RWMutex.Update] and [Tx].
@@ -95,8 +95,8 @@ func (p Policy) String() string {
 	return "invalid"
 }
 
-// differs describes how the policy p of an object differs from the policy that a caller has asked for. It returns
-// "" if they are the same, or if the caller has asked for none.
+// differs describes how the policy p of an object differs from the policy that a caller has asked for. It returns ""
+// if the two are the same, or if the caller has asked for no particular policy.
 func (p Policy) differs(asked Policy) string {
 	if asked == 0 || asked == p {
 		return ""

@@ -38,8 +38,8 @@ func init() {
 	})
 }
 
-// TestHoldsOfALogThatIsNotThereAreTakenBack: a peer stores PolicyRollback in locks that have no
-// undo log. If their holder dies, the reaper still takes its holds back, and survivors go on.
+// TestHoldsOfALogThatIsNotThereAreTakenBack checks that a reaper takes the holds of a dead process back although a
+// peer has stored PolicyRollback in the locks, which have no undo log. Survivors can then use the locks.
 func TestHoldsOfALogThatIsNotThereAreTakenBack(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSynchronized(a, "s", page{}, nil)

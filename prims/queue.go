@@ -20,8 +20,8 @@ var _ = crashpoint.Register("queue.shutdown.marked")
 // Items come out in the order in which they went in. Calls that wait for an item or for room are woken about in the
 // order in which they came. But no item or room is reserved for a woken call: a call that arrives meanwhile may get
 // it first, and the woken call then waits again. A Queue has no lock. If a process is stopped at any point, the
-// others go on. The stopped process keeps its leases, and the item or the room for one item that its call is about
-// to move.
+// others go on. The stopped process keeps its leases. A Put that is stopped may also keep the room for its item, and
+// a Get the item that it is about to return.
 //
 // At most one Get returns an item. The item then belongs to the caller, and is lost if the process of the caller
 // dies. Lease takes an item, too, but the queue keeps the item until the process calls Ack. If the process dies
@@ -29,17 +29,17 @@ var _ = crashpoint.Register("queue.shutdown.marked")
 // leased item is lost: it is in the queue, or is on lease, or a lease of it was acknowledged.
 //
 // If a process dies inside Put, its item is in the queue either completely or not at all. If a process dies inside
-// Get, the item stays in the queue, unless Get was about to return.
+// Get, the item stays in the queue, unless Get had already removed it and was about to return.
 //
 // In the terminology of the Go memory model, and across processes: the Put of an item
 // synchronizes before the return of the Get or Lease of that item, and the n'th Get or
 // Ack synchronizes before the return of the n+C'th Put, where C is the capacity.
 //
-// The order of the items is given by a ring of words called cells. Each cell has the number of the last lap, that
-// is, the round through the ring, in which it was filled, as in SCQ (Nikolaev, 2019). Unlike in SCQ, each step is a
-// compare-and-swap that also stores the ID of the participant, so that the step can be repaired if the participant
-// dies. Leases are those of message queues such as SQS and beanstalkd. But a lease ends with the death of the
-// process, and not after a time limit.
+// A ring of words, the cells, gives the order of the items. Each cell has the number of a lap, that is, of a round
+// through the ring: the last lap in which a Put filled the cell, as in SCQ (Nikolaev, 2019). Unlike in SCQ, each step
+// is a compare-and-swap that also stores the ID of the participant, so that the step can be repaired if the
+// participant dies. Leases are those of message queues such as SQS and beanstalkd. But a lease ends with the death of
+// the process, and not after a time limit.
 type Queue[T any] struct{ core *queueCore }
 
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
@@ -116,7 +116,7 @@ func QueueAt[T any](a *arena.Arena, off arena.Offset) (*Queue[T], error) {
 	return &Queue[T]{x}, nil
 }
 
-// queueLayout returns the size of an item of type T, and a fingerprint of the types and the places of its fields.
+// queueLayout returns a fingerprint of the types and the places of the fields of T, and the size of an item in bytes.
 func queueLayout[T any]() (layout, item uint64) {
 	layout, err := arenakernel.LayoutOf[T]()
 	if err != nil {
@@ -185,8 +185,8 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	})
 }
 
-// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. If another call is
-// about to use or to free the room for an item, TryPut may find no room.
+// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. TryPut may find no room
+// while another call keeps room that it is about to fill or to free.
 func (q *Queue[T]) TryPut(v T) bool {
 	x := q.core
 	x.opening.use()
@@ -264,8 +264,8 @@ func (q *Queue[T]) Len() int {
 	return q.core.length()
 }
 
-// Cap is the number of items for which q has room, including those on lease. Len may exceed Cap for a while,
-// because the item of a Get may come back into q when the process of that Get dies.
+// Cap is the number of items for which q has room, including those on lease. Len may exceed Cap for a while: if a
+// process dies inside Get, the item may come back after a Put has used its room.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
 // Shutdown makes every later Put fail with an error that Is ErrCanceled. A Get fails with such an error when no
@@ -289,8 +289,8 @@ func (q *Queue[T]) Shutdown() {
 func (q *Queue[T]) Offset() arena.Offset { return q.core.object.Offset }
 
 // Close closes this handle on the Queue, and no other handle. Calls that wait through this handle end with an error
-// that Is ErrClosed, unless there is an item or room for them. This process keeps its leases, and can end them as before; see [Lease]. A second Close is an error
-// that Is ErrClosed.
+// that Is ErrClosed, unless there is an item or room for them. This process keeps its leases, and can end them as
+// before; see [Lease]. A second Close is an error that Is ErrClosed.
 func (q *Queue[T]) Close() error {
 	return q.core.opening.close("queue.close")
 }
@@ -300,8 +300,8 @@ type QueueState struct {
 	Capacity int  // how many items fit
 	Queued   int  // items in the queue
 	Out      int  // items on lease, or in a Get that has not returned
-	Getting  bool // a call has waited for an item; it may have given up
-	Putting  bool // a call has waited for room; it may have given up
+	Getting  bool // a call has begun to wait for an item; it may have given up
+	Putting  bool // a call has begun to wait for room; it may have given up
 	Shutdown bool
 }
 

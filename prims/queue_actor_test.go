@@ -24,7 +24,7 @@ type queueOrder struct {
 	IDs  []uint64 // the IDs of tickets
 	N    int      // how many to get
 	Ends int      // the context ends after this many ms; 0: never
-	At   string   // a crash point
+	At   string   // the crash point for the verb arm
 }
 
 type queueAnswer struct {

@@ -2,8 +2,8 @@ package prims
 
 import "context"
 
-// PutBatch puts the items of vs into q in their order. It puts as many as there is room for, and then waits for
-// more room. It returns the number of items that it has put into q. That is less than len(vs) only if there is an
+// PutBatch puts the items of vs into q in their order. It puts as many as there is room for, and then waits for more
+// room. It returns the number of items that it has put into q. This number is less than len(vs) only if there is an
 // error. The errors are those of Put. Items of other processes may come between the items of a batch.
 func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 	return q.PutBatchContext(context.Background(), vs)
@@ -29,9 +29,9 @@ func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err erro
 	return n, nil
 }
 
-// GetBatch waits until q has an item. Then it moves items, in their order, to the slice named into, until the slice
-// is full or q is empty. It returns the number of these items. That is 0 only if the slice is empty or there is an
-// error. The errors are those of Get.
+// GetBatch waits until q has an item. Then it moves items, in their order, to the slice, until the slice is full or q
+// is empty. It returns the number of items moved, which is 0 only if the slice is empty or there is an error. The
+// errors are those of Get.
 func (q *Queue[T]) GetBatch(into []T) (n int, err error) {
 	return q.GetBatchContext(context.Background(), into)
 }
@@ -50,7 +50,7 @@ func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err er
 	return 1 + q.getMore(into[1:]), nil
 }
 
-// getMore moves items to the slice named into, until the slice is full or q is empty. It does not wait.
+// getMore moves items to the slice until the slice is full or q is empty. It does not wait.
 func (q *Queue[T]) getMore(into []T) (n int) {
 	x := q.core
 	for n < len(into) && !x.shut.Load() {

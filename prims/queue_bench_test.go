@@ -18,7 +18,7 @@ import (
 
 type queuePump struct {
 	Arena string
-	How   string // queue; batch; or file, for a socket or a pipe
+	How   string // queue, batch, or file: a socket or a pipe
 	N     int
 }
 
@@ -67,9 +67,8 @@ func init() {
 	})
 }
 
-// pumpNumbers sends n numbers from this process to another. The parameter how says which way they go: through a queue
-// one by one, through a queue in batches, or through a socket or a pipe. pumpNumbers calls the function begin before it
-// sends the first number.
+// pumpNumbers sends n numbers from this process to another, and calls the function begin before the first. The
+// parameter how is queue (one by one), batch, socket or pipe.
 func pumpNumbers(t testing.TB, how string, n int, begin func()) {
 	a := newArena(t, nil)
 	q := newQueue[uint64](t, a, "q", 1024)

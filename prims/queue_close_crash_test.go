@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestQueueCallAfterItsEffect: the last handle of a Queue is closed, and the Queue deleted, when a call on it has taken
-// effect but has not returned yet. The rest of the call then does not change the object that gets the memory.
+// TestQueueCallAfterItsEffect checks a call that has taken effect but has not returned when the last handle is closed
+// and the Queue is deleted. The rest of the call does not change the next object in the same memory.
 func TestQueueCallAfterItsEffect(t *testing.T) {
 	get := func(q *prims.Queue[queueTicket]) { q.Get() }
 	for _, c := range []struct {
@@ -50,7 +50,7 @@ func TestQueueCallAfterItsEffect(t *testing.T) {
 				crashpoint.ArmFunc(c.point, 1, func() {
 					require.NoError(t, q.Close())
 					require.NoError(t, a.Delete("q"))
-					// In the words of the next object, the bits are set that the rest of the call tests.
+					// Set the bits that the rest of the call tests, in the words of the next object.
 					next := newQueue[queueTicket](t, a, "next", 4)
 					require.Equal(t, o.Body, next.Object().Body)
 					next.Shutdown()
@@ -66,8 +66,8 @@ func TestQueueCallAfterItsEffect(t *testing.T) {
 	}
 }
 
-// TestQueueCloseWakes: a handle is closed while a call on it has taken effect and has not made the wake for it yet. A
-// waiter of another process is woken in time.
+// TestQueueCloseWakes checks that a waiter of another process is woken if the handle is closed after a call has taken
+// effect, but before the call has made its wake.
 func TestQueueCloseWakes(t *testing.T) {
 	for _, c := range []struct {
 		verb, point string
@@ -83,7 +83,7 @@ func TestQueueCloseWakes(t *testing.T) {
 		t.Run(c.verb, func(t *testing.T) {
 			a := newArena(t, nil)
 			q := newQueue[queueTicket](t, a, "q", 4)
-			p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // a periodic check would wake the waiter
+			p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no check, which would wake the waiter
 			mine := newQueue[queueTicket](t, a, "q", 4)
 			queueFill(t, q, 1, c.there)
 			p.Send(c.other)
@@ -97,12 +97,12 @@ func TestQueueCloseWakes(t *testing.T) {
 	}
 }
 
-// TestQueueCloseAwaitsAPut: a Close begins while a Put copies its item. Close must wait until the item is in the
-// ring, and not only until it is copied. Otherwise Close could not know whether it has to make the wake of the Put.
+// TestQueueCloseAwaitsAPut checks that a Close that begins while a Put copies its item waits until the item is in the
+// ring. Otherwise Close could not know whether it has to make the wake of the Put.
 func TestQueueCloseAwaitsAPut(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
-	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // a periodic check would wake the waiter
+	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no check, which would wake the waiter
 	mine := newQueue[queueTicket](t, a, "q", 4)
 	p.Send(queueOrder{Verb: "get"})
 	queueWaits(t, a, q, 1, 0)

@@ -12,9 +12,9 @@ import (
 
 // queueCore is the part of a Queue handle that does not depend on the type of the items.
 //
-// Each item is in a slot, see queueState. A ring of cells gives the order of the items, see queueCell. The slots
-// and the cells are the whole state of the Queue. A Put does not hand its item to a waiter. Instead, the waiter
-// sleeps until the Queue may have changed, and then checks the ring itself. The same is true of room for an item.
+// Each item is in a slot; see queueState. A ring of cells gives the order of the items; see queueCell. The slots and
+// the cells are the whole state of the Queue. A Put does not hand its item to a waiter. Instead, the waiter sleeps
+// until the Queue may have changed, and then checks the ring itself. A waiter for room does so, too.
 type queueCore struct {
 	words    *queueWords
 	items    queueSide // the calls that wait for items
@@ -29,12 +29,12 @@ type queueCore struct {
 	slots    uint32
 	shift    uint   // logarithm of the number of cells
 	mask     uint64 // the number of cells less 1
-	first    uint64 // where the slots begin
+	first    uint64 // offset of the first slot in the body
 	item     uint64 // bytes
 	stride   uint64
 
 	shut    atomic.Bool   // the handle is closed or is being closed
-	seen    atomic.Uint64 // a serial number of a Put; no item of an earlier Put is in the queue
+	seen    atomic.Uint64 // the serial number of a Put such that no item of an earlier Put is in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
 	tried   tryCheck
@@ -44,8 +44,8 @@ type queueCore struct {
 type queueSide struct {
 	words *queueSideWords
 	wake  park.WakeWord
-	queue *park.Queue // nil in a handle that only recovers from a death, which cannot wait
-	// there reports whether a waiter may be able to go on now. The argument most bounds how many slots it examines.
+	queue *park.Queue // nil in the handle of a reaper, which cannot wait
+	// there reports whether a waiter may be able to go on now. Its argument bounds how many slots it examines.
 	there  func(most uint32) bool
 	looked atomic.Uint64 // a checksum of the words that the last periodic check read
 }
@@ -89,8 +89,8 @@ func (x *queueCore) refuse() {
 	park.Refuse(x.items.queue, x.room.queue)
 }
 
-// callsMost bounds how long Close waits for the calls of this process that do not block. Such a call is short,
-// unless its thread is preempted. But if a peer has overwritten the slots, a call may seem never to end.
+// callsMost bounds how long Close waits for calls of this process that do not block. Such a call is short, unless its
+// thread is preempted. But if a peer has overwritten the slots, Close might wait for ever.
 const callsMost = time.Second
 
 // drain is what Close does after the waits of the handle have ended.
@@ -99,14 +99,16 @@ func (x *queueCore) drain() {
 	x.wakeLast()
 }
 
-// awaitCalls waits until no call of this process still works with a slot, but at most for the time callsMost. It finds
-// such calls by the states of all slots, because no word counts the calls that do not block: counting would double
-// their cost. A Put may store several states of the kind queueFull before it has published its item, so awaitCalls
-// goes on waiting when the state changes to that kind.
+// awaitCalls waits until no call of this process works with a slot, but at most for callsMost. The states of the
+// slots show such calls. No word counts the calls that do not block, because counting would double their cost.
+//
+// A Put may store several states of the kind queueFull before its item is in the ring. So awaitCalls goes on waiting
+// when a slot changes to that kind. A Lease first takes its item, and then stores the word of the lease. If this
+// process left the arena between these two steps, the store could change the lease of another process.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {
-		for st := was; (st == was || st.kind() == queueFull) && st.busy() && st.participant() == x.name && !x.published(i, st); st = queueState(s.state.Load()) {
+		for st := was; (st == was || st.kind() == queueFull) && x.inCall(i, s, st); st = queueState(s.state.Load()) {
 			switch now := time.Now(); {
 			case until.IsZero():
 				until = now.Add(callsMost)
@@ -116,6 +118,17 @@ func (x *queueCore) awaitCalls() {
 			time.Sleep(20 * time.Microsecond)
 		}
 	})
+}
+
+// inCall reports whether a call of this process works with slot i, whose state is st.
+func (x *queueCore) inCall(i uint32, s *queueSlot, st queueState) bool {
+	switch {
+	case st.participant() != x.name:
+		return false
+	case st.kind() == queueLeased:
+		return !queueLeaseWord(s.lease.Load()).noted()
+	}
+	return st.busy() && !x.published(i, st)
 }
 
 // end ends the waits through this handle, for items and for room.

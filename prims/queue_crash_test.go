@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestQueueCrash: a process dies at a crash point of a call on the queue: while the call changes the contents of the
-// queue, while it waits, or before it has made a wake. Then the queue has the right items, and a call of this process
-// that waits returns.
+// TestQueueCrash kills a process at a crash point of a call: while the call changes the queue, while it waits, or
+// before it has made a wake. It checks that the queue then has the right items, and that a waiting call of this
+// process returns.
 func TestQueueCrash(t *testing.T) {
 	wakes := []string{"park.wake.before_bump", "park.wake.bumped", "park.wake.done"}
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestQueueCrash(t *testing.T) {
 		before queueOrder // the victim carries this out first
 		order  queueOrder // the victim dies while it carries this out
 		wait   string     // the call in which this process waits meanwhile: put, or get
-		late   bool       // the victim waits, and then an item is put
+		late   bool       // this process puts an item after the victim has begun to wait
 		want   []uint64   // the items in the queue after the death
 		times  int        // how often the first item had been leased before
 	}{
@@ -103,9 +103,9 @@ func TestQueueCrash(t *testing.T) {
 	}
 }
 
-// TestQueueCrashInReap: a reaper dies while it puts the leased items of a dead process back, and another reaper
-// goes on. No item is in the queue twice afterwards. This process would reap, too. So it waits before the first
-// step of its reap until the other reaper has died.
+// TestQueueCrashInReap checks that no item is in the queue twice after a reaper has died while it put leased items
+// back, and another reaper has gone on. This process would reap, too. So it waits before the first step of its reap
+// until the other reaper has died.
 func TestQueueCrashInReap(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -134,8 +134,8 @@ func TestQueueCrashInReap(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueCrashInReapOfPuts: a reaper dies after it has freed one of the slots of a dead process, and another
-// reaper goes on. Afterwards the queue has its full capacity again.
+// TestQueueCrashInReapOfPuts checks that the queue has its full capacity after a reaper has died that had freed one
+// slot of a dead process, and another reaper has gone on.
 func TestQueueCrashInReapOfPuts(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -155,8 +155,8 @@ func TestQueueCrashInReapOfPuts(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueCloseWaitsForCalls: Close waits for a call that works with a slot, although such calls are not
-// counted.
+// TestQueueCloseWaitsForCalls checks that Close waits for a call that works with a slot, although no word counts such
+// calls.
 func TestQueueCloseWaitsForCalls(t *testing.T) {
 	for _, point := range []string{"queue.add.claimed", "queue.add.written", "queue.take.committed"} {
 		t.Run(point, func(t *testing.T) {

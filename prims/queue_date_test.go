@@ -25,7 +25,7 @@ func leasesOf(a *arena.Arena, q *prims.Queue[uint64]) map[arena.ParticipantID]ar
 	return all
 }
 
-// datedSince requires that a hold has a date that is not before the given one.
+// datedSince requires that h has a date, and that the date is not earlier than the last argument.
 func datedSince(t *testing.T, h arena.Hold, before int64) {
 	t.Helper()
 	require.NotZero(t, h.Since, "%+v", h)
@@ -34,8 +34,8 @@ func datedSince(t *testing.T, h arena.Hold, before int64) {
 	require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // a date is rounded up
 }
 
-// TestLeaseIsDatedByACheck: a periodic check stores a date in each lease that has none. The date stays while
-// the lease lasts, and does not keep Ack and Nack from ending the lease.
+// TestLeaseIsDatedByACheck checks that a periodic check stores a date in each lease that has none. The date stays
+// while the lease lasts, and does not keep Ack and Nack from ending the lease.
 func TestLeaseIsDatedByACheck(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -100,8 +100,8 @@ func TestLeaseIsDatedByACheck(t *testing.T) {
 	first.Ack()
 }
 
-// TestLeaseIsDatedByAWaiter: a process that waits for an item, or for room, stores dates in the leases of all
-// processes.
+// TestLeaseIsDatedByAWaiter checks that a process that waits for an item, or for room, stores dates in the leases of
+// all processes.
 func TestLeaseIsDatedByAWaiter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -133,9 +133,9 @@ func TestLeaseIsDatedByAWaiter(t *testing.T) {
 	require.Empty(t, leasesOf(tool, alice))
 }
 
-// TestLeaseIsNotDatedByThatOfTheDead: the date of a lease of a participant that has left or died does not
-// become the date of the next lease of the item. This is true even before the process that takes the next lease
-// has written its lease word.
+// TestLeaseIsNotDatedByThatOfTheDead checks that a lease does not get the date of an earlier lease of the same item,
+// whose participant has left or died. This is true even before the process with the new lease has written the lease
+// word.
 func TestLeaseIsNotDatedByThatOfTheDead(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

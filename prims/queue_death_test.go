@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestQueueLeasesOfTheDead: a consumer dies with leases. Each of its items comes back exactly once, in the old
-// order and in front of later items. Attempts shows that the items are delivered again.
+// TestQueueLeasesOfTheDead checks that the items leased by a dead consumer come back exactly once, in the order of
+// their Puts and before later items. Attempts shows that the items are delivered again.
 func TestQueueLeasesOfTheDead(t *testing.T) {
 	a, q, p := queueTest(t, 20)
 	ctx := context.Background()
@@ -49,8 +49,7 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 	require.True(t, q.Consistent())
 }
 
-// TestQueueDeathLetsGettersGo: a process that waits for an item gets the item that comes back when another
-// process dies.
+// TestQueueDeathLetsGettersGo checks that a waiting Get returns the item that comes back when another process dies.
 func TestQueueDeathLetsGettersGo(t *testing.T) {
 	a, q, p := queueTest(t, 2)
 	queueFill(t, q, 1, 1)
@@ -83,8 +82,8 @@ func TestQueueStoppedConsumerKeeps(t *testing.T) {
 	require.Zero(t, q.State().Out)
 }
 
-// TestQueueStoppedWaitersKeepNobody: Puts and Gets wait in a process that is stopped. They block no other
-// process: items and room go to the calls of other processes.
+// TestQueueStoppedWaitersKeepNobody checks that Puts and Gets that wait in a stopped process block no other process:
+// items and room go to the calls of other processes.
 func TestQueueStoppedWaitersKeepNobody(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
@@ -130,7 +129,7 @@ func TestQueueStoppedWaitersKeepNobody(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueDeadPutters: if a process dies while its Puts wait, these Puts have no effect. The waiting Puts of
+// TestQueueDeadPutters checks that Puts have no effect if their process dies while they wait. The waiting Puts of
 // other processes succeed.
 func TestQueueDeadPutters(t *testing.T) {
 	a, q, p := queueTest(t, 1)
@@ -156,15 +155,15 @@ func TestQueueDeadPutters(t *testing.T) {
 	sound(t, a)
 }
 
-// queueLedger is where the workers record which items they have put and got. A worker may die inside a call. It
-// is then not known whether that call had its effect.
+// queueLedger is where the workers record which items they have put and got. If a worker dies inside a call, nobody
+// knows whether that call had its effect.
 type queueLedger struct {
 	Put [1 << 16]atomic.Uint32 // 1: about to be put; 2: put
 	Got [1 << 16]atomic.Uint32 // how often the item was got
 }
 
 func init() {
-	// queue/ledger puts the tickets From to To, or calls Get for ever.
+	// queue/ledger puts the tickets from From up to To-1, or calls Get for ever.
 	proctest.Register("queue/ledger", func(c *proctest.Child) {
 		var p struct {
 			Arena    string
@@ -204,8 +203,8 @@ func init() {
 	})
 }
 
-// TestQueueKillConservation: producers and consumers are killed at random moments. Every item that was put is
-// got exactly once. The only exceptions are items that a consumer had just taken when it died, at most one for
+// TestQueueKillConservation kills producers and consumers at random moments. It checks that every item that was put
+// is got exactly once. The only exceptions are items that a consumer had just taken when it died, at most one for
 // each dead consumer.
 func TestQueueKillConservation(t *testing.T) {
 	a := newArena(t, nil)
@@ -265,8 +264,8 @@ func TestQueueKillConservation(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueLeavingGivesLeasesBack: the leased items of a process that leaves the arena come back, as after a
-// death.
+// TestQueueLeavingGivesLeasesBack checks that the leased items of a process that leaves the arena come back, as after
+// a death.
 func TestQueueLeavingGivesLeasesBack(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)

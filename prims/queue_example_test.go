@@ -15,7 +15,7 @@ import (
 
 // A job that a worker has on lease is not lost if the worker dies.
 func ExampleQueue() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)

@@ -49,11 +49,21 @@ func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
 	return l
 }
 
-// TakeWithoutNote takes the first item on lease, like a process that is stopped before it writes the lease
-// word. The function note writes the lease word, as the process does when it resumes.
+// TakeWithoutNote takes the first item on lease, but does not write the lease word. The function note writes it
+// later, like a process that was stopped between these two steps.
 func (q *Queue[T]) TakeWithoutNote() (note func() Lease[T], ok bool) {
 	t, ok := q.core.takeLease()
 	return func() Lease[T] { return q.leased(t) }, ok && t.s != nil
+}
+
+// Calls returns the number of slots with which a call of this process works. Close waits until there is none.
+func (q *Queue[T]) Calls() (n int) {
+	q.core.each(func(i uint32, s *queueSlot, st queueState) {
+		if q.core.inCall(i, s, st) {
+			n++
+		}
+	})
+	return n
 }
 
 // Object returns the object of q.
@@ -65,7 +75,7 @@ func (q *Queue[T]) SetSlot(i uint32, v uint64) { q.core.slot(i).state.Store(v) }
 // SetCell overwrites the cell of position p.
 func (q *Queue[T]) SetCell(p, v uint64) { q.core.cell(p).Store(v) }
 
-// SetHints overwrites the hints of the first item and of the first position that is not filled.
+// SetHints overwrites the two hints at which walks along the ring begin.
 func (q *Queue[T]) SetHints(head, tail uint64) {
 	q.core.words.head.Store(head)
 	q.core.words.tail.Store(tail)
@@ -86,13 +96,13 @@ func (q *Queue[T]) Look() {
 	q.core.check(&q.core.room)
 }
 
-// Announce announces a waiter for an item and one for room, although there is none.
+// Announce announces a waiter for an item and a waiter for room, although nobody waits.
 func (q *Queue[T]) Announce() {
 	q.core.items.wake.Announce()
 	q.core.room.wake.Announce()
 }
 
-// Returning returns how many notes of returns there are.
+// Returning returns how many words of the kind queueReturning have a note.
 func (q *Queue[T]) Returning() (n int) {
 	for i := range q.core.words.returning {
 		if q.core.words.returning[i].Load() != 0 {
@@ -102,7 +112,7 @@ func (q *Queue[T]) Returning() (n int) {
 	return n
 }
 
-// SetReturning overwrites all notes of returns.
+// SetReturning overwrites all words of the kind queueReturning.
 func (q *Queue[T]) SetReturning(v uint64) {
 	for i := range q.core.words.returning {
 		q.core.words.returning[i].Store(v)

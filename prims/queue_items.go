@@ -15,21 +15,19 @@ var (
 	_ = crashpoint.Register("queue.back.committed")
 )
 
-// queueClaim is a slot that a Put has reserved for its item, together with the position at which the item is to
-// enter the ring. The slot s has the number i. The position is p. The field named was has the word that the Put
-// read from the cell of p when it found that p was not filled.
+// queueClaim is the slot s, with the number i, that a Put has reserved for its item. The item is to enter the ring at
+// the position p. was is the word that the Put read from the cell of p when it found that p was not filled.
 type queueClaim struct {
 	p, was uint64
 	i      uint32
 	s      *queueSlot
 }
 
-// claim reserves a slot for an item. If there is no room, the field s of the result is nil. The result ok is false
-// only if a peer has overwritten the ring.
+// claim reserves a slot for an item. If there is no room, the result has no slot. ok is false only if a peer has
+// overwritten the ring.
 func (x *queueCore) claim() (c queueClaim, ok bool) {
 	for healed := false; ; {
-		// The loop repeats only if another Put has filled the position meanwhile. In addition, it may repeat once
-		// after the call of heal.
+		// The loop repeats only if another Put has filled the position meanwhile, and once after heal.
 		p, was, ok := x.next()
 		full := false
 		if ok {
@@ -48,8 +46,8 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 				return queueClaim{p, was, i, s}, true
 			}
 		}
-		// The number of items grows only when position p is filled. So if p is still not filled, there was no room
-		// at the beginning of this iteration either.
+		// This iteration has found no room. Only a Put that fills position p adds an item, and p is still not filled.
+		// So there was no room at the beginning of this iteration either.
 		if x.cell(p).Load() == was {
 			return c, true
 		}
@@ -82,10 +80,10 @@ func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 	return 0, nil
 }
 
-// queueUse is by how many slots the word used is raised at a time.
+// queueUse is the number of slots by which a Put raises queueWords.used at a time.
 const queueUse = 64
 
-// use raises the word used to at least i. It is called before slot i is reserved for an item, because reapers and
+// use raises queueWords.used to at least i. It is called before slot i is reserved for an item, because reapers and
 // periodic checks do not visit slots with a number greater than used.
 func (x *queueCore) use(i uint32) {
 	to := min((uint64(i)+queueUse-1)&^(queueUse-1), uint64(x.slots))
@@ -108,20 +106,20 @@ const (
 	queuePutCorrupt
 )
 
-// publish puts the item of the slot in c into the queue, at position c.p or at a later position. If publish returns
-// anything but queuePutDone, it has freed the slot.
+// publish puts the item of the claim c into the queue, at position c.p or at a later position. If the result is not
+// queuePutDone, publish has freed the slot.
 func (x *queueCore) publish(c queueClaim) queuePutResult {
 	race.ReleaseMerge(x.key)
 	p, was, s := c.p, c.was, c.s
 	for {
-		// Check once more that the position is not filled. It may have been filled before this call reserved the
-		// slot, perhaps even with this slot. In that case the tag stored below would make a Get take the slot as an
-		// item of that position. After this check no other call can fill a cell with this slot.
+		// Check once more that the position is not filled. Another Put may have filled it before this call reserved
+		// the slot, perhaps even with an item in this slot. With the tag stored below, a Get would then take the slot
+		// for the item of that position. After this check, no other call can fill a cell with this slot.
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
 			crashpoint.Hit("queue.add.written")
-			// The hint tail is stored before the CAS, because a call must not store anything after it has taken
-			// effect; see the method done.
+			// A call must not store anything after it has taken effect; see the method done. So the hint tail is
+			// stored before the CAS.
 			storeWord(&x.words.tail, p)
 			// lin: the item is in the queue.
 			// sync(queue.put): release
@@ -148,11 +146,11 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 	}
 }
 
-// unclaim frees a slot that this call has reserved. If this process has left the arena meanwhile, the slot was
-// taken back already, and unclaim does nothing.
+// unclaim frees a slot that this call has reserved. If this process has left the arena meanwhile, the slot is already
+// taken back, and unclaim does nothing.
 func (x *queueCore) unclaim(s *queueSlot) {
 	if st := queueState(s.state.Load()); st.participant() == x.name && s.state.CompareAndSwap(uint64(st), 0) {
-		x.done(&x.room, 0) // another Put may have found no free slot
+		x.done(&x.room, 0) // a Put that found no free slot may wait
 	}
 }
 
@@ -168,22 +166,20 @@ func (x *queueCore) retract(p uint64, s *queueSlot) bool {
 	return s.state.CompareAndSwap(uint64(makeQueueState(queueFull, x.name, p)), 0)
 }
 
-// queueItemTaken is an item that this call has taken, or that some participant has on lease, together with its
-// slot.
+// queueItemTaken is an item that a participant has taken or leased, with its slot.
 type queueItemTaken struct {
 	i  uint32
 	s  *queueSlot
 	st queueState
 }
 
-// take takes the first item for this process. The argument k is queueTaken for a Get, and queueLeased for a lease.
-// If there is no item, the field s of the result is nil. The result ok is false only if a peer has overwritten the
-// ring.
+// take takes the first item for this process. k is queueTaken for a Get, and queueLeased for a lease. If there is no
+// item, the result has no slot. ok is false only if a peer has overwritten the ring.
 func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	race.ReleaseMerge(x.key)
 	for {
-		// The loop repeats only if another participant has put, taken or returned an item meanwhile. In addition,
-		// it repeats after takeReturned has found that no item was put back.
+		// The loop repeats only if another participant has put, taken or returned an item meanwhile, and after
+		// takeReturned has found that no item was put back.
 		back := queueReturns(x.words.returned.Load())
 		if back.some() {
 			if t := x.takeReturned(back, k); t.s != nil {
@@ -215,8 +211,8 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	}
 }
 
-// drop frees the slot of an item that was copied or acknowledged. It returns false if this process has left the
-// arena meanwhile. In that case the item was put back into the queue.
+// drop frees the slot of an item that was copied or acknowledged. It returns false if this process has left the arena
+// meanwhile. In that case the item is in the queue again.
 func (x *queueCore) drop(t queueItemTaken) bool {
 	race.ReleaseMerge(x.key)
 	// lin: the item of a lease is gone.
@@ -228,8 +224,8 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack puts the item of slot i, whose state is st, back to the front of the queue. It changes the state by a call
-// of the function swap, and returns false if the state is no longer st.
+// giveBack puts the item of slot i, whose state is st, back to the front of the queue. The function swap is the
+// compare-and-swap that changes the state. giveBack returns false if the state is no longer st.
 func (x *queueCore) giveBack(i uint32, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)

@@ -18,10 +18,10 @@ var (
 
 // Lease is an item of a Queue that this process works on while the Queue still keeps it. Ack removes the item from
 // the Queue. Nack, or the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on
-// any of the copies ends the lease. Items that come back have the order of their Puts, as long as there were fewer
-// than two billion Puts after the earliest of these items. A Lease outlives the handle: Ack and Nack also work after
-// Close of the Queue, until the opening of the arena is closed. After Close of the Queue, each of these calls opens
-// the Queue again, which costs more.
+// any of the copies ends the lease. Items that come back have the order of their Puts, unless two billion later Puts
+// came after the earliest of these items. A Lease outlives the handle: Ack and Nack also work after Close of the
+// Queue, until the opening of the arena is closed. After Close of the Queue, each of these calls opens the Queue
+// again, which costs more.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
@@ -67,9 +67,8 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(t), true
 }
 
-// takeLease takes the first item on lease. As soon as an item has been on lease, the number of items can no longer
-// be computed from positions in the ring. A Put has to know that before the lease begins, so takeLease first calls
-// deviate.
+// takeLease takes the first item on lease. After a lease has begun, the number of items can no longer be computed
+// from positions in the ring. Puts must know that before, so takeLease first calls deviate.
 func (x *queueCore) takeLease() (t queueItemTaken, ok bool) {
 	x.deviate()
 	return x.take(queueLeased)
@@ -85,8 +84,8 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 
 // Ack removes the item from the Queue, which makes room for another item. Ack panics if this process no longer has
 // the lease, for example after an earlier Ack or Nack. Ack panics with an *[shmsync.Error] that Is ErrClosed if the
-// opening of the arena is closed. When this process has closed all its openings of the arena, the item is in the Queue
-// again.
+// opening of the arena is closed. When a process closes its last opening of the arena, its leased items go back into
+// the Queue.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
 // Nack puts the item back into the queue, in front of all items that were put later. Nack panics as Ack does.
@@ -111,7 +110,7 @@ func (s *queueSlot) endLease(w queueLeaseWord) bool {
 }
 
 // dateLease stores the present time as the date of the lease of a slot, if the slot has a lease without a date. The
-// lease may have begun earlier, so it is at least as old as the date says.
+// lease may have begun before that date.
 func (s *queueSlot) dateLease() {
 	if w := queueLeaseWord(s.lease.Load()); w.noted() && w.date() == 0 {
 		date := queueLeaseWord(firstDate(shmsync.Monotonic())) << queueLeaseDate
@@ -128,8 +127,8 @@ func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64
 	return firstSince(w.date(), now)
 }
 
-// reopened returns another handle on the Queue of a closed handle. It panics if the opening of the arena is closed, or if
-// a peer has damaged the Queue.
+// reopened returns a new handle on the Queue of x, because the handle x is closed. It panics if the opening of the
+// arena is closed, or if a peer has damaged the Queue.
 func (x *queueCore) reopened() *queueCore {
 	y, err := handleAt((*arena.Arena)(x.a), x.object.Offset, "queue.open", queueKind, queueVersion, queueHeadBytes,
 		func(a *arenakernel.Arena, o arenakernel.Object) (*queueCore, error) { return buildQueue(a, o, false) })
@@ -142,9 +141,9 @@ func (x *queueCore) reopened() *queueCore {
 	return y
 }
 
-// endLease ends a lease for the method whose name is verb, and puts the item back if back is true. It panics if the
-// lease has ended before. If several calls try to end the lease at the same time, only the call that sets the bit
-// queueLeaseEnded succeeds.
+// endLease ends a lease for the method verb, which is Ack or Nack. If back is true, endLease puts the item back. It
+// panics if the lease has already ended. If several calls try to end the lease at the same time, only the call that
+// sets the bit queueLeaseEnded succeeds.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")

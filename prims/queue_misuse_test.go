@@ -169,7 +169,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		return // sync.Pool may drop its contents
 	}
-	// A wait does not allocate either, once there are wait nodes and blocks.
+	// Once calls have waited before, a wait does not allocate either.
 	turn := make(chan struct{})
 	defer close(turn)
 	go func() {
@@ -199,8 +199,8 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, waits), 0.5)
 }
 
-// TestQueueHostileShape: the words capacity and item give the places of the slots. They are written only when
-// the Queue is made, but a peer may overwrite them. An open call checks them before it uses them.
+// TestQueueHostileShape overwrites the capacity and the item size of a Queue, as a peer may do. These words say where
+// the slots are. A call that opens the Queue checks them before it uses them.
 func TestQueueHostileShape(t *testing.T) {
 	for off, values := range map[arena.Offset][]uint64{
 		64: {0, 1 << 20, 1 << 40, ^uint64(0)},              // capacity
@@ -224,8 +224,8 @@ func TestQueueHostileShape(t *testing.T) {
 	}
 }
 
-// TestQueueHostileSlots: a peer writes an impossible state into a slot. Check reports it, and a periodic check
-// frees the slot. No call hangs meanwhile.
+// TestQueueHostileSlots writes an impossible state into a slot, as a peer may do. Check reports the state, a periodic
+// check frees the slot, and no call hangs meanwhile.
 func TestQueueHostileSlots(t *testing.T) {
 	for _, v := range []uint64{7 << 29, 1<<29 | 1<<33, 2 << 29, 1<<29 | 1<<40 | 5, ^uint64(0)} {
 		a := newArena(t, nil)
@@ -244,10 +244,10 @@ func TestQueueHostileSlots(t *testing.T) {
 	}
 }
 
-// TestQueueHostileRing: a peer overwrites hints and cells. No call loops for ever, and later calls find the
+// TestQueueHostileRing overwrites hints and cells, as a peer may do. No call loops for ever, and later calls find the
 // right hints again.
 func TestQueueHostileRing(t *testing.T) {
-	a := newArena(t, nil)
+	a := newArena(t, &arena.Options{Size: 1 << 20}) // small, because each check reads all of it
 	q := newQueue[queueTicket](t, a, "q", 4)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -400,8 +400,8 @@ func TestQueueRace(t *testing.T) {
 	proctest.Start(t, "queue/race", proctest.Params(nameOf(a))).WaitExit(t)
 }
 
-// TestLeaseOutlivesItsHandle: a lease can be ended after the Close of the handle that gave it, also if no handle of this
-// process is left. After the Close of the arena, the item is in the Queue again.
+// TestLeaseOutlivesItsHandle checks that a lease can be ended after Close of its handle, even if this process has no
+// handle left. After Close of the arena, the item is in the Queue again.
 func TestLeaseOutlivesItsHandle(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -442,4 +442,23 @@ func TestLeaseOutlivesItsHandle(t *testing.T) {
 	v, ok = q.TryGet()
 	require.True(t, ok)
 	require.EqualValues(t, 2, v)
+}
+
+// TestCloseWaitsForALeaseThatIsBeingTaken: between the two steps of a Lease, Close regards the Lease as a call that works
+// with its slot, and so waits for the second step. After that, the lease may last for any time.
+func TestCloseWaitsForALeaseThatIsBeingTaken(t *testing.T) {
+	q := newQueue[int64](t, newArena(t, nil), "q", 4)
+	for range 2 { // the item is leased for the first time, and again
+		if q.Len() == 0 {
+			require.NoError(t, q.Put(7))
+		}
+		note, ok := q.TakeWithoutNote()
+		require.True(t, ok)
+		require.Equal(t, 1, q.Calls())
+		l := note()
+		require.Zero(t, q.Calls())
+		l.Nack()
+		require.Zero(t, q.Calls())
+	}
+	require.NoError(t, q.Close())
 }

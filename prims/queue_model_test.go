@@ -9,10 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// ringModel models the ring of a Queue and its participants. Some threads put, some get, and some lease; each
-// thread is a process of its own. A reaper lives for ever. Each step makes one access to shared memory. A
-// thread may be killed, or stopped for ever, at any step. Positions, laps and tags are those of the code, with
-// fewer bits.
+// ringModel models the ring of a Queue and its participants. Some threads put, some get, and some lease; each thread
+// is a process of its own. A thread may be killed, or stopped for ever, at any step. The reaper is never killed. Each
+// step makes one access to shared memory. Positions, laps and tags are those of the code, with fewer bits.
 type ringModel struct {
 	capacity, slots uint8
 	shift           uint8 // logarithm of the number of cells
@@ -21,7 +20,7 @@ type ringModel struct {
 	leases          uint8 // how many of the getters lease
 	puts, gets      uint8 // calls
 	kills, stops    uint8
-	lapBits         uint8 // 0: enough bits that laps never wrap
+	lapBits         uint8 // the bits of a lap; 0: so many that laps never wrap
 
 	bug bug
 }
@@ -46,10 +45,10 @@ type ringState struct {
 	stopped    uint8
 	kills      uint8
 
-	// The contents that a correct queue has, for the check.
+	// The contents that a correct queue would have. The check compares the calls with them.
 	queue   [ringItems]uint8 // the positions of the items, in order; they are unique
 	n       uint8
-	backing [ringItems]uint8 // items that came back and have no bit of returned yet; a Get need not find them
+	backing [ringItems]uint8 // items that came back before the bit in returned is set; a Get need not find them
 	wrong   ringWrong
 }
 
@@ -59,7 +58,7 @@ type ringSlot struct {
 	kind  queueSlotKind
 	owner uint8 // thread + 1; in a returned slot, the count of returns
 	tag   uint8
-	item  uint8 // the number of the call whose item was copied
+	item  uint8 // the number of the call whose item was copied into the slot
 }
 
 type ringThread struct {
@@ -70,8 +69,8 @@ type ringThread struct {
 	state ringSlot
 	k     uint8 // how many slots the thread has tried or read
 	n     uint8 // how many slots the thread has counted
-	back  uint8 // the word returned as the thread has read it
-	best  uint8 // a slot, plus 1: in a Get the first returned one so far, in a Put the one that a cell names
+	back  uint8 // the value of ringState.returned that the thread has read
+	best  uint8 // a slot, plus 1: in a Get the first returned slot so far, in a Put a slot that a cell names
 	item  uint8
 	first uint8 // the first position when the call read the queue; 0: the queue was empty
 }
@@ -296,7 +295,7 @@ func (x *ringExec) lap(p uint8) uint8 {
 	return l
 }
 
-// ahead returns how many laps the lap of c is ahead of the lap of p.
+// ahead returns how many laps cell c is ahead of position p.
 func (x *ringExec) ahead(c ringCell, p uint8) int8 {
 	d := int8(c.lap - x.lap(p))
 	if x.lapBits != 0 {
@@ -338,13 +337,13 @@ func (x *ringExec) insert(p uint8) {
 	s.n++
 }
 
-// remove takes an item out of the queue of the check. The item has to be one that was first when the call read
-// the queue.
+// remove takes an item out of the contents that a correct queue would have. That item must have been the first when
+// the call read the queue.
 func (x *ringExec) remove(p uint8) {
 	s := &x.s
 	for i, b := range s.backing {
 		if b == p {
-			// The item came back, and the bit of returned is not set for it yet.
+			// The item came back, and the bit in returned is not set yet.
 			copy(s.backing[i:], s.backing[i+1:])
 			s.backing[ringItems-1] = 0
 			if x.t.first != 0 && x.t.first < p {
@@ -377,7 +376,7 @@ func (x *ringExec) comesBack(p uint8) {
 	}
 }
 
-// tell sets the bit of returned. From then on a Get finds all items that came back, from whichever process.
+// tell sets the bit in returned. From then on a Get finds all items that came back, from whichever process.
 func (x *ringExec) tell() {
 	s := &x.s
 	s.returned = s.returned&^1 + 3

@@ -99,8 +99,8 @@ func (w *queueWorker) lease(r *rand.Rand) error {
 	})
 }
 
-// move puts items into the second queue, or takes some out. Other workers decide whether there is room or an
-// item, so every call has a context that ends.
+// move puts items into the second queue, or takes some out. Each call has a context that ends soon, because otherwise
+// it might wait for other workers for ever.
 func (w *queueWorker) move(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Millisecond)

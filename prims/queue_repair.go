@@ -23,9 +23,8 @@ func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Pa
 	}
 }
 
-// reap takes back the items and slots of dead participants, once their processes have ended. If the argument
-// leaving is not 0, it is this participant, which is leaving the arena. Then reap takes back its items and slots,
-// too.
+// reap takes back the items and slots of participants that are dead and gone. If the argument leaving is the ID of
+// this participant, it is leaving the arena. Then reap takes its items and slots back, too.
 func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	if leaving != x.name {
 		leaving = 0
@@ -33,8 +32,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	freed, back := 0, 0
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		n := st.participant()
-		// A Put may fill the cell just before its process dies. So first make sure that no system call of the
-		// participant can store any more. Only then may the method published read the cell.
+		// The participant must be gone before published reads the cell, because a Put may fill the cell just before
+		// its process dies.
 		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
 			return
 		}
@@ -59,9 +58,9 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.tell(&x.room, freed)
 }
 
-// tellUntold makes Gets find items that were put back by a process that died, or was stopped, before it called
-// tellReturned for them. It calls tellReturned even if the bit of queueReturns is set. Otherwise a Get that searched
-// before such an item came back could clear the bit afterwards.
+// tellUntold makes Gets find items that a process has put back before it died or was stopped, and before it called
+// tellReturned. tellUntold calls tellReturned even if the bit in queueReturns is set: a Get that searched before such
+// an item came back could still clear the bit.
 func (x *queueCore) tellUntold() {
 	untold := false
 	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })

@@ -8,34 +8,34 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// returnedSlots remembers the first of the returned slots that a search of all slots of a Queue has found. A returned
-// slot has an item that was put back. The word queueReturns counts the returns. While it is unchanged, no further item
-// has come back. So the first remembered slot that is still returned is the first of all returned slots. Each handle
-// has a returnedSlots of its own.
+// returnedSlots has the first of the returned slots that a search of all slots of a Queue has found. A slot is
+// returned if its item was put back. The word queueReturns counts the returns: while it is unchanged, no further item
+// has come back. Then the first slot of the list that is still returned is the first of all returned slots. Each
+// handle has a returnedSlots of its own.
 type returnedSlots struct {
-	mu    sync.Mutex // a call that finds it locked does not wait, but searches all slots itself
+	mu    sync.Mutex // no call waits for mu: if mu is locked, the call searches all slots itself
 	at    queueReturns
-	slots []queueItemTaken // in order; made by the first search
-	from  int              // slots before this one are no longer returned
+	slots []queueItemTaken // in the order of their items; allocated by the first search
+	from  int              // the slots before slots[from] are no longer returned
 	to    int
-	all   bool // the search found no returned slots besides these
+	all   bool // the search found no other returned slots
 }
 
-// later returns a position for the method before of queueState. The position comes after those of all items that a
-// search of the slots finds, even if other calls put items during the search. The method before orders items by their
-// tags, if the items were put less than two billion positions before that position.
+// later returns a position after those of all items that a search of the slots finds, even if other calls put items
+// during the search. The method before of queueState needs such a position: it orders items by their tags, if they
+// were put less than two billion positions before.
 func (x *queueCore) later() uint64 {
-	p, _, ok := x.next() // not the hint tail, which may be less than the position of an item
+	p, _, ok := x.next() // queueWords.tail would not do: it may be less than the position of an item
 	if !ok {
 		p = x.words.tail.Load() // a peer has overwritten the ring, so the items have no order
 	}
 	return p + queueLater
 }
 
-// queueLater is more than the number of Puts while a call searches the slots.
+// queueLater is more than the number of Puts that succeed while a call searches the slots.
 const queueLater = 1 << 24
 
-// look searches all slots of x, and stores the first of the returned slots in r.
+// look searches all slots of x, and stores the first returned slots in r. back is the value of queueWords.returned.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
@@ -62,13 +62,13 @@ func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	})
 }
 
-// first returns the first slot of x whose item was put back. If there is none, the field s of the result is nil.
+// first returns the first slot of x whose item was put back, or no slot if there is none.
 func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	if r.at != back {
 		r.look(x, back)
 	}
 	for {
-		// The loop repeats only if other participants have taken all items that the search has found. So it is
+		// The loop repeats only if other participants have taken all items that the search has found. So first is
 		// lock-free.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
@@ -82,8 +82,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	}
 }
 
-// firstReturned returns the first slot whose item was put back. The argument back is the value that the caller has
-// read from queueWords.returned. The result is right only if that word still has this value afterwards.
+// firstReturned returns the first slot whose item was put back. back is the value that the caller has read from
+// queueWords.returned. The result is right only if the word still has this value afterwards.
 func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	if x.back.mu.TryLock() {
 		defer x.back.mu.Unlock()
@@ -98,8 +98,8 @@ func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	return t
 }
 
-// takeReturned takes the first of the items that were put back. If there is no such item, takeReturned clears the
-// bit that makes Gets search for them, unless an item has been put back meanwhile.
+// takeReturned takes the first of the items that were put back. If there is none, it clears the bit in queueReturns,
+// so that Gets do not search. It does not clear the bit if an item has been put back meanwhile.
 func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTaken {
 	t := x.firstReturned(back)
 	switch {
@@ -120,7 +120,8 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 	return queueItemTaken{}
 }
 
-// returnNote is a note of this participant in a word of the kind queueReturning.
+// returnNote is a note that this participant is about to put an item back. The note is in a word of the kind
+// queueReturning.
 type returnNote struct {
 	word *atomic.Uint64 // nil if there is no note
 	note queueReturning
@@ -146,8 +147,8 @@ func (n returnNote) end() {
 	}
 }
 
-// checkReturning makes Gets search for returned slots if a participant has noted such a slot and no Get would
-// search for it. It also frees the notes of dead participants.
+// checkReturning examines the notes of all participants. If the item of a note has come back, and Gets do not search
+// for returned items, checkReturning makes them search. It also frees the notes of dead participants.
 func (x *queueCore) checkReturning() {
 	for k := range x.words.returning {
 		w := &x.words.returning[k]
@@ -164,8 +165,8 @@ func (x *queueCore) checkReturning() {
 	}
 }
 
-// tellReturned adds 1 to the count in queueReturns and sets its bit, so that Gets search for items that were put
-// back.
+// tellReturned makes Gets search for items that were put back: it sets the bit in queueReturns, and adds 1 to the
+// count.
 func (x *queueCore) tellReturned() {
 	for {
 		// If the CAS fails, another process has changed the word. So the loop is lock-free.

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// bigQueue makes a Queue with more slots than a few periodic checks examine. The first item is in a slot that is far
-// from the first.
+// bigQueue makes a Queue with so many slots that a few periodic checks do not examine them all. The first item is in
+// a slot far from slot 1.
 func bigQueue(t *testing.T) (*arena.Arena, *prims.Queue[queueTicket]) {
 	const n = 30_000
 	a := newArena(t, &arena.Options{Size: 8 << 20})
@@ -27,8 +27,8 @@ func bigQueue(t *testing.T) (*arena.Arena, *prims.Queue[queueTicket]) {
 	return a, q
 }
 
-// TestQueueNotedReturn: a process is stopped after it has put an item back, and before it has set the bit that makes Gets
-// search for the item. One periodic check of another process finds the item, however many slots there are.
+// TestQueueNotedReturn checks that one periodic check finds an item that another process has put back, however many
+// slots there are. That process is stopped before it has set the bit that makes Gets search for the item.
 func TestQueueNotedReturn(t *testing.T) {
 	a, q := bigQueue(t)
 	p := queueOther(t, a, proctest.Env("SHMSYNC_CRASHPOINT_STOP=queue.back.committed"))
@@ -46,9 +46,9 @@ func TestQueueNotedReturn(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueReturnOfTheDeadAfterASearch: this process has searched for items that came back, has taken the only one,
-// and remembers that there are no more. Then another process puts an item back, and dies before it sets the bit that
-// makes Gets search. This process must still find the item of the dead process.
+// TestQueueReturnOfTheDeadAfterASearch checks that a process finds an item that a dead process has put back. The dead
+// process has not set the bit that makes Gets search. The living process has searched before, and remembers that no
+// returned items were left.
 func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	queueFill(t, q, 1, 2)
@@ -56,7 +56,7 @@ func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, []uint64{2}, queueDo(t, p, queueOrder{Verb: "lease"}).IDs)
 	l.Nack()
-	v, ok := q.TryGet() // it searches for items that came back
+	v, ok := q.TryGet() // this Get searches for items that came back
 	require.True(t, ok)
 	require.Equal(t, ticket(1), v)
 	queueDo(t, p, queueOrder{Verb: "arm", At: "queue.back.committed"})
@@ -71,8 +71,8 @@ func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueNoteOfTheDead: a process has noted that it is about to put an item back, and dies before it does so. The item
-// comes back, and a periodic check frees the note.
+// TestQueueNoteOfTheDead checks that an item comes back if its process dies after the note of the return, and before
+// the return. A periodic check frees the note.
 func TestQueueNoteOfTheDead(t *testing.T) {
 	a, q := bigQueue(t)
 	p := queueOther(t, a)
@@ -89,7 +89,8 @@ func TestQueueNoteOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueHostileNotes: a peer overwrites the notes of returns. A periodic check frees them, and puts no item back.
+// TestQueueHostileNotes overwrites the notes of returns, as a peer may do. A periodic check frees the notes, and puts
+// no item back.
 func TestQueueHostileNotes(t *testing.T) {
 	a, q := bigQueue(t)
 	for _, v := range []uint64{1, 1 << 32, ^uint64(0), 15_001 << 32, 30_001<<32 | 7} {

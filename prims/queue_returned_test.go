@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestQueueReturnedInOrder: many items come back. They are taken in the order in which they were put, whichever
-// process takes them, even if other items are put or come back in between.
+// TestQueueReturnedInOrder checks that items that come back are taken in the order of their Puts, whichever process
+// takes them, even if other items are put or come back in between.
 func TestQueueReturnedInOrder(t *testing.T) {
 	const n = 300
 	a := newArena(t, nil)

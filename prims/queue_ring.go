@@ -2,18 +2,18 @@ package prims
 
 import "sync/atomic"
 
-// The functions below take no lock. If a participant is stopped inside one of them, other participants can use all
-// slots of the Queue but one.
+// The functions below take no lock. A participant that is stopped inside one of them keeps at most one slot; other
+// participants can use all other slots.
 
 // lap returns the lap of position p, that is, the number of its round through the ring.
 func (x *queueCore) lap(p uint64) uint32 { return uint32(p >> x.shift) }
 
-// firstPosition returns the position, that is, the serial number, of the first item that a Queue ever had. Its lap
-// is 1, because a cell of zeros has the lap 0.
+// firstPosition returns the position of the first item of a new Queue. A position is the serial number of a Put. The
+// first position has lap 1, because a cell of zeros has lap 0.
 func (x *queueCore) firstPosition() uint64 { return x.mask + 1 }
 
-// filled reports whether a Put has filled position p. The positions of lap 0 count as filled, because their cells
-// are zeros, which say lap 0.
+// filled reports whether a Put has filled position p. The positions of lap 0 count as filled, because cells of zeros
+// have lap 0.
 func (x *queueCore) filled(p uint64) bool {
 	return int32(queueCell(x.cell(p).Load()).lap()-x.lap(p)) >= 0
 }
@@ -37,17 +37,17 @@ func (x *queueCore) stopped() bool {
 }
 
 const (
-	// queueWalk is how many steps a walk along the ring may take in addition to the cells of two laps. A walk may
-	// need them because other participants add positions meanwhile.
+	// queueWalk is how many steps a walk along the ring may take beyond two laps. The walk may need them because
+	// other participants fill further positions meanwhile.
 	queueWalk = 1000
-	// queueWalks is how many walks in a row may fail while no process moves the words head and tail, which are
-	// hints where to begin. After that, the function walk concludes that a peer has overwritten the ring.
+	// queueWalks is how many walks in a row may fail although no process changes the hints head and tail. Then the
+	// function walk concludes that a peer has overwritten the ring.
 	queueWalks = 16
 )
 
-// walk calls the function step with successive positions, from the position in the word hint on. The result next of
-// step is the next position, or 0 if the ring is in a state that no correct process makes. The result more is false
-// at the end of the walk. walk returns false if a peer has overwritten the ring.
+// walk calls the function step with one position after another, from the position in *hint on. step returns the next
+// position, or 0 if the ring is in a state that no correct process makes. more is false at the end of the walk. walk
+// returns false if a peer has overwritten the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()
@@ -70,12 +70,11 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 	return false
 }
 
-// heal computes the words head and tail anew from the ring. The computed values may be less than the true
-// positions, which is allowed because head and tail are only hints.
+// heal computes the hints head and tail anew from the ring. The new values may be less than the true positions, as
+// hints may be.
 func (x *queueCore) heal() {
 	lap := uint64(queueCell(x.cell(0).Load()).lap()) // the laps of any two cells differ by at most one
-	// A cell stores its lap modulo 2^32. Adding 2^32 laps here makes sure that the position comes after those of
-	// lap 0.
+	// A cell stores its lap modulo 2^32. The additional 2^32 laps keep head and tail out of lap 0.
 	p := (lap + 1<<32) << x.shift
 	x.words.head.Store(p - x.mask)
 	x.words.tail.Store(p)
@@ -112,8 +111,8 @@ func (x *queueCore) nextSlow() (at, was uint64, ok bool) {
 	return at, was, ok
 }
 
-// queueFront is the first position whose item is in the queue, and the slot of that item. If the queue is empty,
-// the field s is nil, and p is the first position that is not filled.
+// queueFront is the first position whose item is in the queue, and the slot of that item. If the queue is empty, s is
+// nil, and p is the first position that is not filled.
 type queueFront struct {
 	p  uint64
 	i  uint32
@@ -154,8 +153,8 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 			return p + 1, true
 		case d > 0:
 			// The cell was filled for a later position q, which is d laps after p. A Put fills q only if the first
-			// item of the queue is less than one lap before q. So the items of all positions up to one lap before q
-			// were taken.
+			// item of the queue is less than one lap before q. So Gets have taken the items of all positions up to
+			// one lap before q.
 			return p + uint64(d-1)<<x.shift + 1, true
 		}
 		return 0, true
@@ -163,8 +162,8 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 	return f, ok
 }
 
-// distance returns how far position p is after position q. It counts laps modulo 2^32, because a position that heal
-// has computed may be wrong by a multiple of 2^32 laps.
+// distance returns how far position p is after position q, modulo 2^32 laps. A position that heal has computed may be
+// wrong by a multiple of 2^32 laps.
 func (x *queueCore) distance(p, q uint64) int64 {
 	return int64((p-q)<<(32-x.shift)) >> (32 - x.shift)
 }
@@ -202,18 +201,18 @@ func (x *queueCore) count() (n uint32) {
 	return n
 }
 
-// full reports whether there is no room for an item at position p, the first position that is not filled. If full finds
-// room, the room remains until a Put fills p, because only a Put increases the number of items. ok is false if a peer
-// has overwritten the ring.
+// full reports whether there is no room for an item at position p, the first position that is not filled. Room that
+// full has found remains until a Put fills p, because only a Put adds an item. ok is false if a peer has overwritten
+// the ring.
 func (x *queueCore) full(p uint64) (full, ok bool) {
-	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is less than seen
+	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is less than x.seen, because the difference wraps
 		f, ok := x.front()
 		if !ok {
 			return false, false
 		}
 		d := x.distance(p, f.p)
 		if d > int64(x.mask+1) {
-			return false, false // more positions than there are cells, so a peer overwrote a hint
+			return false, false // the first item is more than a lap before p, so a peer has overwritten a hint
 		}
 		x.seen.Store(p - uint64(d))
 		if d >= int64(x.capacity) {

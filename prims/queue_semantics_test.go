@@ -235,7 +235,7 @@ func TestQueueConcurrentMPMC(t *testing.T) {
 }
 
 const (
-	queueCrowdEach  = 4 // producers in each process, and as many consumers
+	queueCrowdEach  = 4 // the number of producers in each process, and of consumers
 	queueCrowdItems = 200
 )
 
@@ -291,7 +291,7 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 			}
 		})
 		wg.Go(func() {
-			var last [2 * queueCrowdEach]uint64 // the highest item so far plus 1, for each producer
+			var last [2 * queueCrowdEach]uint64 // for each producer, the number of its last item, plus 1
 			into := make([]queueTicket, 5)
 			for n, k := 0, 0; n < queueCrowdItems; n += k {
 				k = 1
@@ -332,9 +332,8 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 	}
 }
 
-// TestQueueWaitersGoOn: each new item wakes one of the waiters of all processes, and each Get wakes one of the
-// waiters for room. A call that arrives meanwhile may get the item or the room first. The waiter that was woken
-// then waits again.
+// TestQueueWaitersGoOn checks that each new item wakes one waiter for an item, and each Get wakes one waiter for
+// room, in whichever process. Another call may get the item or the room first. The woken waiter then waits again.
 func TestQueueWaitersGoOn(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	ctx := context.Background()
@@ -449,7 +448,7 @@ func TestQueueBatches(t *testing.T) {
 	n, err := q.GetBatchContext(ctx, nil)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	// The queue has no room for all of a batch, so the rest waits.
+	// The queue has no room for the whole batch, so the call waits before it puts the remaining items.
 	p.Send(queueOrder{ID: 1, Verb: "put", IDs: []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}})
 	queueWaits(t, a, q, 0, 1)
 	require.Equal(t, 5, q.Len())
@@ -506,8 +505,8 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 			q := newQueue[queueTicket](t, a, "q", 1)
 			nodes, won, i := a.Stats().Nodes, 0, 0
 			begun := time.Now()
-			// On one CPU the same side nearly always comes first, so the test goes on until each side has come
-			// first once.
+			// On one CPU, one of the two calls nearly always comes first. So the test goes on until each of them has
+			// come first at least once.
 			for ; i < rounds || won == 0 || won == i; i++ {
 				require.False(t, i > rounds && time.Since(begun) > 3*timeout(), "%d of %d granted", won, i)
 				ctx, cancel := context.WithCancel(context.Background())

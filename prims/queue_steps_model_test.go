@@ -143,7 +143,7 @@ func (x *ringExec) put() (said string, optional bool) {
 	panic(t.pc)
 }
 
-// append adds an item that was put to the queue of the check.
+// append adds the item of a Put to the contents that a correct queue would have.
 func (x *ringExec) append(p uint8) {
 	s := &x.s
 	if s.n == ringItems || s.n >= x.capacity+onesIn(s.dead) {
@@ -244,7 +244,7 @@ func (x *ringExec) get() (said string, optional bool) {
 		t.first = x.first()
 		for _, b := range s.backing {
 			if b == t.state.tag && (t.first == 0 || b < t.first) {
-				t.first = b // the item came back, although the bit of returned is not set yet
+				t.first = b // the item came back, although the bit in returned is not set yet
 			}
 		}
 		return x.to(ringTakeBack, "sees that no more came back")

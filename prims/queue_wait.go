@@ -47,12 +47,12 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
-// done wakes one of the waiters of side, if one has announced itself. It is the last step of a call that has put or
-// taken n items. The argument n is 0 if the call has only freed a slot.
+// done is the last step of a call that has put or taken n items. n is 0 if the call has only freed a slot. done wakes
+// one of the waiters of side, if one has announced itself.
 //
-// Close does not wait for a call that has already taken effect. So another goroutine may have seen the effect of the
-// call, and may close the handle and delete the object meanwhile. Therefore done first makes Close wait, and only then
-// writes into the words. If the handle is closed already, its Close has made the wake; see the method wakeLast.
+// Close does not wait for a call that has already taken effect. So another goroutine that has seen the effect may
+// close the handle and delete the object. Therefore done first makes Close wait, and only then writes into the words.
+// If the handle is already closed, its Close has made the wake; see the method wakeLast.
 func (x *queueCore) done(side *queueSide, n int) {
 	if x.counts != nil || side.wake.Announced() {
 		x.doneCounted(side, n)
@@ -71,9 +71,8 @@ func (x *queueCore) doneCounted(side *queueSide, n int) {
 	x.tell(side, 1)
 }
 
-// wakeLast makes the wakes that calls of this process have left to the Close of their handle. Close calls it when
-// all these calls have taken effect, so wakeLast finds the items or the room that the wakes are for; see the
-// method done.
+// wakeLast makes the wakes of calls that have found the handle closed; see the method done. Close calls it when all
+// calls of this process have taken effect, so wakeLast finds the items or the room that the wakes are for.
 func (x *queueCore) wakeLast() {
 	for _, side := range []*queueSide{&x.items, &x.room} {
 		if side.wake.Announced() && (side.there(x.slots) || x.stopped()) {
@@ -82,9 +81,9 @@ func (x *queueCore) wakeLast() {
 	}
 }
 
-// tell wakes one of the waiters of side, if one has announced itself. The argument n is the number of new items or
-// of new places for items. If n is 0, tell does nothing. To wake one waiter is enough, because that waiter wakes
-// the next one if there are further items or places.
+// tell wakes one of the waiters of side, if one has announced itself. n is the number of new items or of new places
+// for items; if it is 0, tell does nothing. One wake is enough, because the woken waiter wakes the next one if there
+// are further items or places.
 func (x *queueCore) tell(side *queueSide, n int) {
 	if n > 0 && side.wake.Announced() {
 		x.counts.add(countWake)
@@ -94,17 +93,17 @@ func (x *queueCore) tell(side *queueSide, n int) {
 }
 
 // await calls the function try until try returns true or an error, and sleeps in between. No wake is lost. The table
-// shows a wait for an item; a wait for room and a Get take the same steps:
+// shows a wait for an item. In a wait for room, a Get takes the steps of the Put:
 //
 //	a waiter                           a Put
 //	word: announced                    the ring, by CAS
 //	the ring: is there an item?        word: is a waiter announced?
 //	sleep while the word is unchanged  if so, change the word and wake one
 //
-// So the waiter finds the change of the ring, or the Put finds the announcement. The change of the word clears the
-// announcement of all waiters. So the woken waiter sets the announcement again for the waiters that still sleep, and
-// wakes the next of them if there are further items or places; see the method pass. If the woken waiter is stopped or
-// dies, the periodic checks or the recovery after the death wake the remaining waiters.
+// So the waiter finds the change of the ring, or the Put finds the announcement. When the Put changes the word, it
+// clears the announcement of all waiters. So the woken waiter announces the waiters that still sleep, and wakes the
+// next of them if there are further items or places; see the method pass. If the woken waiter is stopped or dies, the
+// periodic checks or the recovery after the death wake the remaining waiters.
 //
 // A waiter whose context has ended, or whose handle is being closed, tries once more: an item or a place that came
 // first takes precedence over the end of the wait.
@@ -131,7 +130,7 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 			err = cancel.Err()
 		}
 		if done || err != nil {
-			// A wake may have gone to this waiter although another waiter needs it.
+			// This waiter may have used up a wake that another waiter needs.
 			if slept {
 				x.pass(side)
 			}
@@ -161,12 +160,12 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 	}
 }
 
-// awaitItem waits for an item, takes it as the kind k, and calls the function use with it. The function use returns
-// false if the item was put back because this process has left the arena.
+// awaitItem waits for an item, takes it for a Get or a lease, as k says, and calls the function use with it. use
+// returns false if the item was put back because this process has left the arena.
 func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(queueItemTaken) bool) error {
 	return x.await(ctx, &x.items, "queue.get", func() (bool, error) {
-		// Read whether the Queue was shut down before reading the ring. If a Put fills the ring after this read,
-		// that Put then sees the shutdown.
+		// Read the shutdown flag before the ring. If the flag is set now, a Put that fills the ring later sees it,
+		// too, and retracts its item.
 		stopped := x.stopped()
 		if k == queueLeased {
 			x.deviate()
@@ -188,9 +187,9 @@ func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(que
 	})
 }
 
-// pass is called by a waiter that may have been woken and stops waiting. The wake has cleared the announcement
-// although other waiters may still sleep. So pass announces them again. It also wakes the next waiter if there is
-// an item or room for it.
+// pass is called by a waiter that stops waiting, and that may have been woken. A wake has cleared the announcement,
+// so pass announces the waiters that may still sleep. It also wakes the next waiter if there is an item or room for
+// it.
 func (x *queueCore) pass(side *queueSide) {
 	side.wake.Announce()
 	crashpoint.Hit("queue.wait.passed")
@@ -230,8 +229,8 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
-// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If the last such check is long
-// enough ago, checkTry takes back the slots of dead participants. Then it calls the function again, which repeats the
+// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If the last call of checkTry
+// is long enough ago, it takes back the slots of dead participants, and calls the function again, which repeats the
 // try. Close waits until checkTry has returned. See tryCheck.
 func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {
@@ -247,9 +246,10 @@ func (x *queueCore) checkTry(side *queueSide, again func()) {
 // checkMost is how many slots one periodic check examines.
 const checkMost = 4096
 
-// checkSlots examines some of the slots, and completes what other processes have left undone. It takes back slots of
-// participants that died. If an item was put back and the bit of queueReturns was not set, checkSlots sets the bit.
-// It also stores the date of leases that have none. The notes of returns are examined each time; see queueReturning.
+// checkSlots examines some of the slots, and completes what other processes have left undone. It takes back the slots
+// of dead participants. If an item was put back and the bit in queueReturns is not set, checkSlots sets it.
+// checkSlots stores a date in each lease that has none. It examines all notes of returns each time; see
+// queueReturning.
 func (x *queueCore) checkSlots() {
 	x.checkReturning()
 	last, dead := x.name, false

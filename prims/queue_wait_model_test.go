@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// lineModel models calls that wait for items of a Queue: the announcement, the sleep, and the wakes. The ring
-// is only a number of items here, which one step changes; ringModel models the ring itself. Waits for room are
-// the same with the two sides exchanged. Each thread puts, gets, or shuts the queue down, and is a process of
-// its own. At any step, even in its sleep, one thread may be killed and one thread may be stopped for ever.
+// lineModel models calls that wait for items of a Queue: the announcement, the sleep, and the wakes. The ring is only
+// a number of items here, which changes in one step; ringModel models the ring itself. Waits for room are the same,
+// with Put and Get exchanged. Each thread puts, gets, or shuts the queue down, and is a process of its own. At any
+// step, even in its sleep, one thread may be killed and one thread may be stopped for ever.
 type lineModel struct {
 	puts, gets int
 	shutdown   bool
@@ -33,7 +33,7 @@ type lineWord struct {
 type lineThread struct {
 	pc         uint8
 	word       lineWord // the value that the thread has read from the wake word, to sleep on or to change
-	announced  bool     // it has announced itself since its last sleep
+	announced  bool     // the thread has announced itself since its last sleep
 	slept      bool
 	sawStopped bool
 	canceled   bool
@@ -109,7 +109,7 @@ func (m *lineModel) check(s *lineState) error {
 	return nil
 }
 
-// done reports whether all calls have returned, except those that wait for an item that is not there.
+// done reports whether all calls have returned, except those that wait while there is no item.
 func (m *lineModel) done(s *lineState) bool {
 	for i := range s.thread {
 		switch s.thread[i].pc {
@@ -172,8 +172,8 @@ func (m *lineModel) next(s *lineState, emit func(model.Step[lineState])) {
 		emit(model.Step[lineState]{To: to, Label: "wakes all after the death", By: "reaper"})
 	}
 	if m.stops && m.bug != lineNoCheck {
-		// The periodic check of a process that is not stopped. Only if a thread is stopped may the protocol
-		// rely on it.
+		// The periodic check of a process that is not stopped. The protocol may rely on it only if a thread is
+		// stopped.
 		for i := range s.thread {
 			if s.thread[i].pc == lineAsleep && s.halted != uint8(i+1) && (s.items > 0 || s.stopped) {
 				to := *s

@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// queueState is the state word of a slot of a Queue, that is, of a place for one item. It says which participant
-// has the item in the slot. The position of an item is the serial number of its Put, and the tag is the low 31 bits
-// of the position. The item is in the queue from the moment when the cell of its position names the slot.
+// queueState is the state word of a slot of a Queue. A slot is a place for one item, and its state says which
+// participant has it. The position of an item is the serial number of its Put, and the tag is the low 31 bits of the
+// position. The item is in the queue from the moment when the cell of its position names the slot.
 //
 //	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
 //	                   low bits of the count of returns, so that the word differs each time
@@ -72,8 +72,8 @@ func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
 // false if a participant has taken the item.
 func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
 
-// before reports whether the item of s was put before the item of t. The positions of both items must be less than the
-// parameter later, by fewer than 2^31. See queueCore.later.
+// before reports whether the item of s was put before the item of t. The parameter later is a position after both
+// items, by fewer than 2^31 positions. See queueCore.later.
 func (s queueState) before(t queueState, later uint64) bool {
 	return (later-s.tag())&queueTagMask > (later-t.tag())&queueTagMask
 }
@@ -86,8 +86,8 @@ func (s queueState) with(k queueSlotKind, n arenakernel.ParticipantID) queueStat
 // out reports whether a participant has taken the item, by a Get or on lease.
 func (s queueState) out() bool { return s.kind() == queueTaken || s.kind() == queueLeased }
 
-// busy reports whether a call of the participant may be working with the slot. For the kind put, such a call may
-// also have finished, so that the item is in the queue.
+// busy reports whether a call of the participant may be working with the slot. If the kind is queueFull, the call may
+// also have finished, and the item may be in the queue.
 func (s queueState) busy() bool {
 	return s.kind() == queueClaimed || s.kind() == queueFull || s.kind() == queueTaken
 }
@@ -118,8 +118,8 @@ func (s queueState) String() string {
 }
 
 // queueCell is a word of the ring of a Queue. Each Put has a serial number, called its position. If the ring has R
-// cells, position p uses cell p modulo R, and p / R is called the lap of the position. A position is filled, that
-// is, its Put has succeeded, if its cell has this lap or a later one.
+// cells, position p uses cell p modulo R, and p / R is called the lap of the position. A position is filled if its
+// Put has succeeded. Then its cell has this lap or a later one.
 //
 //	bits 0..31   slot  number of the slot, from 1; 0 in all-zero memory
 //	bits 32..63  lap   of the position for which the cell was filled last; laps begin with 1
@@ -183,8 +183,8 @@ func (r queueReturns) count() arenakernel.ParticipantID {
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
 // queueReturning is a word in which a participant notes that it is about to put an item back. The participant removes
-// the note when it has told Gets of the item by the word queueReturns. If the participant is stopped before that, the
-// next periodic check finds the item by the note.
+// the note when it has set the bit in queueReturns, so that Gets search for the item. If the participant is stopped
+// before that, the next periodic check finds the item by the note.
 //
 // A Queue has four such words. Only a Queue with more than checkMost slots uses them, because in other Queues each
 // check examines all slots anyway. If all four words are in use, a participant puts its item back without a note.
@@ -209,9 +209,9 @@ func (r queueReturning) participant() arenakernel.ParticipantID {
 }
 func (r queueReturning) slot() uint32 { return uint32(r >> 32) }
 
-// queueLeaseWord numbers the leases of a slot. It makes sure that only one call ends a lease, even though the state
-// word of the slot may be the same in a later lease. For tools, it also has the date of a lease that lasts for some
-// time. A periodic check stores the date, so that the fast path need not read the clock.
+// queueLeaseWord numbers the leases of a slot. So only one call ends a lease, although the state word of the slot may
+// be the same in a later lease. For tools, queueLeaseWord also has the date of a lease that lasts for some time. A
+// periodic check stores the date, so that the fast path need not read the clock.
 //
 //	bits 0..15   times   how often the item of the slot was leased; stays at its maximum
 //	bits 16..30  serial  how many leases the slot has had
@@ -237,10 +237,10 @@ const (
 	queueLeaseDate = 32
 )
 
-// fresh returns the word w as it is for a new item in the slot, which was never on lease.
+// fresh returns the word w for a new item in the slot, which was never on lease.
 func (w queueLeaseWord) fresh() queueLeaseWord { return w.undated() &^ queueLeaseTimes }
 
-// next returns the word of the lease after w. The count times stops at its largest value.
+// next returns the word of the lease after w. The count of leases stops at its largest value.
 func (w queueLeaseWord) next() queueLeaseWord {
 	times := min(w&queueLeaseTimes, queueLeaseTimes-1) + 1
 	return (w.undated()&^queueLeaseTimes&^queueLeaseEnded+queueLeaseSerial)&^queueLeaseEnded | times
@@ -249,9 +249,9 @@ func (w queueLeaseWord) next() queueLeaseWord {
 func (w queueLeaseWord) times() uint32 { return uint32(w & queueLeaseTimes) }
 func (w queueLeaseWord) ended() bool   { return w&queueLeaseEnded != 0 }
 
-// noted reports whether w belongs to the present lease of the slot. The caller has read that the state of the slot has
-// the kind queueLeased. A participant that has just taken the lease may not have written its word yet. In that case w
-// belongs to an earlier lease, which has ended, or to an item that was never leased.
+// noted reports whether w belongs to the present lease of the slot. The caller has read that the state has the kind
+// queueLeased. The participant that has just taken the lease may not have written the lease word yet. Then w belongs
+// to an earlier lease, which has ended, or to an item that was never leased.
 func (w queueLeaseWord) noted() bool { return w.times() != 0 && !w.ended() }
 
 // date returns the date of the lease, in the form of firstDate, or 0 if there is none.

@@ -94,7 +94,7 @@ var (
 const (
 	queueHeadBytes = uint64(unsafe.Sizeof(queueWords{}))
 	queueSlotBytes = uint64(unsafe.Sizeof(queueSlot{}))
-	queueSpare     = 8  // slots beyond the capacity of a small Queue; see queueSlots
+	queueSpare     = 8  // the slots that a small Queue has beyond its capacity; see queueSlots
 	queueSpareLess = 64 // a Queue is small if its capacity is less than this
 	queueSpinOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.spin))
 	queueItemsOff  = arenakernel.Offset(unsafe.Offsetof(queueWords{}.items))
@@ -114,7 +114,7 @@ func queueSlots(capacity uint64) uint64 {
 	return capacity
 }
 
-// queueLapShift returns the binary logarithm of the number of cells. That number is the smallest power of two
+// queueLapShift returns the binary logarithm of the number of cells. The number of cells is the smallest power of two
 // that is not below the number of slots.
 func queueLapShift(slots uint64) uint { return uint(bits.Len64(slots - 1)) }
 
@@ -163,8 +163,8 @@ func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 // queueShape has the values in the head of a Queue that never change.
 type queueShape struct{ capacity, item uint64 }
 
-// shapeOfQueue reads once the words of a Queue that never change, and reports whether the body has room for a Queue
-// with these values.
+// shapeOfQueue reads those words of a Queue that never change, each word once. It reports whether the body has room
+// for a Queue with these values.
 func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s queueShape, ok bool) {
 	if o.Size < queueHeadBytes {
 		return nil, s, false

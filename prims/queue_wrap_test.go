@@ -12,9 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// heal makes this process or another compute the hints of q again, as a periodic check does if nothing has
-// changed since the last check. With "late", it first stores old hints, as calls that were stopped for a long
-// time may do.
+// heal makes a process compute the hints of q again, as a periodic check does if nothing has changed since the last
+// check. If who is "late", heal first stores old hints, as a call may do that was stopped for a long time.
 func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who string) {
 	for range 2 {
 		switch who {
@@ -29,7 +28,7 @@ func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who s
 	}
 }
 
-// late stores the hints of about 2^32 laps ago, as calls do that were stopped all that time.
+// late stores hints of about 2^32 laps ago, as a call may do that was stopped all that time.
 func late(q *prims.Queue[queueTicket]) {
 	cells := uint64(q.Cells())
 	all := cells << 32
@@ -39,7 +38,7 @@ func late(q *prims.Queue[queueTicket]) {
 		case hint < all:
 			return hint + all
 		case hint < all+cells:
-			return hint - all + cells // the lap 0 has no positions
+			return hint - all + cells // no position has lap 0
 		}
 		return hint - all
 	}
@@ -95,8 +94,8 @@ func TestQueueLapsWrap(t *testing.T) {
 	}
 }
 
-// TestQueueReturnedInOrderAfterManyPuts: items that come back have their old order, even if there were more than 2^30 Puts
-// between them. That holds although the hints of the ring are old.
+// TestQueueReturnedInOrderAfterManyPuts checks that items that come back have their old order, even if there were
+// more than 2^30 Puts between them, and even if the hints of the ring are old.
 func TestQueueReturnedInOrderAfterManyPuts(t *testing.T) {
 	for _, distance := range []uint64{1, 1<<30 + 5, 2e9} {
 		for _, firstBack := range []int{0, 1} {

@@ -95,7 +95,7 @@ func init() {
 				plain++
 			})
 			f.Post()
-			plain++ // after the post, so nothing orders this access
+			plain++ // after the Post, so nothing orders the two accesses
 		case "another lock":
 			other, err := prims.OpenMutex(a, "other", nil)
 			if err != nil {
@@ -115,8 +115,8 @@ func init() {
 	})
 }
 
-// TestRaceDetector: the race detector of Go does not see shared memory. It still reports races on variables of
-// a program correctly.
+// TestRaceDetector checks that the race detector of Go reports races on variables of a program correctly, although it
+// does not see shared memory.
 func TestRaceDetector(t *testing.T) {
 	if !race.Enabled {
 		proctest.Skip(t, "needs -race", "race")

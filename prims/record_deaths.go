@@ -6,9 +6,9 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 func (q *recordQueue) absent(n arenakernel.ParticipantID) bool { return n != 0 && !q.current(n) }
 
 // waiting reports whether the participant that owns a queued wait is alive and still waits. It also asks the method
-// Dead of the arena, because a participant may be dead and not reaped yet: a lock that is granted to such a participant
-// would be unavailable until the reap. If a participant has found the object damaged, it may have given up the wait;
-// the node is then in the state left.
+// Dead of the arena, because a participant may be dead and not reaped yet. A lock that is granted to such a
+// participant would be unavailable until the reap. A participant that has found the object damaged may have given up
+// its wait; the node is then in the state NodeLeft.
 func (q *recordQueue) waiting(w wait) bool {
 	owner := w.Owner()
 	return q.current(owner) && !q.a.Dead(owner) && w.State() != arenakernel.NodeLeft
@@ -18,6 +18,14 @@ func (q *recordQueue) waiting(w wait) bool {
 // left something; see the field unreaped.
 func (q *recordQueue) reapDue() bool { return q.deaths.Load() != q.a.Deaths() || q.unreaped.Load() }
 
+// overtakenMost is how many changes of a reap, or of the service of a queue, other processes may overtake before it leaves
+// the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake all.
+const overtakenMost = 4096
+
+// until returns the value of the field overtaken at which a loop ends that a reaper runs. Such a loop repeats if another
+// process makes a change first. The caller holds q.private.
+func (q *recordQueue) until() uint64 { return q.overtaken + overtakenMost }
+
 // beginReap is the first step of a reap. It removes the waits of dead participants from the queue, so that nothing
 // is granted to them any more. The caller holds q.private.
 func (q *recordQueue) beginReap(x *recordedChange, b *wakes) error {
@@ -26,25 +34,25 @@ func (q *recordQueue) beginReap(x *recordedChange, b *wakes) error {
 	return q.removeDead(x, b)
 }
 
-// reconsider makes the next call reap if the participant named granted has died. The wait of that participant was
-// just granted, and the last reap may have examined the participant before the grant.
+// reconsider makes the next call reap if the participant whose wait was just granted has died. The last reap may have
+// examined that participant before the grant.
 func (q *recordQueue) reconsider(granted arenakernel.ParticipantID) {
 	if q.absent(granted) {
 		q.deaths.Store(q.a.Deaths() - 1)
 	}
 }
 
-// hasRecord reports whether this participant has a record on this object, that is, the memory in which it announces
-// its changes. A participant that has not opened the object has no record, and cannot make a change.
+// hasRecord reports whether this participant has memory for its records on this object. A participant that has not
+// opened the object has none, and cannot make a change.
 func (q *recordQueue) hasRecord() bool {
 	_, ok := q.of.recordAt(q.slot)
 	return ok
 }
 
-// repairBare recovers what a dead participant left. It runs on a bare handle, that is, the handle of a reaper,
-// which cannot wait. If this participant has a record, repairBare calls the function reap. Otherwise this participant
-// cannot make changes: repairBare completes the last change, and calls the function stranger. The waiters or the next
-// call then do the rest.
+// repairBare recovers what a dead participant left. It runs on a bare handle, that is, the handle of a reaper, which
+// cannot wait. If this participant has a record, repairBare calls the function reap. Without a record, this
+// participant cannot make changes. Then repairBare completes the last change and calls the function stranger. The
+// waiters or the next call do the rest.
 func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *recordedChange, b *wakes), stranger func(x *recordedChange, b *wakes)) {
 	if dead == q.a.Self() { // this participant leaves the arena, but still counts as current
 		q.without = dead
@@ -62,8 +70,8 @@ func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *re
 }
 
 // wakeBare wakes the owners of the first waits if this process has no record, and so cannot reap. One of the woken
-// owners then reaps. A Go process also learns of a death from its poller. A thread of a C program does not: it
-// sleeps only on the word of its own wait node.
+// owners then reaps. wakeBare is for C programs: a thread there sleeps only on the word of its own wait node. A Go
+// process also learns of a death from its poller.
 func (q *recordQueue) wakeBare() {
 	if !q.hasRecord() {
 		q.wakeFirst()

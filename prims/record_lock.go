@@ -5,30 +5,30 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// recordLock is a lock that is handed over in the order of a recordQueue. A FairMutex contains a recordLock, and so
-// does each bucket of a MultiLock. The recordLock of a bucket is the lock of one key at a time: the key that the
-// present change concerns.
+// recordLock is a lock that waiters get in the order of a recordQueue. A FairMutex contains a recordLock, and so does
+// each bucket of a MultiLock. In a bucket, the recordLock is the lock of one key at a time: the key that the present
+// change concerns.
 //
 // While the owner word is open, fast paths change it without a record, and no wait is queued. A call whose record
-// depends on the owner word closes the word first. A lock is granted to a wait, and the waiter then accepts the
-// grant; see docs/design/0057.
+// depends on the owner word closes the word first. A record grants the lock to a wait, and the waiter then accepts
+// the grant; see docs/design/0057.
 type recordLock struct {
 	recordQueue
-	lockWords // of the lock that the present change concerns; guarded by private if the object has several
+	lockWords // the words of the lock that the present change concerns; guarded by private in a MultiLock
 	hooks     lockHooks
 	name      arenakernel.ParticipantID // of this process
 	policy    Policy
 }
 
-// lockHooks are the methods of a FairMutex, or of a bucket of a MultiLock, that a recordLock calls besides those of
-// recordedObject.
+// lockHooks are the methods that a recordLock calls on its FairMutex or its bucket of a MultiLock, in addition to the
+// methods of recordedObject.
 type lockHooks interface {
-	// focusOn makes the change x concern the lock that a queued wait is for. wanted says which lock that is; it is the
-	// word of that name in the wait node. ok is false if the commit word has changed since x began.
+	// focusOn makes x a change of the lock that wanted identifies. A queued wait has this number in its wait node. ok
+	// is false if the commit word has changed since x began.
 	focusOn(x *recordedChange, wanted uint64) (ok bool, err error)
 	// closeOwner closes the owner word, so that from then on only records change it, and returns the word.
 	closeOwner() recordedWord
-	// setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value
+	// setOwner extends the change x: the lock gets the state o. The owner word gets a new tag, even if its value
 	// stays the same.
 	setOwner(x *recordedChange, o ownerWord)
 	// valid reports whether o is the state of some lock. Other values are damage.
@@ -36,21 +36,21 @@ type lockHooks interface {
 	// died returns the participant whose death has made a lock with the state o not recoverable, or 0 if that
 	// participant is not known.
 	died(o ownerWord) arenakernel.ParticipantID
-	// tidy reaps if a participant has died since the last reap, or if the parameter holder names a participant that is
-	// dead or has left. Then tidy calls serve for the queue, or after a reap for all queues of the bucket of a MultiLock.
-	// serve makes changes of its own. So the caller of tidy begins its change again, and chooses its lock again.
+	// tidy reaps if a participant has died since the last reap, or if the participant holder is dead or has left.
+	// Then it calls serve for the queue or, after a reap in a MultiLock, for all queues of the bucket. serve makes
+	// changes of its own. So the caller of tidy begins its change again, and selects its lock again.
 	tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error
 	// lockKey returns the key of the lock, or nil if the object has only one lock.
 	lockKey() *uint64
-	// lockError returns the error of a call that locks. wanted says which lock it is, as in a wait node. If died is
-	// not 0, the error names that participant.
+	// lockError returns the error of a call that locks. wanted identifies the lock; see focusOn. If died is not 0,
+	// the error names that participant.
 	lockError(wanted uint64, err error, died arenakernel.ParticipantID, detail string) error
 	// closedError returns the error of a call that locks through a closed handle.
 	closedError() error
 }
 
-// ownerIn returns the state that the lock has after the change x. It closes the owner word, so that fast paths do not
-// change that state meanwhile.
+// ownerIn returns the state that the lock has after the change x. It first closes the owner word, so that fast paths
+// do not change that state meanwhile.
 func (l *recordLock) ownerIn(x *recordedChange) ownerWord {
 	l.hooks.closeOwner()
 	return ownerState(makeRecorded(x.get(l.owner), 0))
@@ -62,7 +62,7 @@ func (l *recordLock) lost(o ownerWord) bool {
 }
 
 // refusal returns the reason why nobody can wait for a lock with the state o, or nil if waiting is possible. wanted
-// says which lock it is, as in a wait node.
+// identifies the lock; see lockHooks.focusOn.
 func (l *recordLock) refusal(wanted uint64, o ownerWord) error {
 	switch {
 	case !l.hooks.valid(o):
@@ -75,8 +75,8 @@ func (l *recordLock) refusal(wanted uint64, o ownerWord) error {
 	return nil
 }
 
-// commitLock makes the change x take effect, as recordQueue.end does. First it calls the method removed, which may add
-// to x that the owner word becomes open.
+// commitLock makes the change x take effect, as recordQueue.end does. First it calls the method removed, which may
+// open the owner word as a part of x.
 func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error) {
 	if x.n > 0 {
 		l.of.removed(x)
@@ -84,9 +84,9 @@ func (l *recordLock) commitLock(x *recordedChange, b *wakes) (ok bool, err error
 	return l.end(x, b)
 }
 
-// settle makes the change x take effect, and with it a new state of the lock, the parameter next. If next is the free
-// state and there is a wait, the lock is granted to the first wait instead. done is false if the commit word has
-// changed, or if settle has taken the wait of a dead process off the queue. Then the caller begins its change again.
+// settle gives the lock the state next, and makes the change x take effect. If next is the free state and there is a
+// wait, the lock is granted to the first wait instead. done is false if the commit word has changed, or if settle has
+// taken the wait of a dead process off the queue. Then the caller begins its change again.
 func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done bool, err error) {
 	var granted arenakernel.ParticipantID
 	if !next.free() {
@@ -102,9 +102,9 @@ func (l *recordLock) settle(x *recordedChange, b *wakes, next ownerWord) (done b
 	return done, err
 }
 
-// passOn adds to the change x that the lock is granted to the first wait, or becomes free if there is no wait. If the
-// owner of the first wait is dead, passOn returns false and adds nothing to x; the caller then calls dropFirst. If a
-// peer has overwritten the queue, so that no wait can be taken off, the lock becomes free. Before the call, x must
+// passOn extends the change x: the lock is granted to the first wait, or becomes free if there is no wait. It also
+// becomes free if a peer has overwritten the queue, so that no wait can be taken off. If the owner of the first wait
+// is dead, passOn returns false and adds nothing to x; the caller then calls dropFirst. Before the call, x must
 // change neither the owner word nor a word of the queue.
 func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	n := x.n
@@ -123,12 +123,12 @@ func (l *recordLock) passOn(x *recordedChange) (granted arenakernel.ParticipantI
 			return granted, alive
 		}
 	}
-	x.n, x.torn, x.tooMany = n, false, false // x then changes no word of the queue
+	x.n, x.torn, x.tooMany = n, false, false // from here on, x changes no word of the queue
 	l.hooks.setOwner(x, ownerFree)
 	return 0, true
 }
 
-// grant adds to the change x that the lock is granted to the first wait, w. It returns the participant of that wait.
+// grant extends the change x: the lock is granted to the first wait, w. It returns the participant of that wait.
 func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	n := w.Owner() & arenakernel.ParticipantIDMask
 	l.hooks.setOwner(x, makeOwner(kindReserved, n))
@@ -136,8 +136,8 @@ func (l *recordLock) grant(x *recordedChange, w wait) arenakernel.ParticipantID 
 	return n
 }
 
-// handedOn is called after a change that may have granted the lock to a waiter. It dates the new hold, and makes sure
-// that the new holder is reaped if it has died meanwhile. granted is that holder, or 0 if there is none.
+// handedOn is called after a change that may have granted the lock to a waiter. granted is the new holder, or 0 if
+// there is none. handedOn dates the new hold, and makes the next call reap if the new holder has died meanwhile.
 func (l *recordLock) handedOn(granted arenakernel.ParticipantID) {
 	if granted != 0 {
 		l.counts.dates()

@@ -7,29 +7,29 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// lockResult says how an attempt to lock with a record ended; see recordQueue.
+// lockResult says how one attempt to lock with a record ended.
 type lockResult uint8
 
 const (
 	lockTaken  lockResult = iota // the call has the lock now
 	lockQueued                   // the wait is queued
 	lockNotNow                   // another call holds the lock, or waits for it
-	lockAgain                    // other calls have changed words, or this call has reaped or served; it begins again
+	lockAgain                    // words have changed, by other calls or by tidy; the call begins again
 	lockReady                    // a MultiLock has found an entry for the key; the call goes on
 	lockNoRoom                   // all entries of the bucket of a MultiLock are in use
 )
 
 // lockCall is a call that locks with a record.
 type lockCall struct {
-	ctx    context.Context // ends the call, or is nil
+	ctx    context.Context // its end ends the call; may be nil
 	s      *park.WaitNode  // the prepared wait node of the call, or nil if the call does not wait
-	wanted uint64          // says which lock, as in a wait node
-	served bool            // the call has called tidy; a call does so only once
+	wanted uint64          // identifies the lock; see lockHooks.focusOn
+	served bool            // the call has called tidy, which it does only once
 }
 
-// tryLock is one attempt of the call t, whose change x has begun. It locks if the lock is free and nobody waits.
-// Otherwise, if t.s is not nil, it queues the wait of t.s. If t.s is nil, tryLock changes nothing while a living process
-// holds the lock. The caller holds l.private.
+// tryLock is one attempt of the call t to lock, as a part of the change x, which has begun. If the lock is free and
+// nobody waits, the call gets the lock. Otherwise, if t.s is not nil, tryLock queues the wait of t.s. If t.s is nil,
+// tryLock changes nothing while a living process holds the lock. The caller holds l.private.
 func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResult, error) {
 	if t.s == nil && x.n == 0 {
 		n := ownerState(recordedWord(l.owner.Load())).holder()
@@ -40,7 +40,7 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 	o := l.ownerIn(x)
 	n := o.holder()
 	enough := o.free() && l.empty(x)
-	if x.n > 0 && !enough { // x reuses the entry of a free key for the key of this call, so the lock must be free
+	if x.n > 0 && !enough { // x gives an unused entry to the key of this call, so the lock must be free
 		if l.load() != x.c {
 			return lockAgain, nil
 		}
@@ -81,10 +81,11 @@ func (l *recordLock) tryLock(x *recordedChange, b *wakes, t *lockCall) (lockResu
 }
 
 // serve grants a free lock to the first wait in the queue. If nobody can get the lock, serve ends all waits with an
-// error. If the owner of the first wait is dead, serve takes that wait off the queue and goes on with the next. The
-// caller holds l.private.
+// error. If the owner of the first wait is dead, serve takes that wait off the queue and goes on with the next. If other
+// processes change the object all the time, serve leaves the rest to the periodic checks of the waiters. The caller
+// holds l.private.
 func (l *recordLock) serve(x *recordedChange, b *wakes) error {
-	for {
+	for until := l.until(); l.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the object.
 		if err := l.begin(x, b); err != nil {
 			return err
@@ -115,10 +116,11 @@ func (l *recordLock) serve(x *recordedChange, b *wakes) error {
 			l.handedOn(granted)
 		}
 	}
+	return nil
 }
 
-// refuse adds to the change x that the first wait, w, ends without the lock, because nobody can get a lock with the
-// state o. It stores the reason in the word extra of the wait node: the state, with the participant that has died.
+// refuse extends the change x: the first wait, w, ends with an error, because nobody can get a lock with the state o.
+// w.Extra gets the reason: the state of the lock, with the participant that has died.
 func (l *recordLock) refuse(x *recordedChange, w wait, o ownerWord) {
 	l.detach(x, w, arenakernel.RecordedRefused)
 	switch {
@@ -130,23 +132,23 @@ func (l *recordLock) refuse(x *recordedChange, w wait, o ownerWord) {
 	x.set(recordPrev, w.index(), w.Extra(), uint32(o))
 }
 
-// lockWaits is a recordLock in the role of Withdrawer of a [park.WaitNode]: it takes the wait of the node off the
-// queue.
+// lockWaits is a recordLock as the Withdrawer of its wait nodes; see [park.WaitNode].
 type lockWaits recordLock
 
 // Withdraw calls the method withdraw.
 func (l *lockWaits) Withdraw(s *park.WaitNode) bool { return (*recordLock)(l).withdraw(s) }
 
-// withdraw ends a wait of this process that gives up. It takes the wait off the queue and off the list of waits of this
-// process, and gives its wait node back. It reports false if the wait was already granted or refused.
+// withdraw ends a wait of this process that gives up. It takes the wait off the queue and off the list of waits of
+// this process, and puts the wait node back into its pool. It reports false if the wait was already granted or
+// refused.
 func (l *recordLock) withdraw(s *park.WaitNode) bool {
 	b := takeWakes()
 	defer l.wake(b)
 	l.private.Lock()
 	defer l.private.Unlock()
 	x, w := &l.scratch, wait{s.Off, s.Node}
-	for {
-		// The loop repeats only if another call has changed the object. So it is lock-free.
+	for tidied := l.queue.Closing(); ; {
+		// The loop repeats only if another call has changed the object, and once after a reap. So withdraw is lock-free.
 		err := l.begin(x, b)
 		v := x.get(w.Next())
 		switch {
@@ -155,7 +157,17 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 			return false
 		case queuedValue(v):
 			var ok bool
-			if ok, err = l.hooks.focusOn(x, w.Wanted().Load()); ok {
+			ok, err = l.hooks.focusOn(x, w.Wanted().Load())
+			if ok && !tidied {
+				// If the holder is dead and gone, a reap ends the wait. That takes precedence over the end of the
+				// context. But beside a close, a wait gets no lock any more.
+				tidied = true
+				if n := l.ownerIn(x).holder(); l.reapDue() || n != 0 && l.a.Dead(n) {
+					l.hooks.tidy(x, b, n) // if a peer has overwritten the queue, the next iteration finds that, too
+					continue
+				}
+			}
+			if ok {
 				l.detach(x, w, arenakernel.RecordedLeft)
 				ok, err = l.commitLock(x, b)
 			}
@@ -163,7 +175,7 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 				continue
 			}
 		case l.load() != x.c:
-			continue // the record that ends the wait may be only partly carried out
+			continue // a record that ends the wait may not be completely carried out yet
 		default: // a peer has overwritten the node
 			dropWait(s)
 			return true
@@ -181,8 +193,8 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 	}
 }
 
-// dropWait gives up a wait node, and does not put it back into its pool. A peer has overwritten words, so the queue may
-// still name the node.
+// dropWait gives up a wait node. It does not put the node back into its pool, because a peer has overwritten words,
+// and the queue may still name the node.
 func dropWait(s *park.WaitNode) {
 	if s.OnLine() {
 		s.LeaveLine(false)

@@ -2,10 +2,11 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// takeBack takes the lock back from a dead holder, as the policy says. x has the change that takeBack makes, and b
-// collects the wakes that it owes. The caller holds l.private.
+// takeBack takes the lock back from a dead holder, as the policy says. It makes its changes in x, and collects the
+// wakes that it owes in b. If other processes change the object all the time, takeBack leaves the lock to the next
+// reap. The caller holds l.private.
 func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
-	for {
+	for until := l.until(); l.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, or after another call has changed the object.
 		if err := l.begin(x, b); err != nil {
 			return err
@@ -16,6 +17,7 @@ func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
 		v := l.hooks.closeOwner()
 		n := ownerState(v).holder()
 		if !l.absent(n) {
+			l.overtaken++ // a fast path has changed the owner word before it was closed
 			continue
 		}
 		next, held, ok := l.afterDeath(v)
@@ -32,14 +34,16 @@ func (l *recordLock) takeBack(x *recordedChange, b *wakes) error {
 			return err
 		}
 	}
+	l.unreaped.Store(true)
+	return nil
 }
 
-// afterDeath returns the state that the lock has after its dead holder is reaped. v is the owner word, which is
-// closed: fast paths can no longer change it. held is false if the holder was granted the lock but did not accept it,
-// so that it never held the lock. ok is false if the lock would become free although the holder is not gone: a system
-// call of the holder may still write to the data that the lock guards.
+// afterDeath returns the state that the lock gets when its dead holder is reaped. v is the owner word, which is
+// closed: fast paths can no longer change it. held is false if the holder was granted the lock but did not accept it.
+// ok is false if the lock would become free, but a system call of the holder may still write to the data that the
+// lock guards.
 //
-// The holder is not a current participant any more. So none of its threads can still accept the lock: see
+// The holder is not current any more. So none of its threads can still accept the lock; see
 // [arenakernel.Arena.Current].
 func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) {
 	o := l.stateOf(v)
@@ -50,11 +54,11 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 	return next, true, !next.free() || l.a.Gone(o.participant())
 }
 
-// takeOpenBack takes the lock back from a dead holder if the owner word is open, that is, if fast paths may change it.
-// One compare-and-swap is enough then, because no wait is queued while the word is open. needsRecord is true if the word
-// is closed and names a dead holder, or a dead participant that was granted the lock. Then only a record can take the
-// lock back. The caller must not load the word again to decide that, because a record of another process may open the
-// word at any time, even for a dead holder. A holder that has left the arena counts as dead, too.
+// takeOpenBack takes the lock back from a dead holder if the owner word is open. One compare-and-swap is enough then,
+// because no wait is queued while the word is open. needsRecord is true if the word is closed and names a dead
+// participant that holds the lock, or was granted it. Then only a record can take the lock back. The caller relies on
+// needsRecord and does not load the word again: a record of another process may open the word at any time, even for a
+// dead holder. A holder that has left the arena counts as dead, too.
 func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	for range reapTries {
 		v := recordedWord(l.owner.Load())
@@ -65,7 +69,7 @@ func (l *recordLock) takeOpenBack() (needsRecord bool) {
 		case !ownerOpen(v):
 			return true
 		}
-		key := l.hooks.lockKey() // the key of that hold, if the compare-and-swap succeeds
+		key := l.hooks.lockKey() // if the compare-and-swap succeeds, this is the key of the dead holder's lock
 		next, take := ownerState(v).ownerDied(l.policy), arenakernel.TakeFromDead[uint64]
 		if next.free() {
 			take = arenakernel.TakeFromGone
@@ -75,22 +79,22 @@ func (l *recordLock) takeOpenBack() (needsRecord bool) {
 			return false
 		}
 		if recordedWord(l.owner.Load()) == v {
-			return false // the dead holder is not gone; the reap visits the lock again afterwards
+			return false // the dead holder is not gone yet; the reap visits the lock again later
 		}
 	}
 	return false
 }
 
-// recordReads is how often a call reads the words of a lock at most, if they change while it reads them. A hostile
-// peer may change them all the time, and the call must end nevertheless.
+// recordReads bounds how often a call reads the words of a lock again because they have changed while it read them. A
+// hostile peer may change them all the time, and the call must end nevertheless.
 const recordReads = 64
 
-// stateSeen returns the owner word, and the state of the lock as calls find it; see asReaped. The function load returns
-// the owner word and the state that the words of the lock show.
+// stateSeen returns the owner word and the state of the lock, which the function load reads from the words of the
+// lock. If the state names a dead holder, stateSeen returns the state as a reap would leave it; see asReaped.
 //
-// A holder may unlock the lock and then leave the arena after load has returned. So stateSeen says that a holder is
-// dead only if the owner word is still the same after stateSeen has found the death. If the word changes recordReads
-// times, stateSeen returns the last state that the words showed.
+// A holder may unlock the lock and then leave the arena after load has returned. So stateSeen takes a holder for dead
+// only if the owner word is still the same after stateSeen has found the death. If the word changes recordReads
+// times, stateSeen returns what load has returned last.
 func (l *recordLock) stateSeen(load func() (recordedWord, ownerWord)) (recordedWord, ownerWord) {
 	v, o := load()
 	for range recordReads {
@@ -107,12 +111,13 @@ func (l *recordLock) stateSeen(load func() (recordedWord, ownerWord)) (recordedW
 	return v, o
 }
 
-// asReaped returns the state of the lock as calls find it. o is the state that the words of the lock show. If o names a
-// dead holder, and its death makes the lock owner-dead, the result says so. The words may name a dead holder for long:
-// a reaper that needs a slot record, and finds no room for one in the arena, leaves the lock to the next call.
+// asReaped returns the state of the lock as a reap would leave it. o is the state that the words of the lock show. If
+// o names a dead holder whose death makes the lock owner-dead, the result says so. The words may name a dead holder
+// for long: a reaper that needs a slot record, and finds no room for one in the arena, leaves the lock to the next
+// call.
 //
-// A participant that has left counts as dead, too. So the caller must check that the lock has not changed; see
-// stateSeen.
+// A participant that has left counts as dead, too. Before it left, it may have unlocked the lock. So the caller must
+// check that the lock has not changed; see stateSeen.
 func (l *recordLock) asReaped(o ownerWord) ownerWord {
 	if next := o.ownerDied(l.policy); o.held() && !next.free() && l.a.Dead(o.participant()) {
 		return next

@@ -140,7 +140,8 @@ type recordQueue struct {
 	deaths  atomic.Uint32  // the number of deaths at the last reap
 	// unreaped is set if the last reap has left something to the next one. For example, the process of a dead
 	// participant had not ended, so the reap did not take back what the participant has.
-	unreaped atomic.Bool
+	unreaped  atomic.Bool
+	overtaken uint64 // guarded by: private; how many changes of this handle other processes have overtaken; see until
 }
 
 // recordedObject is an object with a recordQueue.
@@ -237,6 +238,7 @@ func (q *recordQueue) begin(x *recordedChange, b *wakes) error {
 func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	switch {
 	case q.load() != x.c:
+		q.overtaken++
 		return false, nil
 	case x.torn:
 		return false, q.of.corrupt(tornQueue)
@@ -262,6 +264,7 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	// sync(record.commit): release
 	// lin: a change by a record takes effect here.
 	if !q.commit.CompareAndSwap(uint64(x.c), uint64(to)) {
+		q.overtaken++
 		return false, nil
 	}
 	crashpoint.Hit("record.commit.named")

@@ -56,14 +56,15 @@ func (w wait) index() uint32 { return uint32(w.off / linkUnit) }
 // the node cannot change them.
 func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n := s.Node
-	s.Tag++
+	s.NextTag++
+	s.ExtraTag++
 	s.Withdrawer = nil
 	n.SetObject(q.object.Offset)
 	n.Wanted().Store(wanted)
 	n.SetParkedSince(0)
 	// Store both links before the state word says that the node is queued; see the table of tell.
-	n.Next().Store(uint64(makeRecorded(0, s.Tag)))
-	n.Extra().Store(uint64(makeRecorded(0, s.Tag)))
+	n.Next().Store(uint64(makeRecorded(0, s.NextTag)))
+	n.Extra().Store(uint64(makeRecorded(0, s.ExtraTag)))
 	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
 }
 
@@ -73,7 +74,7 @@ func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	n.Stamp().Store(arenakernel.RecordedStamp | (x.c.version()+1)&(1<<31-1)<<32)
 	crashpoint.Hit("record.wait.prepared")
 	last := x.get(q.last)
-	n.Extra().Store(uint64(makeRecorded(last, s.Tag)))
+	n.Extra().Store(uint64(makeRecorded(last, s.ExtraTag)))
 	if last == 0 {
 		x.torn = x.torn || x.get(q.first) != 0
 		x.set(recordFirst, q.at, q.first, me)
@@ -239,25 +240,23 @@ func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 // handBack puts a wait node back into its pool, after a record has resolved its wait.
 func (q *recordQueue) handBack(s *park.WaitNode) {
 	race.Acquire(q.key)
-	noteTag(s)
+	noteTags(s)
 	s.Node.Stamp().Store(0)
 	s.Leave()
 }
 
 // unused puts a wait node back into its pool. The node is on no queue, and its wait was not granted.
 func (q *recordQueue) unused(s *park.WaitNode) {
-	noteTag(s)
+	noteTags(s)
 	s.Node.Stamp().Store(0)
 	s.Withdrawn()
 }
 
-// noteTag stores in s.Tag the last tag that a word of its node has had. The node is on no queue.
-func noteTag(s *park.WaitNode) {
-	for _, w := range [2]uint64{s.Node.Next().Load(), s.Node.Extra().Load()} {
-		if tag := recordedWord(w).tag(); int32(tag-s.Tag) > 0 {
-			s.Tag = tag
-		}
-	}
+// noteTags stores in s the last tags that the links of its node have had. The node is on no queue. Each link counts on
+// by itself, because during one wait it may change any number of times: the link next of a wait at the end of the queue
+// changes whenever a wait behind it joins, and when that wait gives up.
+func noteTags(s *park.WaitNode) {
+	s.NextTag, s.ExtraTag = recordedWord(s.Node.Next().Load()).tag(), recordedWord(s.Node.Extra().Load()).tag()
 }
 
 // removeDead removes the waits of dead participants from the queue. It walks from node to node. Meanwhile, waits may

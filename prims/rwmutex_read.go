@@ -185,7 +185,7 @@ func (r *reader) wait(ctx context.Context) error {
 	if err := r.register(); err != nil {
 		return err
 	}
-	for spun := false; ; {
+	for spun, canceled := false, false; ; {
 		if r.granted() {
 			return nil
 		}
@@ -218,6 +218,13 @@ func (r *reader) wait(ctx context.Context) error {
 		if r.dying && m.tryEndDead(g) {
 			continue
 		}
+		if canceled {
+			// An open gate, and a lock that this call may repair, take precedence over the end of the context.
+			if r.leave() {
+				return nil
+			}
+			return r.cancel.Err()
+		}
 		if !spun && !r.dying {
 			spun = true
 			if m.spinWhileClosed() {
@@ -228,16 +235,7 @@ func (r *reader) wait(ctx context.Context) error {
 		case park.Again:
 			spun = false
 		case park.Canceled:
-			// ctx has ended. But if the gate is open, or r was let in, r gets its hold nevertheless.
-			if gateWord(m.gate.Load()) == gateOpen {
-				if in, err := r.enter(); in || err != nil {
-					return err
-				}
-			}
-			if r.leave() {
-				return nil
-			}
-			return r.cancel.Err()
+			canceled = true
 		case park.Closed:
 			if r.leave() {
 				m.takeBack()

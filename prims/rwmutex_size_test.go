@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -30,6 +31,9 @@ func TestRWMutexMillion(t *testing.T) {
 	n := uint64(20_000)
 	if proctest.Long() && freeMemory(t) >= millionRoom {
 		n = 1_000_000
+		// Without a limit, the garbage collector would mark the growing heap again and again.
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(millionRoom * 3 / 4))
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	}
 	a := newArena(t, &arena.Options{Size: 512 << 20})
 	before := a.Stats()

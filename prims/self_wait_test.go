@@ -20,8 +20,8 @@ import (
 )
 
 // selfWaits are calls that wait for themselves: a function that the library runs makes a call that waits until the
-// function has returned. Each such call runs in a child process, because the call hangs if the library does not
-// detect it. The parent then shows the goroutines of the child.
+// function has returned. Each of these calls runs in a child process. If the library does not detect the wait, the
+// child hangs, and the test shows the goroutines of the child.
 var selfWaits = map[string]func(w selfWaitWorld){
 	"Once: Do in Do":               func(w selfWaitWorld) { o := w.once("o"); o.Do(func() { o.Do(none) }) },
 	"Once: Do of another handle":   func(w selfWaitWorld) { w.once("o").Do(func() { w.once("o").Do(none) }) },
@@ -258,8 +258,8 @@ func (w selfWaitWorld) barrier(f func(x *prims.Barrier)) {
 	x.Arrive(1)
 }
 
-// afterAnotherArrive calls f in the Completion of a phase. A call of another goroutine has ended the previous phase.
-// This call returns only after the Completion has begun, and before f is called.
+// afterAnotherArrive calls f in the Completion of the second phase. The Arrive that ended the first phase, on another
+// goroutine, returns after this Completion has begun and before f is called.
 func (w selfWaitWorld) afterAnotherArrive(f func(x *prims.Barrier)) {
 	var x *prims.Barrier
 	phase, begun, ended, text := 0, make(chan struct{}), make(chan struct{}), make(chan string)
@@ -304,7 +304,8 @@ func (w selfWaitWorld) waitable(f func()) *prims.Waitable[int64, int64] {
 	return opens[*prims.Waitable[int64, int64]](w)(prims.OpenWaitable(w.a, "waitable", 0, rules, nil))
 }
 
-// lastClaim returns a Waitable in which the dead process has a claim. Its rule OnDeath calls f.
+// lastClaim returns the Waitable in which the process self-wait-dies has a claim. The rule OnDeath of the Waitable
+// calls f.
 func (w selfWaitWorld) lastClaim(f func()) *prims.Waitable[int64, int64] {
 	rules := prims.Rules[int64, int64]{Claim: func(*int64, int64) bool { return true }, OnDeath: func(*int64, int64) { f() }}
 	return opens[*prims.Waitable[int64, int64]](w)(prims.OpenWaitable(w.a, "claimed", 0, rules, nil))
@@ -409,8 +410,8 @@ func TestCloseInARuleOfTheReaperPanics(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-// TestAnotherGoroutineWaits: a call of another goroutine, and every call that does not wait for the function within
-// which it runs, works as before.
+// TestAnotherGoroutineWaits checks that the library does not panic for a call that does not wait for itself: a call on
+// another goroutine, or a call that does not wait for the function that makes the call.
 func TestAnotherGoroutineWaits(t *testing.T) {
 	a := newArena(t, nil)
 	w := selfWaitWorld{t, a}
@@ -442,8 +443,8 @@ func TestAnotherGoroutineWaits(t *testing.T) {
 		eventually(t, "Close has begun", func() string { return "" }, func() bool {
 			return errors.Is(p.DoContext(canceled(t), none), shmsync.ErrClosed)
 		})
-		require.ErrorIs(t, a.Close(), shmsync.ErrClosed) // it does not wait for the other Close
-		p.Close()                                        // the Close of the arena closes it, too
+		require.ErrorIs(t, a.Close(), shmsync.ErrClosed) // this Close does not wait for the first one
+		p.Close()                                        // the Close of the arena has closed p already
 	})
 	require.NoError(t, <-waits)
 }

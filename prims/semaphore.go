@@ -192,8 +192,8 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 // such a call does not keep its permits. So giveBack releases them, and returns canceled or the error of the release.
 //
 // In a transferable Semaphore, the release fails if more permits would then be free than the semaphore has. That
-// happens only if other processes have released permits after this call had taken its permits. So the call had taken
-// effect before that: giveBack returns nil, and the call has succeeded.
+// happens only if others have released permits since this call took its permits. In that case the call succeeds and
+// keeps its permits: giveBack returns nil.
 func (s *Semaphore) giveBack(n uint64, canceled error) error {
 	ok := s.releaseFast(n)
 	if !ok {

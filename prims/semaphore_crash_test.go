@@ -45,9 +45,9 @@ type timedOutParams struct {
 	N     int64
 }
 
-// timedOut starts a process that gives up its wait for n permits, and stops the process when the record that takes
-// the wait off the queue has taken effect, but is not carried out yet. This is the third record of the process: the
-// first inherits a share, and the second queues the wait.
+// timedOut starts a process that waits for n permits and gives up. The process makes three records. The first makes it
+// the owner of its share, the second queues the wait, and the third takes the wait off the queue. timedOut stops the
+// process when the third record has taken effect, but is not carried out yet.
 func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=record.commit.named:3"))
 	waiting(t, a, "s", 1)
@@ -126,8 +126,9 @@ func TestSemaphoreDiesAccepting(t *testing.T) {
 	}
 }
 
-// TestWaitersReapADeathThatIsNotCounted: a process marks another one dead, and is stopped before it counts the
-// death. The periodic checks of waiters find the dead holder, and the waiters get the permits that it held.
+// TestWaitersReapADeathThatIsNotCounted checks that a waiter gets the permits of a dead holder although no process has
+// counted the death. A reaper has marked the holder dead, and is held up before it counts the death. The periodic check
+// of the waiter finds the dead holder.
 func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)

@@ -92,8 +92,8 @@ func init() {
 func TestSemaphoreCrowdOnOne(t *testing.T)  { testSemaphoreCrowd(t, crowdSize(), 1) }
 func TestSemaphoreCrowdOnMany(t *testing.T) { testSemaphoreCrowd(t, crowdSize(), crowdSize()/100) }
 
-// testSemaphoreCrowd has a hundred thousand goroutines wait in queues, which takes few threads. Then half of
-// the waits are canceled. The other waits keep their places, and all of them get their permits.
+// testSemaphoreCrowd checks that n goroutines of one process can wait for permits on few threads. Then the process
+// cancels half of the waits. All other waits get their permits.
 func testSemaphoreCrowd(t *testing.T, n, objects int) {
 	a := newArena(t, &arena.Options{Size: 64<<20 + int64(objects)*4096, Label: "holder"})
 	var sems []*prims.Semaphore

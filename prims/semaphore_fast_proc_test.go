@@ -48,7 +48,7 @@ func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.AcquireContext(context.Background(), 2) }()
 	semQueued(t, a, s, 1)
-	// A release serves a queued waiter, even though its permits were acquired by a record.
+	// The release serves the queued waiter, although the process acquired these permits without a record.
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
 	require.NoError(t, <-done)
 	s.Release(5)
@@ -135,8 +135,8 @@ func init() {
 	})
 }
 
-// semBursts first acquires and releases many times, so that its share opens. Then it acquires all permits at
-// once, so that the shares of other processes close. It repeats both many times.
+// semBursts acquires and releases one permit many times, then both permits of the Semaphore, and so on. Repeated
+// releases open the share of this process. An acquire of both permits closes the share of the other process.
 func semBursts(a *arena.Arena, seed uint64) error {
 	s, err := prims.AttachSemaphore(a, "s", nil)
 	if err != nil {

@@ -15,9 +15,9 @@ func init() {
 	addWorkload(workload{
 		name:   "semaphore",
 		points: []string{"record.*", "semaphore.*", "park.waitnode.*"},
-		// semaphore.acquire.accepted: only a transferable semaphore passes this point. A member of the group
-		// that dies there would keep the permits that it has of such a semaphore, and the group would run out
-		// of permits. TestSemaphoreDiesAccepting has a process die there instead.
+		// Only a call on a transferable semaphore reaches the point semaphore.acquire.accepted. The permits of
+		// a process that dies there stay taken, so the group would run out of permits. That is why only
+		// TestSemaphoreDiesAccepting kills a process at this point.
 		without: []string{"semaphore.acquire.accepted"},
 		open: func(a *arena.Arena) (worker, error) {
 			scarce, err := prims.OpenSemaphore(a, "scarce", 5, nil)
@@ -41,7 +41,7 @@ func (w *semaphoreWorker) turn(g int, r *rand.Rand) error {
 		}
 		return nil
 	case 1, 2:
-		s = w.ample // a process rarely has to wait for it, so its shares open
+		s = w.ample // ample has many permits, so mostly no wait is queued, and shares can open
 	case 3:
 		// Acquire all permits, so that all shares close.
 		if w.ample.TryAcquire(1000) {

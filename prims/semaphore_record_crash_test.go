@@ -16,7 +16,7 @@ import (
 )
 
 // TestSemaphoreRecordAtEveryPoint: a process dies, or is stopped, while it makes its slot record of a
-// Semaphore: the first record, which is the base of the list, or a later one. Other processes can still open
+// Semaphore. This record is the first one of the Semaphore, or a later one. Other processes can still open
 // the Semaphore, wait, and get permits, and the Semaphore can be deleted.
 func TestSemaphoreRecordAtEveryPoint(t *testing.T) {
 	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.before_push", "arena.slotrecord.pushed"} {
@@ -75,9 +75,9 @@ func recordAt(t *testing.T, point string, mode prims.SemaphoreMode, stop, first 
 	require.NoError(t, a.Check())
 }
 
-// TestSemaphoreTwoDeaths: one process frees the memory of a dead process. Meanwhile another process dies
-// between the commit of its wait and the CAS by which the commit is carried out. The wait node is not freed
-// before it has left the queue.
+// TestSemaphoreTwoDeaths checks that the wait node of a dead process is not freed while it is in the queue. The test
+// process reaps one dead process, and is about to free its memory. Then a second process dies: the record that queues
+// its wait has taken effect, but is not carried out yet.
 func TestSemaphoreTwoDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)

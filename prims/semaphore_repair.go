@@ -9,17 +9,21 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
+// bareSemaphore makes the handle of a reaper, which cannot wait. ok is false if the object is too small for a Semaphore.
+func bareSemaphore(a *arenakernel.Arena, o arenakernel.Object) (s *Semaphore, ok bool) {
+	if o.Size < semaphoreBytes(a) {
+		return nil, false
+	}
+	s, err := buildSemaphore(a, o, true)
+	return s, err == nil
+}
+
 // repairSemaphore makes the permits of the dead participant free again. Only a process that has a slot record can
 // change the Semaphore, and a process gets its record when it opens the Semaphore. So if this process has no record,
-// repairSemaphore only completes the last change; waiters, and the next call, do the rest.
+// repairSemaphore only completes the last change. Then a waiter or the next call makes the permits free.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size < semaphoreBytes(a) {
-		return
-	}
-	// If the list of records is corrupt, this process cannot open the Semaphore. A process that has it open already
-	// knows the records, and reaps.
-	s, err := buildSemaphore(a, o, true)
-	if err != nil {
+	s, ok := bareSemaphore(a, o)
+	if !ok {
 		return
 	}
 	s.repairBare(dead, func(x *recordedChange, b *wakes) {
@@ -28,43 +32,41 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}, func(*recordedChange, *wakes) {})
 }
 
-// wakeFirstOfSemaphore is called by a reaper. If this process has not opened the Semaphore, and so cannot reap its
-// permits, wakeFirstOfSemaphore wakes the owners of the first waits, so that they reap; see wakeBare.
+// wakeFirstOfSemaphore is called by a reaper. A process that has not opened the Semaphore cannot make the permits of a
+// dead participant free. Instead it wakes the owners of the first waits, and one of them makes the permits free; see
+// wakeBare.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
-	if o.Size < semaphoreBytes(a) {
-		return
-	}
-	if s, err := buildSemaphore(a, o, true); err == nil {
+	if s, ok := bareSemaphore(a, o); ok {
 		s.wakeBare()
 	}
 }
 
 // completeSemaphore completes the last change of the Semaphore, if the process that began the change has not.
 func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
-	if o.Size < semaphoreBytes(a) {
-		return false
-	}
-	s, err := buildSemaphore(a, o, true)
-	return err == nil && s.completeBare()
+	s, ok := bareSemaphore(a, o)
+	return ok && s.completeBare()
 }
 
 // reap takes the waits of dead participants off the queue, so that nothing is granted to them any more. Then reap
-// makes the permits of their shares free. If the process of a dead participant has not ended yet, a later reap does
-// that. In a transferable Semaphore, reap instead takes back the grants that the dead participants had not accepted.
-// For this it need not wait until their processes have ended: a process that has not accepted a permit has not used
-// yet what the permit protects. The caller holds s.private.
+// makes the permits of their shares free. If the process of a dead participant has not ended yet, the permits of this
+// participant stay taken until a later reap.
+//
+// In a transferable Semaphore, reap instead takes back the grants that the dead participants had not accepted. It takes
+// them back even if the process has not ended yet, because a process uses what a permit protects only after it has
+// accepted the permit. The caller holds s.private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
-	err := s.beginReap(x, b) // it fails if a peer has overwritten the queue, which concerns only the waits
+	err := s.beginReap(x, b) // if a peer has overwritten the queue, this fails, but the shares can still be reaped
 	for _, h := range s.shares().all {
 		err = cmp.Or(err, s.reapShare(x, h, b))
 	}
 	return err
 }
 
+// reapShare takes back the share h, if its participant is dead. If other processes change the Semaphore all the time,
+// reapShare leaves that to the next reap.
 func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
-	for {
-		// Another iteration means that another call has changed the Semaphore, so the loop is
-		// lock-free.
+	for until := s.until(); s.overtaken < until; {
+		// Another iteration means that another call has changed the Semaphore.
 		if err := s.begin(x, b); err != nil {
 			return err
 		}
@@ -84,10 +86,11 @@ func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 			return err
 		}
 	}
+	s.unreaped.Store(true)
+	return nil
 }
 
-// keeps reports whether the share h has permits that only its participant can use, now or after it has accepted
-// a grant. A reap makes these permits free.
+// keeps reports whether the share h has permits that a reap makes free when the participant of h is dead.
 func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	if s.moves {
 		return s.unaccepted(x, h.semaphoreShare) > 0
@@ -95,7 +98,7 @@ func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	return h.permitsIn(x) > 0 || valueIn(&h.fast) != 0
 }
 
-// empties adds to the change x that all permits of the share h become free.
+// empties extends the change x, so that x makes all permits of the share h free.
 func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	shut(&h.fast)
 	x.set(semFast, uint32(h.slot), &h.fast, 0)

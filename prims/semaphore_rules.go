@@ -78,8 +78,8 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	defer s.private.Unlock()
 	x, served := &s.scratch, false
 	for {
-		// Another iteration means that another call has changed the Semaphore, or that this call has made a
-		// preparatory change that it makes only once.
+		// Another iteration means that another call has changed the Semaphore, or that this call has prepared it:
+		// this call has folded a share, has reaped, or has inherited its record.
 		if err := s.begin(x, b); err != nil {
 			return semNotNow, err
 		}
@@ -133,8 +133,8 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 }
 
 // enough reports whether n permits are free in the state that x has read. If not, it folds an open share, so that the
-// unused permits of this share become free. Then the result again is true, and the caller has to begin again. If enough
-// and again are false, no process keeps unused permits in its share.
+// unused permits of this share become free, and returns again = true: the caller has to begin again. If both results
+// are false, no process keeps unused permits in its share.
 func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again bool, err error) {
 	if s.freeIn(x) >= n {
 		return true, false, nil
@@ -195,8 +195,8 @@ func (s *Semaphore) give(n uint64) (ok bool, err error) {
 	}
 }
 
-// giveIn adds to the change x that this process releases n permits. opens is true if x also opens the share of the
-// process, so that its next calls need no record.
+// giveIn extends the change x, so that x releases n permits of this process. opens is true if x also opens the share of
+// the process, so that its next calls need no record.
 func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	if s.moves {
 		free := s.freeIn(x)
@@ -232,8 +232,8 @@ func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	return true, false
 }
 
-// grantToo adds to the change x that the first wait is granted, if there are enough permits and the grant fits into
-// the record. It returns the owner of the wait, or 0 if it grants nothing.
+// grantToo extends the change x, so that x also grants the first wait, if there are enough permits and the grant fits
+// into the record. It returns the owner of the wait, or 0 if it grants nothing.
 func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID) {
 	y := *x
 	if w, ok := s.head(&y); ok && s.waiting(w) && s.freeIn(&y) >= w.Wanted().Load() && s.grant(&y, w) && !y.tooMany && !y.torn {
@@ -243,7 +243,7 @@ func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID
 	return 0
 }
 
-// grant adds to the change x that the first wait is granted. It reports false if the owner of the wait
+// grant extends the change x, so that x grants the first wait. It reports false if the owner of the wait
 // cannot have permits.
 func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	n, owner := w.Wanted().Load(), w.Owner()
@@ -258,9 +258,10 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 }
 
 // serve grants queued waits in order while there are permits for the first wait. If the owner of the first wait is
-// dead, serve takes that wait off the queue. The caller holds s.private.
+// dead, serve takes that wait off the queue. If other processes change the Semaphore all the time, serve leaves the rest
+// to the periodic checks of the waiters. The caller holds s.private.
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
-	for {
+	for until := s.until(); s.overtaken < until; {
 		// Another iteration means that another call has changed the Semaphore, or that this call has taken a wait
 		// off the queue or closed a share. A participant whose share is closed loses the unused permits of the
 		// share.
@@ -280,6 +281,7 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 			case err != nil:
 				return err
 			case again:
+				s.overtaken++ // another process may open the share again
 				continue
 			case !enough:
 				if ok, err := s.end(x, b); ok || err != nil {
@@ -300,16 +302,17 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 			s.reconsider(granted)
 		}
 	}
+	return nil
 }
 
-// remove adds to the change x that a wait leaves the queue without permits.
+// remove extends the change x, so that x takes a wait off the queue and gives it no permits.
 func (s *Semaphore) remove(x *recordedChange, w wait, outcome uint32) {
 	s.detach(x, w, outcome)
 	s.removed(x)
 }
 
-// removed adds to the change x that the pool of a transferable Semaphore becomes open, if the queue is empty
-// after x.
+// removed is called after x has taken a wait off the queue. If the Semaphore is transferable and the queue is empty
+// after x, removed extends x, so that x opens the pool.
 func (s *Semaphore) removed(x *recordedChange) {
 	if s.moves {
 		s.setFree(x, s.freeIn(x))

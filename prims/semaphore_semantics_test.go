@@ -127,7 +127,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 		semQueued(t, a, s, i+1)
 	}
 	require.False(t, s.TryAcquire(1))
-	early := map[int]semAnswer{} // a release may first serve a waiter of its own process
+	early := map[int]semAnswer{} // answers that the test has received from p, by ID
 	answer := func(id int) semAnswer {
 		for {
 			if r, ok := early[id]; ok {
@@ -141,7 +141,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 	free := int64(3)
 	s.Release(3)
 	for i := 0; i < len(wants); {
-		// Exactly the waits at the front that fit are granted, in order.
+		// Waits are granted in order, as long as there are enough permits for the first one.
 		first := i
 		for i < len(wants) && wants[i] <= free {
 			free -= wants[i]
@@ -281,7 +281,7 @@ func TestSemaphoreTransferable(t *testing.T) {
 	require.Equal(t, int64(0), s.State().Free, "no permit of the dead process comes back")
 }
 
-// endingContext is a context that ends when the function ends returns an error.
+// endingContext is a context whose Err calls a function.
 type endingContext struct {
 	context.Context
 	ends func() error

@@ -89,7 +89,7 @@ const (
 	semFast
 )
 
-// wordAt returns the word of s that kind and where name in a record. The recordQueue calls it.
+// wordAt returns the word of s that a record names by the parameters kind and where. The recordQueue calls it.
 func (s *Semaphore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	switch kind {
 	case semFree:
@@ -140,9 +140,9 @@ func (h slotShare) setPermits(x *recordedChange, n uint64) {
 	x.set(semPermitsHigh, uint32(h.slot), &h.permitsHigh, uint32(n>>32))
 }
 
-// fold adds to the change x that the unused permits of the share h become free, and that the share is closed. It
-// closes the word of the share at once. That is correct even if x does not take effect, because closing the word
-// changes only which participants may take these permits.
+// fold extends the change x, so that x makes the unused permits of the share h free. It closes the word of the share at
+// once. That is correct even if x does not take effect: the unused permits stay free, but from then on only a record
+// can take them.
 func (s *Semaphore) fold(x *recordedChange, h slotShare) {
 	spare := min(shut(&h.fast).spare(), h.permitsIn(x))
 	if valueIn(&h.fast) == 0 {
@@ -177,8 +177,8 @@ func (s *Semaphore) freeIn(x *recordedChange) uint64 {
 	return uint64(x.get(&s.words.free))&fastMost | uint64(x.get(&s.words.freeHigh))<<31
 }
 
-// setFree adds to the change x that n permits are free. For a transferable Semaphore it also opens the pool if no
-// wait is queued after x. So the changes of the queue have to be in x before the call.
+// setFree extends the change x, so that n permits are in the pool after x. In a transferable Semaphore, x also opens
+// the pool if no wait is queued after x. So the changes of the queue have to be in x before the call.
 func (s *Semaphore) setFree(x *recordedChange, n uint64) {
 	low := uint32(n & fastMost)
 	if s.moves && s.mayOpen() && s.empty(x) {

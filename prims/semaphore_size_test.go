@@ -85,9 +85,9 @@ func TestSemaphoreRecordWithoutRoom(t *testing.T) {
 	named.Release(2)
 }
 
-// TestSemaphoreOutlivesItsFirstParticipant: the first record of a Semaphore, which is the base of the list,
-// belongs to a participant that dies. The participant also has a wait in the queue, and its slot gets another
-// participant. The waits of other participants are granted in the order of arrival.
+// TestSemaphoreOutlivesItsFirstParticipant: the participant that made the first slot record of a Semaphore dies. It has
+// permits, and a wait in the queue. The waits of another participant are granted in the order of arrival. Then a new
+// participant takes the slot, and can acquire permits.
 func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
 	for _, mode := range []prims.SemaphoreMode{prims.SemaphoreOwned, prims.SemaphoreTransferable} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
 	}
 }
 
-// TestSemaphoreReapedByOther: a process that has not opened the Semaphore, and so has no record, reaps a
-// holder. The next call gets the permits of the holder, and so does a wait.
+// TestSemaphoreReapedByOther: a holder dies. Its reaper has not opened the Semaphore, and so has no slot record. If
+// another process waits, this process gets the permits of the holder. Otherwise the next call gets them.
 func TestSemaphoreReapedByOther(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		t.Run(fmt.Sprint("waits ", waits), func(t *testing.T) {

@@ -13,8 +13,8 @@ import "fmt"
 //	0       closed                                a record; creation
 //	open    the participant acquires and          a record of its participant
 //	        releases here
-//	closed, spare is free; no acquire takes it    everybody who wants permits; the next record that needs
-//	spare                                         them counts spare as free
+//	closed, spare is free, but only a record      any participant that wants permits
+//	spare   can take it
 //
 //	writers: its participant while it is open (CAS: acquires, releases); everybody who clears open (CAS);
 //	         everybody who carries a record out (CAS)

@@ -71,7 +71,7 @@ type semaphoreRecord struct {
 // semaphoreRecord.
 type recordEntry struct {
 	was atomic.Uint64 // the whole word before the change
-	to  atomic.Uint64 // low half: the new value; high half: the number where, which tells words of one kind apart
+	to  atomic.Uint64 // low half: the new value; high half: a number that tells words of one kind apart
 }
 
 // semaphoreShare has the permits of one participant, on its own cache line. In a transferable semaphore it counts
@@ -83,7 +83,7 @@ type semaphoreShare struct {
 	fast        atomic.Uint64 // see fastWord
 	// accepted counts the permits of grants that the participant has accepted.
 	//   writers: the participant, by atomic addition
-	//   readers: everybody who reaps; its next participant; tools
+	//   readers: everybody who reaps; the next participant of the slot; tools
 	//   order:   seq-cst
 	//   futex:   none
 	//   crash:   permits that were granted and not accepted are free

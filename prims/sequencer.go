@@ -127,8 +127,8 @@ func (s *Sequencer) Increment() uint64 {
 }
 
 // counted wakes the waiters that have to check the counter after an Increment to v. One of these waiters may
-// already have seen the new value and closed the handle. In that case the method end of the handle wakes the other
-// waiters.
+// already have seen the new value and closed the handle. In that case the Close wakes the other waiters; see
+// Sequencer.end.
 func (s *Sequencer) counted(v uint64) {
 	c := s.cell(v)
 	if c == nil {
@@ -192,8 +192,8 @@ func (s *Sequencer) jumped(v, jump uint64) {
 // only other error Is ErrClosed.
 func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) }
 
-// WaitContext does what Wait does, but returns ctx.Err() when ctx ends first. If the token is reached, the wait
-// succeeds even though ctx has ended.
+// WaitContext does what Wait does, but returns ctx.Err() if ctx ends before the counter has reached token. If the
+// counter has reached token at the time of the call, WaitContext returns nil even if ctx has ended.
 func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	if err := s.opening.error("sequencer.wait"); err != nil {
 		return err

@@ -199,7 +199,8 @@ func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	return x.waiter.queues(t, x.a, x.s.Offset(), order{Op: op, Object: "s", Token: token})
 }
 
-// still fails the test unless n waits remain. A waiter that is awake for its periodic check sleeps again soon.
+// still fails the test unless n waits remain. It retries for a while, because a waiter may be awake for its periodic
+// check and then sleep again.
 func (x *sequencerGroup) still(t testing.TB, off arena.Offset, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), func() string { return fmt.Sprint(x.s, x.e) }, func() bool { return prims.Queued(x.a, off) == n })

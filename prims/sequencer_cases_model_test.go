@@ -25,9 +25,9 @@ const (
 	mqJudgesCountFirst   bug = "a waiter reads the counter before turns to find out how its wait has ended"
 )
 
-// TestModelSequencer: some processes count, end all waits, and set the counter back. Other processes wait for
-// tokens of one cell. A process may die, or be stopped for ever, at any step. Exactly the waits that are over
-// at some moment end. A wait whose token is reached before the waits are ended is not cancelled.
+// TestModelSequencer checks that a wait ends if its token is reached or all waits are ended, and only then. If
+// the token is reached first, the wait is not cancelled. Some processes of the model count, end all waits, and set the
+// counter back. Other processes wait for tokens of one cell. A process may die, or be stopped for ever, at any step.
 func TestModelSequencer(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a count, two tokens", small, sequencerModel{threads: []string{"1", "a", "c"}, cancel: true}.explore, []bug{

@@ -21,8 +21,9 @@ var (
 // tokenCell is one handle's side of a cell of a Sequencer. A cell is a word for every 16th token. The waits of the
 // process for tokens of the cell are in a token heap, a priority queue in the memory of the process. One
 // [park.Watch] on the word of the cell serves all of them. Up to mostOnWord other waits sleep on that word
-// themselves. No lock in shared memory is involved, so a stopped process blocks nobody. docs/design/0054 has the
-// argument.
+// themselves. No lock in shared memory is involved, so a stopped process blocks nobody; see docs/design/0054.
+//
+// The word of the cell is due if the counter has reached the token that the word announces; see tokenCellState.
 //
 //	a waiter                               a process that counts
 //	cell: not due; token announced         value := value + 1
@@ -39,8 +40,8 @@ type tokenCell struct {
 	onWord   [mostOnWord]wordWait // guarded by: mu
 	waits    tokenHeap            // guarded by: mu
 	arrivals uint64               // guarded by: mu
-	turns    sequencerTurns       // guarded by: mu; the turns with which the waits in the heap began; void if sweep is set
-	sweep    bool                 // guarded by: mu; waits in the heap may have begun with another value of turns
+	turns    sequencerTurns       // guarded by: mu; the field turns of the waits in the heap; void if sweep is set
+	sweep    bool                 // guarded by: mu; the waits in the heap may differ in the field turns
 	serving  bool                 // guarded by: mu; a goroutine is in serve
 	again    bool                 // guarded by: mu; the goroutine in serve has to check the waits once more
 	watch    *park.Watch          // only the goroutine in serve uses it
@@ -178,8 +179,8 @@ func (c *tokenCell) check() {
 // wait may sleep. ok is false if the wait is over.
 func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	for {
-		// Another iteration means that another call has changed the counter or the word, or that this
-		// call has made a change that was due.
+		// Another iteration means that another call has changed the counter or the word, or that the word was
+		// due and this call has changed its sequence.
 		s, v := c.load(), c.s.words.value.Load()
 		switch {
 		case c.s.isOver(w, v):
@@ -194,8 +195,8 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 			continue
 		}
 		crashpoint.Hit("sequencer.wait.announced")
-		// The counter may have reached the token, or the nearer value that was announced in its place,
-		// before the announcement.
+		// The counter may have reached the announced token before the announcement. The announced token is the
+		// token of w or a nearer one.
 		now := c.s.words.value.Load()
 		switch {
 		case c.s.isOver(w, now):

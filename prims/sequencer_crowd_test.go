@@ -132,7 +132,7 @@ func TestSequencerCrowd(t *testing.T) {
 	require.Equal(t, []int{n / 2, n / 2}, []int{r.Got, r.Canceled})
 	p.WaitExit(t)
 	alone(t, a, 1)
-	// The process had a poller node for each cell. These nodes stay on the lists after its end.
+	// The process had a poller node for each cell. These nodes stay on the lists of the cells after the process ends.
 	require.Zero(t, ownNodes(a))
 	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(16))
 	sound(t, a)

@@ -98,7 +98,7 @@ func waitsOf(a *arena.Arena, o arenakernel.Object) (n int) {
 	return n
 }
 
-// Scribble overwrites the body of the object with b, from the offset at on.
+// Scribble overwrites the body of the object with the bytes of b. The first byte goes to the offset at of the body.
 func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	for i := range b {
 		if at+uint64(i) < o.Size {
@@ -121,8 +121,8 @@ func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Waitin
 // MarkCanceled makes the first step of CancelWaiters: it ends the waits, but wakes nobody.
 func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }
 
-// WatchFor begins a wait for a token in the way that WaitAny does. It returns the functions reached and leave
-// of the watcher.
+// WatchFor begins a wait for a token in the way that WaitAny does. reached reports whether the wait is over, and leave
+// ends the wait.
 func (s *Sequencer) WatchFor(token uint64) (reached func() (bool, error), leave func(), err error) {
 	w, err := s.At(token).watch(func() {})
 	if err != nil {

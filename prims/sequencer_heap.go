@@ -6,9 +6,9 @@ import "container/heap"
 // reach.
 type tokenWait struct {
 	token   uint64
-	turns   sequencerTurns // the word turns when the wait began
+	turns   sequencerTurns // the value of sequencerWords.turns when the wait began
 	arrival uint64         // guarded by: mu of the cell
-	place   int            // guarded by: mu of the cell; the index in the token heap, or off
+	place   int            // guarded by: mu of the cell; the index in the token heap, or the constant off
 	// tell is called once, when the wait is over and has left the token heap. It must not block.
 	tell func()
 }
@@ -107,7 +107,7 @@ func (c *tokenCell) serve() {
 		c.queue.Exit()
 	}()
 	for c.again {
-		// The loop repeats only if another call has set c.again meanwhile, or if waits may be over again; see arm.
+		// The loop repeats only if another call has set c.again meanwhile, or if more waits may be over; see arm.
 		c.again = false
 		over := c.takeOver()
 		var first tokenWait // a copy, because the wait itself may be removed and reused at any time

@@ -20,9 +20,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// trusting runs f. It returns an error if f does not return, or if f returns an error that damaged words cannot
-// explain. f may panic with a typed error, as Reset does, and as calls do that cannot return an error. Any other
-// panic is an error.
+// trusting runs f, a call of the method named what. It returns an error if f does not return, or if f returns an error
+// that damaged words cannot explain. Some methods cannot return an error, so f may panic with an error of the library
+// instead. Reset may also panic with a string. After any other panic, trusting returns an error.
 func trusting(what string, words func() string, f func() error) error {
 	return guarded(what, words, func() {
 		defer func() {

@@ -37,8 +37,8 @@ type litmusParams struct {
 	Seed        uint64
 }
 
-// litmusRounds returns the number of rounds of a litmus test: SHMSYNC_LITMUS_ROUNDS if it is set, otherwise
-// full, or fewer if the tests do not run long.
+// litmusRounds returns the number of rounds of a litmus test: the value of SHMSYNC_LITMUS_ROUNDS if it is set.
+// Otherwise it is the parameter full, or less if the tests do not run long.
 func litmusRounds(t testing.TB, full uint64) uint64 {
 	if s := os.Getenv("SHMSYNC_LITMUS_ROUNDS"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -142,7 +142,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return nil
 	},
-	// begins to wait while this process cancels the waits, and then counts
+	// begins to wait while the test cancels the waits; after that the test increments the counter
 	"registration": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 2000)
@@ -518,7 +518,7 @@ func TestSequencerServesBeforeClose(t *testing.T) {
 	crashpoint.ArmFunc("sequencer.wait.read", 1, func() {
 		s.Counter().Store(5) // as if a process had counted and then stopped
 		crashpoint.Disarm()
-		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 is over, and other's token is announced
+		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 is over, and the token 21 is announced
 			close(in)
 			<-out
 		})
@@ -560,7 +560,9 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 					for i := range 300 {
 						waits = append(waits, s.WaitAsync(uint64(i%7+1)))
 					}
-					here.must(t, order{Op: "look", Object: "s"}) // the first check wakes in any case
+					// The first periodic check of a handle wakes its waiters in any case. So it runs before the
+					// victim's call.
+					here.must(t, order{Op: "look", Object: "s"})
 					s.Look()
 					victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point))
 					want := op == "advance"

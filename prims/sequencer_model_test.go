@@ -11,7 +11,7 @@ import (
 
 const (
 	mqThreads = 4
-	mqRange   = 8 // number of values of the field next; the counter has more values
+	mqRange   = 8 // how many values mqCell.next can have; the counter can have more
 	mqFar     = 2 // how far ahead a token can be announced
 )
 
@@ -68,7 +68,7 @@ const (
 	mqBegin    // begins a wait
 	mqRead     // reads the cell
 	mqValue    // reads the counter
-	mqHelp     // makes a change that is due
+	mqHelp     // changes the word of the cell, because it is due
 	mqHelpWake // wakes all
 	mqAnnounce // announces its token
 	mqAgain    // checks the counter once more

@@ -28,21 +28,16 @@ func init() {
 				return nil, err
 			}
 			far, err := prims.OpenSequencer(a, "far", nil)
-			if err != nil {
-				return nil, err
-			}
-			ends, err := prims.OpenSequencer(a, "", nil)
-			return &sequencerWorker{a, steps, far, ends}, err
+			return &sequencerWorker{a, steps, far}, err
 		},
 	})
 }
 
-// sequencerWorker increments the Sequencer in the field steps, and waits for its next values. It also waits for
-// values of the Sequencer in far, which nobody increments. So another goroutine cancels each of these waits. The
-// Sequencer in ends is only opened and closed: the method stopped makes a Sequencer for each call.
+// sequencerWorker increments one Sequencer, w.steps, and waits for its next values. It also waits for values of w.far,
+// which nobody increments, and cancels these waits.
 type sequencerWorker struct {
-	a                *arena.Arena
-	steps, far, ends *prims.Sequencer
+	a          *arena.Arena
+	steps, far *prims.Sequencer
 }
 
 func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
@@ -136,7 +131,7 @@ func (w *sequencerWorker) stopped(r *rand.Rand) error {
 }
 
 func (w *sequencerWorker) rest() error {
-	for _, s := range []*prims.Sequencer{w.steps, w.far, w.ends} {
+	for _, s := range []*prims.Sequencer{w.steps, w.far} {
 		if st := s.State(); st.Waiting || s.Overdue() {
 			return fmt.Errorf("%w: %v", errLeft, s)
 		}

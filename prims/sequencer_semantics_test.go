@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestSequencerCatalogue has the tests of the system on which the Sequencer is modelled, under their original
-// names. Each runs with several processes.
+// TestSequencerCatalogue has the tests of another system, whose sequencer is the model of this one. The tests have
+// their original names. Each runs with two processes, and with one.
 func TestSequencerCatalogue(t *testing.T) {
 	inc := order{Op: "increment", Object: "s"}
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
@@ -337,7 +337,7 @@ func TestSequencerOrder(t *testing.T) {
 		s.Advance(v)
 		for i, p := range waits {
 			if tokens[i] <= v {
-				<-p.Done() // the periodic checker may be ending the waits, and then Advance leaves them to it
+				<-p.Done() // Advance may return before the wait has ended, if the periodic checker is about to end it
 			}
 		}
 		for i, p := range waits {

@@ -23,8 +23,8 @@ func newSequencer(t testing.TB, opts *prims.SequencerOptions) *prims.Sequencer {
 	return s
 }
 
-// registerSequencer begins n pending waits, in random order, for n consecutive tokens, of which the lowest is
-// first.
+// registerSequencer begins n pending waits, in random order, for n consecutive tokens. The parameter first is the
+// lowest token.
 func registerSequencer(t testing.TB, s *prims.Sequencer, n int, first uint64) []*prims.Pending {
 	waits := make([]*prims.Pending, n)
 	for _, i := range rand.Perm(n) {

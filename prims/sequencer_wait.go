@@ -22,13 +22,15 @@ func (s *Sequencer) isOver(w *tokenWait, v uint64) bool {
 	return v >= w.token || w.endedBy(sequencerTurns(s.words.turns.Load()))
 }
 
-// endedBy reports whether a CancelWaiters, Stop or ResetTo has ended the wait, if the word turns is t.
+// endedBy reports whether a CancelWaiters, Stop or ResetTo has ended the wait. The parameter t is the value of the word
+// turns in the arena.
 func (w *tokenWait) endedBy(t sequencerTurns) bool { return t != w.turns || t.stopped() }
 
 // judge reports whether a wait is over, and how it ended.
 //
-// It reads the word turns first. If it read the counter first, the counter could reach the token after that, and then a
-// Stop could change turns. The wait would end with ErrCanceled although its token was reached before the Stop.
+// judge reads the word turns before the counter. If it read the counter first, the counter could reach the token after
+// this load, and then a Stop could change turns. The wait would end with ErrCanceled although its token was reached
+// before the Stop.
 func (s *Sequencer) judge(w *tokenWait) (over bool, err error) {
 	t := sequencerTurns(s.words.turns.Load())
 	crashpoint.Hit("sequencer.wait.judged")

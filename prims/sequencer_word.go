@@ -10,8 +10,8 @@ const sequencerCells = 16
 // tokenCellState is the word of a cell of a Sequencer; every 16th token belongs to the same cell. It is an
 // eventcountState that uses bits 33..63, which an eventcountState leaves free, for the field next.
 //
-//	bits 0..31   sequence   counts the changes that make waiters look; they sleep on this half
-//	bit  32      announced  a waiter may sleep, or be on the way to it
+//	bits 0..31   sequence   counts the changes that make waiters check the counter; they sleep on this half
+//	bit  32      announced  a waiter may sleep, or be about to
 //	bits 33..63  next       the low 31 bits of the smallest token that was announced since the last change
 //
 // A waiter announces its token. If the token is more than tokenFar ahead of the counter, the waiter announces a
@@ -27,7 +27,7 @@ const sequencerCells = 16
 //
 //	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
 //	readers: the same, tools
-//	order:   seq-cst, against value and turns
+//	order:   seq-cst, against the words value and turns
 //	futex:   WAIT on the low half by waiters; WAKE all by the process that changed the sequence, by reaping and
 //	         periodic checks
 //	crash:   each value is a whole state. A process that dies or stops when it has counted, or changed the sequence,
@@ -84,8 +84,8 @@ func (s tokenCellState) String() string {
 //	readers: waits, tools
 //	order:   seq-cst, against the cells
 //	futex:   none
-//	crash:   a process that dies or stops when it has changed it may not have woken the waiters: periodic checks and
-//	         reaping do
+//	crash:   a process that has changed the word may die or be stopped before it wakes the waiters: periodic checks
+//	         and reaping wake them
 type sequencerTurns uint64
 
 const (

@@ -37,10 +37,10 @@ import (
 // returns true, or if it finds the queue executing and marks it as scheduled again. Each Finish synchronizes in the
 // same way. A Schedule that finds the queue already scheduled changes nothing and does not synchronize.
 //
-// Even then, no worker misses the item, if the producer publishes it by an atomic store and the worker looks for it by
-// an atomic load. Schedule executes a fence after the store of the item, and then loads the gate. If the queue is still
-// scheduled, no worker has changed the gate yet. So the store of the item came before the worker's change of the gate,
-// and thus before the worker's load of the queue.
+// No worker misses an item because of such a Schedule, if the producer publishes the item by an atomic store and the
+// worker looks for it by an atomic load. Schedule executes a fence after the store of the item, and then loads the
+// gate. If the queue is still scheduled, no worker has changed the gate yet. So the store of the item came before the
+// worker's change of the gate, and thus before the worker's load of the queue.
 //
 // When a process dies, the queues that it executed are scheduled again, and every announcement that it had begun is
 // completed. The permits that it had taken, or had not issued yet, are issued. Its registrations as worker and
@@ -56,7 +56,7 @@ type SignalWaker struct {
 	counting bool
 	cursor   atomic.Uint32 // index of the next group of gates for sweep to examine
 	swept    atomic.Bool   // Next has made a sweep less than 0.1 seconds ago
-	timer    *time.Timer   // ends the interval that swept stands for
+	timer    *time.Timer   // clears swept 0.1 seconds after a sweep
 }
 
 // SignalWakerOptions says how a SignalWaker is created. A nil *SignalWakerOptions means the
@@ -144,7 +144,8 @@ func buildSignalWaker(a *arenakernel.Arena, o arenakernel.Object) (*SignalWaker,
 // waits for the call.
 func (w *SignalWaker) serve() served { return w.opening.serve(w.queue) }
 
-// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
+// wakeOwed is a part of Close. It wakes the waiters that calls of this handle could not wake after Close had begun; see
+// enterLate.
 func (w *SignalWaker) wakeOwed() {
 	if w.wakeWord.Announced() && w.head.permits.Load() != 0 {
 		w.wakeWord.Release()

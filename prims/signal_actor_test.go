@@ -171,7 +171,7 @@ func (s *signalStage) perform(o order, a *answer) error {
 		a.OK = w.MarkPartitionLeafActive(o.N)
 	case "unleaf":
 		w.ClearPartitionLeaf(o.N)
-	case "sync": // the leaves 0 to N-1 of the waker "tree"
+	case "sync": // updates the partition summary from the signals 0 to N-1 of the waker "tree"
 		tree, err := prims.OpenSignalWaker(s.a, "tree", nil)
 		if err != nil {
 			return err

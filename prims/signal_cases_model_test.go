@@ -2,7 +2,11 @@
 
 package prims
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/shmsync/shmsync/internal/model"
+)
 
 // Mistakes that the model can have. The protocol was derived from an earlier one with known holes, which have
 // letters. A letter before the text says which of these holes the mistake would open again; see
@@ -47,8 +51,9 @@ func TestModelSignalFinishTwice(t *testing.T) {
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// TestModelSignalPermits: a model without items. Each Release issues several permits, but wakes only one waiter by
-// itself.
+// TestModelSignalPermits checks that no waiter stays asleep while there is a permit. Each Release issues two permits,
+// but wakes only one waiter, and a waiter that takes a permit wakes the next one. The producers only call Release, and
+// push no items.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}
@@ -82,4 +87,26 @@ func TestModelSignalDeath(t *testing.T) {
 		{"two queues", large, two.explore, []bug{reapSkipsBit, reapSkipsExecutor}},
 		{"two deaths", large, both.explore, []bug{reapSkipsExecutor}},
 	})
+}
+
+// TestModelSignalSymmetry: each state that the search leaves out is equivalent to a state that it visits. So it finds the
+// same mistakes, after as many steps.
+func TestModelSignalSymmetry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a run without -short: with it, the first exploration of each model runs")
+	}
+	requireSameAsDistinct(t, func(distinct bool) []func(bug) model.Result {
+		all := []signalModel{
+			{workers: 1, producers: 2, queues: 2, items: 1},
+			{workers: 2, producers: 1, queues: 1, items: 1},
+			{workers: 2, producers: 1, items: 1, release: 2},
+			{workers: 1, producers: 1, queues: 1, items: 2, twice: true},
+		}
+		var explore []func(bug) model.Result
+		for _, m := range all {
+			m.distinct = distinct
+			explore = append(explore, m.explore)
+		}
+		return explore
+	}, []bug{"", finishForgetsSummary, beginByStore, publishByStore, finishSubtracts, sleepWithoutCompare, takeWithoutPass, unmarkWithoutLook, dropBlindly, noLastCheck, nobodyElseWoken})
 }

@@ -26,7 +26,7 @@ import (
 // a queue, another process announces the queue. In the end the queues of the victim have been executed.
 
 const (
-	victimQueue = 4*64 + 44 // a queue outside of the board; only the victim produces and works there
+	victimQueue = 4*64 + 44 // signalBoard has no counts of this queue; only the victim schedules it
 	orphanQueue = 5*64 + 45 // a queue that a reap takes from the victim
 )
 

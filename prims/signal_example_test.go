@@ -15,7 +15,7 @@ import (
 // The queue of this example is only a count of items. A worker executes it. Producers and workers may be in
 // different processes.
 func ExampleSignalWaker() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)

@@ -35,7 +35,7 @@ func (w *SignalWaker) SetCounts(workers, sleepers uint64) {
 // GateWord returns the word of a gate.
 func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
 
-// MarkOwnerDead changes the gates as if all participants had died for which gone returns true.
+// MarkOwnerDead repairs the gates and the index as if each participant for which gone returns true had died.
 func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	for q := range w.gates {
 		w.reapGate(q, gone)
@@ -43,7 +43,7 @@ func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	w.reapIndex()
 }
 
-// Repair repairs w after the death of dead, as a reaper does.
+// Repair does what a reaper does after the participant with the ID dead has died.
 func (w *SignalWaker) Repair(dead arena.ParticipantID) { repairSignals(w.a, w.object, dead) }
 
 // Scribble overwrites the words of w with the bytes of b, until these are used up: first the body, then each

@@ -142,13 +142,13 @@ func (g *Gate) Begin() bool {
 		next := s.begin(g.w.name)
 		// sync(signal.schedule): acquire
 		// sync(signal.finish): acquire
-		// lin: Begin takes effect here. The CAS writes the executor's ID together with the bit named executing, before
-		// clear clears the queue's bit in its signal. If the process dies after the CAS, the gate names it as the
-		// executor.
+		// lin: Begin takes effect here. The CAS writes the executor's ID together with the bit named executing. Only
+		// after that, the method clear changes the queue's bit in its signal. If the process dies after the CAS, the
+		// gate names it as the executor.
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
-			// The load in clear also does what orderLoads does, for the loads of the caller.
+			// The first atomic load in clear keeps later loads of the caller after the CAS, so no orderLoads is needed.
 			g.w.clear(int(g.queue))
 			crashpoint.Hit("signal.begin.cleared")
 			return true

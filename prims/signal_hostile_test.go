@@ -20,12 +20,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guardedSignal runs f and returns an error if f fails. It returns no error if f panics because f ended or released
-// something that this process does not have.
+// guardedSignal runs f. It returns an error if f does not return, or if f panics. Two kinds of panic are allowed: f may
+// have finished or released something that this process does not have, and there may be too many permits.
 func guardedSignal(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		s, ok := r.(string)
-		return ok && (strings.Contains(s, "does not execute it") || strings.Contains(s, "without Register") || strings.Contains(s, "has not reserved"))
+		return ok && (strings.Contains(s, "does not execute it") || strings.Contains(s, "without Register") || strings.Contains(s, "has not reserved") ||
+			strings.Contains(s, "too many permits"))
 	}, what, words, f)
 }
 

@@ -35,7 +35,7 @@ const (
 	krWake  // the value of the wake word to sleep on, or to change
 	krBack  // the step that follows after mark
 	krRouse // the step that follows after rouse
-	krLeft  // how many items a producer has still to push; for a worker, whether it stops after this
+	krLeft  // how many items a producer has still to push; for a worker, 1 if it stops after this call of Acquire
 	krTwice // the thread calls Finish once more than it may
 )
 
@@ -95,7 +95,8 @@ type signalModel struct {
 	stop               bool // the last worker may be stopped for ever while it executes
 	kills              int  // how many producers and workers may die; the first producer and the first worker never die
 	twice              bool // workers may call Finish twice
-	release            int  // if set, producers issue this many permits instead of items, and each worker takes one
+	release            int  // if not 0, a producer issues this many permits instead of pushing an item
+	distinct           bool // explore all states, also those that are equivalent to others
 
 	bug bug
 }
@@ -112,6 +113,9 @@ func (m signalModel) explore(b bug) model.Result {
 	}
 	for i := range m.producers {
 		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("P", i), Process: m.workers + i, Run: m.produce, Mortal: m.kills > 0})
+	}
+	if m.alike() && !m.distinct {
+		y.Symmetry = &model.Symmetry{Threads: m.workers, More: m.producers, Names: []int{krGate}, Rename: m.rename}
 	}
 	if m.kills > 0 {
 		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
@@ -226,6 +230,114 @@ func (m *signalModel) canon(s *model.Sys) {
 		case ksScan, ksWord, ksTry, ksAnnounce, ksTryAgain, ksLastCheck, ksSleep, ksWoken, ksQuit, ksPass, ksPassLook:
 			t.R[krQueue], t.R[krBack], t.R[krRouse] = 0, 0, 0
 		}
+		if !m.distinct {
+			m.forget(t)
+		}
+	}
+	if m.alike() && !m.distinct && m.second(s) {
+		m.exchange(s)
+	}
+}
+
+// forget clears the registers that the thread writes before it reads them.
+func (m *signalModel) forget(t *model.Thread) {
+	back := uint8(ksExecute) // where the thread goes on after a step that other threads do, too
+	switch t.PC {
+	case ksUnmark, ksUnmarkClear, ksUnmarkLook, ksMark:
+		back = t.R[krBack]
+		t.R[krRouse] = 0
+	case ksPublish, ksDropLook:
+		t.R[krRouse] = 0
+	case ksPermit, ksRouse, ksBump, ksWake:
+		back = t.R[krRouse]
+		t.R[krBack] = 0
+	default:
+		t.R[krBack], t.R[krRouse] = 0, 0
+	}
+	if t.PC == ksPush || back == ksIdle || back == ksScan || back == ksPush {
+		t.R[krQueue] = 0
+	}
+}
+
+// alike reports whether the workers do the same, the producers do the same, and a state with the two queues exchanged is
+// equivalent. A plain store of a bug is not exchanged.
+func (m *signalModel) alike() bool {
+	return m.kills == 0 && !m.cancel && !m.stop && m.bug != beginByStore && m.bug != publishByStore
+}
+
+// usesQueue reports whether the thread has a queue in its registers.
+func usesQueue(t *model.Thread) bool {
+	switch t.PC {
+	case ksIdle, ksScan, ksWord, ksTry, ksAnnounce, ksTryAgain, ksLastCheck, ksSleep, ksWoken, ksQuit, ksPass, ksPassLook, ksPush:
+		return false
+	case ksUnmark, ksUnmarkClear, ksUnmarkLook, ksMark:
+		return t.R[krBack] != ksScan && t.R[krBack] != ksPush
+	case ksPermit, ksRouse, ksBump, ksWake:
+		return t.R[krRouse] != ksIdle && t.R[krRouse] != ksScan && t.R[krRouse] != ksPush
+	}
+	return true
+}
+
+// second reports whether queue 1 comes before queue 0 in the order that canon makes. The order does not depend on the
+// numbers of the threads.
+func (m *signalModel) second(s *model.Sys) bool {
+	if m.queues < 2 {
+		return false
+	}
+	var key [2]uint64
+	for q := range key {
+		g := s.Mem[kGate+q]
+		if g>>kNameShift != 0 {
+			key[q] = 1
+		}
+		key[q] = key[q]<<2 | uint64(g&(kScheduled|kExecuting))
+		key[q] = key[q]<<1 | uint64(s.Mem[kBits]>>q&1)
+		key[q] = key[q]<<1 | uint64(s.Mem[kItems+q]&1)
+	}
+	if key[0] != key[1] {
+		return key[1] > key[0]
+	}
+	for i := range s.Thread {
+		t := &s.Thread[i]
+		if !usesQueue(t) {
+			continue
+		}
+		step := uint64(t.PC)<<16 | uint64(t.R[krGate]&(kScheduled|kExecuting))<<8 | uint64(t.R[krLeft])
+		key[t.R[krQueue]] += step * step
+	}
+	return key[1] > key[0]
+}
+
+// exchange exchanges the two queues.
+func (m *signalModel) exchange(s *model.Sys) {
+	both := func(bits uint8) uint8 { return bits&1<<1 | bits>>1&1 }
+	s.Mem[kGate], s.Mem[kGate+1] = s.Mem[kGate+1], s.Mem[kGate]
+	s.Mem[kItems], s.Mem[kItems+1] = s.Mem[kItems+1], s.Mem[kItems]
+	s.Mem[kBits] = both(s.Mem[kBits])
+	for i := range s.Thread {
+		t := &s.Thread[i]
+		if usesQueue(t) {
+			t.R[krQueue] = 1 - t.R[krQueue]
+		}
+		if t.PC == ksDropLook {
+			t.R[krBack] = both(t.R[krBack]) // the bits that were left
+		}
+	}
+}
+
+// rename changes the numbers of the workers in the gates, and in what the threads have read of them.
+func (m *signalModel) rename(s *model.Sys, to *[model.Threads]uint8) {
+	gate := func(g uint8) uint8 {
+		if n := int(g >> kNameShift); n == 0 || n > m.workers { // more only with a bug
+			return g
+		}
+		return g&(1<<kNameShift-1) | (to[g>>kNameShift-1]+1)<<kNameShift
+	}
+	for q := range 2 {
+		s.Mem[kGate+q] = gate(s.Mem[kGate+q])
+	}
+	for i := range s.Thread {
+		s.Thread[i].R[krGate] = gate(s.Thread[i].R[krGate])
 	}
 }
 

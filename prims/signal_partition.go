@@ -87,16 +87,16 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 	return v.head.status.Load()&m != 0 && v.head.status.And(^m)&m != 0
 }
 
-// Partitions. In a program with partitions, all workers share one waker, and each worker serves only its signals
-// start to end-1. These signals are the worker's leaves. Each worker also has a waker of its own, in which it
-// sleeps. The partition summary in the worker's own waker has a bit for each leaf. Bit k stands for signal start+k
-// of the shared waker. The tasks bit is set while the partition summary has a bit.
+// Partitions. In a program with partitions, all workers share one waker, and each worker serves only a range of its
+// signals. This range is the worker's partition, and the signals in it are the worker's leaves. Each worker also has a
+// waker of its own, in which it sleeps. The partition summary in the worker's own waker has a bit for each leaf: bit k
+// stands for the k-th signal of the partition. The tasks bit is set while the partition summary has a bit.
 
-// SyncPartitionSummary updates the partition summary of w by the signals start to end-1 of the waker tree. There are at
-// most 64 such signals. Afterwards the summary has a bit for each of these signals that has a set bit. If tree is nil,
-// the signals of w itself are used. SyncPartitionSummary reports whether the summary has a bit. The worker that owns w
-// calls it before it sleeps. If SyncPartitionSummary removes the bit of a signal, it checks the signal once more
-// afterwards, because the signal may have got a bit meanwhile.
+// SyncPartitionSummary updates the partition summary of w. The partition consists of the signals of the waker tree from
+// start up to but not including end, at most 64 signals. If tree is nil, it consists of signals of w itself.
+// Afterwards the summary has a bit for each signal of the partition that has a set bit. SyncPartitionSummary reports
+// whether the summary has a bit. The worker that owns w calls it before it sleeps. If SyncPartitionSummary removes the
+// bit of a signal, it checks the signal once more afterwards, because the signal may have got a bit meanwhile.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -118,7 +118,7 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	}
 	defer w.serve().end() // a worker may see a bit as soon as it changes, and close the handle
 	// First add the bits of leaves that have work now, so that no concurrent call misses any of them. Then remove
-	// each other bit, and check its leaf once more after that.
+	// all other bits, one by one, and check the leaf of each removed bit once more.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {

@@ -18,8 +18,8 @@ var (
 	_ = crashpoint.Register("signal.acquire.taken")
 )
 
-// Release issues n permits and wakes up to n waiters. It panics if n is negative. It never blocks, and makes no
-// system call when nobody sleeps.
+// Release issues n permits and wakes up to n waiters. It panics if n is negative, or if there would be 2^64 permits or
+// more; then it issues none. It never blocks, and makes no system call when nobody sleeps.
 //
 // In the terminology of the Go memory model, and across processes: Release synchronizes before
 // the return of each Acquire that takes one of its permits.
@@ -34,16 +34,24 @@ func (w *SignalWaker) Release(n int) {
 	if race.Enabled {
 		race.ReleaseMerge(w.key)
 	}
-	w.release(n)
+	if !w.release(n) {
+		w.mistake("Release of %d permits: too many permits", n)
+	}
 }
 
-// release does what Release does, for an n that is greater than 0.
-func (v *signalView) release(n int) {
+// release does what Release does, for an n that is greater than 0. It reports false if there would be too many permits.
+// A caller that releases a permit for a signal needs none then, because there are more than enough.
+func (v *signalView) release(n int) bool {
 	// sync(signal.permit): release
 	// lin: Release takes effect here.
-	v.head.permits.Add(uint64(n))
+	fits := v.head.permits.Add(uint64(n)) >= uint64(n)
+	if !fits {
+		// For a moment there were few permits, so a waiter may have fallen asleep. rouse wakes it.
+		v.head.permits.Add(-uint64(n))
+	}
 	crashpoint.Hit("signal.release.permitted")
 	v.rouse(n)
+	return fits
 }
 
 // rouse wakes up to n waiters after n permits were issued. The announcement in the wake word decides whether the
@@ -108,9 +116,9 @@ func (w *SignalWaker) Acquire() {
 	}
 }
 
-// AcquireContext does what Acquire does, but returns ctx.Err() when ctx ends first, and an error that Is ErrClosed
-// when this process closes the arena. An error means that no permit was taken. If there is a permit, AcquireContext
-// takes it even though ctx has ended.
+// AcquireContext does what Acquire does, but returns ctx.Err() if ctx ends while there is no permit, and an error that
+// Is ErrClosed if this process closes the arena. An error means that no permit was taken. If there is a permit,
+// AcquireContext takes it even if ctx has ended.
 func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	if err := w.opening.error("signalwaker.acquire"); err != nil {
 		return err
@@ -174,7 +182,7 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn is called by a waiter that stops waiting, or that no longer slept when a wake came. The wake has cleared the
+// passOn is called by a waiter that stops waiting. A wake may have come meanwhile, and has then cleared the
 // announcement bit, which may also stand for other sleepers. So passOn sets the bit again, and wakes a sleeper if there
 // are more permits.
 func (v *signalView) passOn() {

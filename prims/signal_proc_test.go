@@ -72,8 +72,8 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	sound(t, s.a)
 }
 
-// TestSignalStress: producers and workers of three processes share a waker. Some of the workers wait behind
-// pollers. No item is lost, no queue has two executors at a time, and nothing is left over.
+// TestSignalStress: producers and workers of three processes share a waker. One process has more workers than may sleep
+// in the kernel, so some of them park. No item is lost, no queue has two executors at a time, and nothing is left over.
 func TestSignalStress(t *testing.T) {
 	s, procs := signalParty(t, 3, 3, 18)
 	d := proctest.Rounds(proctest.Scale(2*time.Second)/10, proctest.Scale(2*time.Second))
@@ -112,7 +112,7 @@ func TestSignalNoLostWake(t *testing.T) {
 				t.Fatalf("queue %d of round %d\n%s", k%4096, k, words(a))
 			}
 			if k%4 == 0 {
-				runtime.Gosched() // without it, the worker is mostly about to sleep
+				runtime.Gosched() // lets the worker fall asleep; without it, most wakes come just before the sleep
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestSignalRandomKills(t *testing.T) {
 func TestSignalStoppedExecutor(t *testing.T) {
 	s, procs := signalParty(t, 2, 3)
 	x := signalActor(t, s.a, "stopped")
-	held := 200 // a queue outside of the board
+	held := 200 // signalBoard has no counts of this queue
 	num(t, x, "schedule", held)
 	stop := held
 	if !num(t, x, "begin", held).OK {
@@ -260,12 +260,13 @@ func TestSignalDeath(t *testing.T) {
 	w.TryUnmarkIfEmpty(0)
 	w.TryUnmarkIfEmpty(1)
 	var ids, dying []int
-	for range 20 { // more than the number that sleep in the kernel
+	for range 20 { // so many that not all of them may sleep in the kernel
 		dying = append(dying, x.start(order{Op: "acquire", Object: "w"}))
 		ids = append(ids, y.start(order{Op: "acquire", Object: "w"}))
 	}
 	eventually(t, "they sleep", func() string { return words(a) }, func() bool {
-		// On a busy host, periodic checks give permits to some of them first, because nobody has begun queue 70.
+		// On a busy host, a periodic check may come first. It issues permits for queue 70, which is scheduled, and
+		// some of the calls return.
 		back := acquired(t, x, dying) + acquired(t, y, ids)
 		return w.Sleepers()+back == 41
 	})
@@ -403,9 +404,9 @@ func BenchmarkGate(b *testing.B) {
 	})
 }
 
-// TestSignalEdges: an execution of a queue happens before the next execution of the queue. A producer happens
-// before the execution that it asked for. If one of these edges were missing, the race detector would report
-// the accesses to plain variables.
+// TestSignalEdges: an execution of a queue happens before the next execution of the queue. What a producer does before
+// it schedules a queue happens before the execution of the queue. Otherwise the race detector would report the accesses
+// to plain variables.
 func TestSignalEdges(t *testing.T) {
 	w := newWaker(t, newArena(t, nil), nil)
 	count, handed, got := 0, 0, 0
@@ -440,8 +441,7 @@ func TestSignalEdges(t *testing.T) {
 		}
 	}()
 	for handed < 1000 {
-		// Another executor executes the queue, or has finished. In both cases this goroutine may fill the queue
-		// only when the gate allows it.
+		// This goroutine may write to handed only while the other goroutine does not execute queue 100.
 		if g := w.Gate(100); g.TryBeginInline() {
 			handed++
 			g.FinishAndSchedule()

@@ -98,7 +98,7 @@ func (m *signalModel) reapGate(x *model.Exec) {
 // nextGate makes the reaper go on with the next gate after a publication.
 func (m *signalModel) nextGate(x *model.Exec) { x.Goto(ksReapNext) }
 
-// step goes on to the next gate, or after the last gate to the signal.
+// step makes the reaper go on with the next gate. After the last gate, the reaper goes on with the bits of the signal.
 func (m *signalModel) step(x *model.Exec) {
 	q := x.R(krQueue)
 	if int(*q)+1 < m.queues {

@@ -242,7 +242,7 @@ func TestSignalStatus(t *testing.T) {
 	require.EqualValues(t, 3, w.SnapshotSummary())
 	status("false false")
 	require.EqualValues(t, 4, w.Permits(), "unmarking takes no permit back")
-	// As long as the partition has a leaf, TryUnmarkTasks marks the tasks again.
+	// While the partition summary has a bit, TryUnmarkTasks sets the tasks bit again.
 	require.True(t, num(t, x, "leaf", 9).OK)
 	require.EqualValues(t, 5, w.Permits())
 	require.False(t, w.TryUnmarkTasks())

@@ -18,9 +18,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A site is a waker with its queues, as one process has them open. The items of a queue are consecutive
-// numbers. So a queue is represented by two counts: how many items were pushed, and how many of them were
-// executed.
+// A site is what one process uses of a test: the waker, and the board with the counts of its queues. The items of a
+// queue are consecutive numbers. So a queue is represented by two counts: how many items were pushed, and how many of
+// them were executed.
 
 const signalQueues = 16 // eight queues for each of two signals
 
@@ -120,8 +120,8 @@ func (s *signalSite) worker(near int, limit time.Duration) {
 	}
 }
 
-// work starts workers and a producer. If there are many workers, some wait behind the poller, because the
-// number that may sleep in the kernel is limited.
+// work starts workers and a producer. The number of workers that may sleep in the kernel is limited. All further
+// workers park, and the poller of the process wakes them.
 func (s *signalSite) work(workers int) {
 	for i := range workers {
 		limit := time.Duration(0)

@@ -24,9 +24,9 @@ func (w *SignalWaker) MarkActive(i int) bool {
 	return w.mark(i)
 }
 
-// mark does what MarkActive does, but does not check i. If the bit is already set, the process that set it issues
-// the permit. If a process clears the bit at the same time, that process checks the signal afterwards. It then
-// finds the queue's bit, which was set before the call of mark.
+// mark does what MarkActive does, but does not check i. Before the call, a queue's bit was set in the signal. If the
+// summary bit is already set, the process that set it issues the permit. If a process clears the summary bit at the
+// same time, that process checks the signal afterwards, and finds the queue's bit.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {

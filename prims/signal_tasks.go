@@ -22,7 +22,8 @@ func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
 	return w.ReserveTaskIn(0, len(w.lines))
 }
 
-// ReserveTaskIn does what ReserveTask does, among the queues of the signals start to end-1.
+// ReserveTaskIn does what ReserveTask does, but only among the queues of some signals: from the signal start up to but
+// not including the signal end.
 func (w *SignalWaker) ReserveTaskIn(start, end int) (queue int, ok bool) {
 	w.opening.use()
 	if start < 0 || end < start || end > len(w.lines) {
@@ -56,8 +57,8 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 			continue // another process was faster
 		}
 		crashpoint.Hit("signal.reserve.indexed")
-		// lin: the reservation takes effect here. If the CAS fails, the queue was reserved although its bit was clear.
-		// Then the bit stays set, because it only says that the queue may be reserved.
+		// lin: the reservation takes effect here. If another process has reserved the queue although the queue's bit
+		// was clear, the CAS fails. Then this call leaves the bit set, because the queue is reserved.
 		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
 			crashpoint.Hit("signal.reserve.taken")
 			return bit, true

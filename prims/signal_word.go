@@ -26,8 +26,8 @@ import (
 //	                                meanwhile
 //
 // While scheduled is set and executing is not, the bit in the signal is set. There are two exceptions. The first is
-// the time between the CAS of this word and the setting of the bit. The second is the time after a process has
-// cleared the bit, until that process checks this word, as it must.
+// the time between the CAS of this word and the setting of the bit. The second is the time between the clearing of the
+// bit and the check of this word: each process that clears the bit checks this word afterwards.
 //
 //	writers: Schedule, Begin, Finish and their like, reaps (any process), each by CAS
 //	readers: the same
@@ -151,7 +151,7 @@ func (c signalCount) participant() arenakernel.ParticipantID {
 func (c signalCount) workers() int  { return int(c >> 29 & maxWorkers) }
 func (c signalCount) sleepers() int { return int(c >> 44) }
 
-// signalsOf returns the number of signals that the word config of a SignalWaker says.
+// signalsOf returns the number of signals of a SignalWaker. The parameter is the word signalHead.config.
 func signalsOf(config uint32) int {
 	if n := int(config & 0xff); n != 0 {
 		return n
@@ -159,7 +159,7 @@ func signalsOf(config uint32) int {
 	return signalBits
 }
 
-const signalCounts = 1 << 8 // the bit of config that makes operations count in stats
+const signalCounts = 1 << 8 // the bit of signalHead.config that is set if the option Count was set
 
 // nearestBit returns the bit of bitmap that is nearest to start. If two bits are equally near, it returns the lower
 // one. If there is no bit, or if start is not one of 0 to 63, it returns 64.

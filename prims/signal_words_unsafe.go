@@ -17,8 +17,8 @@ import (
 // prefetches along with it.
 type signalHead struct {
 	_ structs.HostLayout
-	// config has the number of signals in bits 0..7, where 0 stands for 64. Bit 8 is set if operations count in
-	// stats. Immutable after init.
+	// config has the number of signals in bits 0..7, where 0 stands for 64. Bit 8 is set if the operations update the
+	// counters in signalRow.stats. Immutable after init.
 	config uint32
 	rows   uint32 // the number of rows. Immutable after init.
 	_      [120]byte
@@ -45,8 +45,8 @@ type signalHead struct {
 
 	// wake is the futex word of the waiters for a permit; see park.Word.
 	wake    atomic.Uint32
-	lastCPU atomic.Uint32 // the CPUs that issued permits last, see park; a hint
-	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
+	lastCPU atomic.Uint32 // a cpuNote of package park: the CPUs that issued permits last; a hint
+	pays    atomic.Uint32 // a payWord of package park: how well spinning has paid lately; a hint
 	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	_       [104]byte

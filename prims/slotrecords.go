@@ -78,11 +78,11 @@ func (l *slotTable[T]) at(slot int) *T {
 	return nil
 }
 
-// withKnown returns the slot records that a handle already knows, followed by new ones. The new ones are the
-// records in the parameter read, the present list of the object, whose slots the handle does not know yet. A
-// correct process never removes a record from the list before the object is deleted. So if the list lacks a known
-// record, a peer has overwritten the list, and withKnown keeps the record. slotOf returns the slot of a record,
-// which is at most slots.
+// withKnown returns the slot records that a handle already knows, followed by new ones. The parameter read is the
+// present list of the object. A record in it is new if the handle knows no record of the same slot. A correct process
+// never removes a record from the list before the object is deleted. So if the list lacks a known record, a peer has
+// overwritten the list, and withKnown keeps the record. slotOf returns the slot of a record, and slots is the greatest
+// slot.
 func withKnown[R any](known, read []R, slotOf func(R) int, slots int) []R {
 	has := make([]bool, slots+1)
 	for _, r := range known {

@@ -132,7 +132,7 @@ func (l *SpinLock) TryLock() bool {
 // with an error that Is ErrCorrupt.
 func (l *SpinLock) Unlock() {
 	if !race.Enabled && !crashpoint.Enabled {
-		wake := l.wake // loaded before the CAS, because the processor can execute no load during the CAS
+		wake := l.wake // loaded before the CAS, because a load after it would have to wait until the CAS has ended
 		// sync(spinlock.release): release
 		if atomic.CompareAndSwapUint32(l.own, l.self, 0) {
 			if atomic.LoadUint32(wake)&1 != 0 {

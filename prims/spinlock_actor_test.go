@@ -84,7 +84,7 @@ func (x *spinActor) try(t testing.TB, op, object string) bool {
 	return a.OK
 }
 
-// blocked starts an order, and returns when the order is waiting.
+// blocked starts an order, waits until the order blocks in its lock call, and returns the ID of the order.
 func (x *spinActor) blocked(t testing.TB, o order) int {
 	t.Helper()
 	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
@@ -160,7 +160,7 @@ func (s *spinStage) actSpin(ctx context.Context, o order, a *answer) error {
 		st := l.State()
 		a.Text, a.OK, a.Who = st.Word, st.Held, st.Owner
 		return st.Err
-	case "steps": // increments a counter N times under the lock, in Token goroutines
+	case "steps": // starts o.Token goroutines, each of which increments a counter o.N times under the lock
 		v, err := arena.Value[int64](s.a, "counter")
 		if err != nil {
 			return err

@@ -15,8 +15,8 @@ func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
 
 func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) && c.calls.Load() == 0 }
 
-// begin makes Close wait for a call that waits in two queues one after the other, until the call calls finish. It
-// returns false if the handle is being closed. To enter a queue for the whole call would also make Close wait, but
+// begin makes Close wait for a call that waits in two queues one after the other. Close waits until the call has called
+// finish. begin returns false if the handle is being closed. The call is not counted in one of the queues, because
 // tools would show the call as a wait in that queue.
 func (c *spinCore) begin() bool {
 	c.calls.Add(1)
@@ -35,7 +35,8 @@ func (c *spinCore) end() {
 	}
 }
 
-// wakeOwed makes the wakes that calls have left to the Close of their handle; see enterLate.
+// wakeOwed is called by Close. It makes the wakes of calls that found the handle closing, and so woke nobody; see
+// enterLate.
 func (c *spinCore) wakeOwed() {
 	if c.waited() && spinWord(c.state.Load()).free() {
 		c.wakeWaited()

@@ -82,10 +82,12 @@ func (c *spinCore) lock(ctx context.Context) error {
 	return err
 }
 
-// own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race
-// detector and to tests. For an RWSpinLock it first waits until it can claim the lock, and then until the readers have
-// left. Between the two waits, the state word names this process, and no queue counts the call. If Close left the arena
-// at that time, another process would get the lock. So begin makes Close wait for the whole call.
+// own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race detector
+// and to tests.
+//
+// For an RWSpinLock, own first waits until it can claim the lock, and then until the readers have left. Between the two
+// waits, the state word names this process, but the call is in no queue. Close must not leave the arena at that time,
+// because another process would then get the lock. So begin makes Close wait for the whole call.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
@@ -126,8 +128,8 @@ func (c *spinCore) try(as spinKind) bool {
 		switch n := o.participant(); {
 		case counted, n == 0, n == c.name:
 		case c.a.Dead(n): // this call may be the first one that finds the death
-			// Close of the handle waits for the call from here on, if it did not before: when step has taken the lock
-			// from the dead process, the next holder may close the handle.
+			// Count this call, so that Close of the handle waits for it. The reason: step may take the lock from the
+			// dead process, and the next holder may then close the handle.
 			if !c.queue.Enter() {
 				return false
 			}
@@ -200,7 +202,7 @@ type spinWaiter struct {
 	c        *spinCore
 	as       spinKind
 	wakeWord *park.WakeWord
-	met      *metWords // where the waiter stores a date for the present hold
+	met      *metWords // where the waiter stores a time at which the present hold had already begun
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
@@ -276,6 +278,9 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 				w.took()
 				return nil
 			}
+			if mayRepair && c.mayRepair() {
+				continue // a lock that this call may repair takes precedence over the end of the context, too
+			}
 			w.leave()
 			return w.cancel.Err()
 		case park.Closed:
@@ -283,6 +288,12 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 			return c.closed()
 		}
 	}
+}
+
+// mayRepair reports whether the lock is owner-dead, and the function Repair of this process's options may run now.
+func (c *spinCore) mayRepair() bool {
+	o := spinWord(c.state.Load())
+	return c.repair != nil && o.kind() == spinOwnerDead && o.valid(c.rw != nil) && c.a.Gone(o.participant())
 }
 
 // spinWhile spins while the function done returns false, and then yields the CPU a few times. It reports whether
@@ -307,8 +318,8 @@ func (c *spinCore) tuning() park.Tuning {
 	return park.Tuning{Budget: &c.words.spin, Pays: &c.words.pays, LastCPU: &c.words.lastCPU, Slot: c.name.Slot()}
 }
 
-// took ends a wait that got the lock. The wake of this waiter has cleared the announcement bit, so took sets the
-// bit again for other waiters that may be asleep.
+// took ends a wait that got the lock. The process that woke this waiter has cleared the announcement bit. So took sets
+// the bit again, because other waiters may be asleep.
 func (w *spinWaiter) took() {
 	if w.slept && w.as != spinRead {
 		v := w.wakeWord.Announce()
@@ -346,8 +357,8 @@ func (c *spinCore) blocks(o spinWord) bool {
 	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }
 
-// stays reports whether the hold in the state word o must stay as it is for now. That is so if the holder is dead
-// but its process has not ended, and the policy frees the hold only when the process has ended.
+// stays reports whether nobody may end the hold in the state word o yet. This is the case if the holder is dead, its
+// process has not ended, and the policy frees the lock only after the end of the process.
 func (c *spinCore) stays(o spinWord) bool {
 	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }
@@ -385,8 +396,8 @@ func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	}
 }
 
-// giveBack releases a hold of a call that fails after all. Close does not wait for this call. So this process may have
-// left the arena meanwhile, which has ended the hold; then giveBack does nothing.
+// giveBack releases the hold of a call that took the lock and then fails. Close does not wait for this call. So this
+// process may have left the arena meanwhile, which ends its holds. Then giveBack does nothing.
 func (c *spinCore) giveBack() {
 	// sync(spinlock.release): release
 	if c.state.CompareAndSwap(uint32(makeSpin(spinHeld, c.name)), 0) && c.waited() {

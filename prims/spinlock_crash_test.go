@@ -472,8 +472,8 @@ func spinKillReaper(t *testing.T) {
 	}
 }
 
-// TestRWSpinLockCountThatKeepsChanging: this process takes back the holds of a dead reader. Each time before it does
-// so, a peer stores holds of another dead participant in the word of the reader. The calls end.
+// TestRWSpinLockCountThatKeepsChanging: this process takes back the holds of a dead reader. Before each attempt, a peer
+// stores the holds of another dead participant in the word of the reader. TryLock and LockContext still return.
 func TestRWSpinLockCountThatKeepsChanging(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

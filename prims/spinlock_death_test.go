@@ -213,8 +213,8 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 				r = other.op(t, "state", "rw")
 				require.Equal(t, []string{"owner-dead"}, r.Is)
 				require.Equal(t, victim.proc.Pid(), r.Who.PID)
-				// While a recovery waits, no word has the ID of the dead holder. So another participant may
-				// have that ID by now.
+				// While a recovery waits for readers, no word has the ID of the dead holder, so another participant may
+				// get this ID. The recovery has given up, so the state word names no participant.
 				require.Equal(t, "owner-dead", r.Text)
 				rec := other.blocked(t, order{Op: "recover", Object: "rw"})
 				reader.must(t, "runlock", "rw")
@@ -294,8 +294,8 @@ func TestSpinLockRepairOption(t *testing.T) {
 	}
 }
 
-// TestSpinLockWithoutChecks: the processes run without periodic checks. No waiter stays asleep, so each call
-// makes all the wakes that it has to make.
+// TestSpinLockWithoutChecks checks that each call makes all the wakes that it has to make. The processes run without
+// periodic checks, which would make up for a missing wake. No waiter stays asleep.
 func TestSpinLockWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint")

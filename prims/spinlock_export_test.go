@@ -21,8 +21,8 @@ func (l *RWSpinLock) Waiters() int {
 	return l.core.queue.Waiting() + l.gateQueue.Waiting() + l.drainQueue.Waiting()
 }
 
-// LoseGateWake changes the wake word of the readers that wait for l, as a process does that is stopped before it wakes
-// them.
+// LoseGateWake simulates a process that is stopped just before it wakes the waiting readers of l. It changes the wake
+// word of these readers, and wakes nobody.
 func (l *RWSpinLock) LoseGateWake() {
 	w := park.Word(l.core.words.gate.Load())
 	l.core.words.gate.CompareAndSwap(uint32(w), uint32(w.Bumped()))
@@ -37,7 +37,7 @@ func (l *SpinLock) Object() arenakernel.Object { return l.core.object }
 // Object returns the object of l.
 func (l *RWSpinLock) Object() arenakernel.Object { return l.core.object }
 
-// Calls returns how many calls through l are counted.
+// Calls returns how many calls are counted in the queue for exclusive holds. Close waits for these calls.
 func (l *RWSpinLock) Calls() int { return l.core.queue.Waiting() }
 
 // Bits returns the words that name the holders of l, combined by OR. The result is 0 if there is no holder.

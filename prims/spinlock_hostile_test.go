@@ -46,8 +46,8 @@ func spinSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-// cannotMore returns f, but ignores the panic about too many holds. The damaged words may say that this process
-// has so many.
+// cannotMore returns a function that calls f and ignores the panic about too many holds. A damaged word may say that
+// this process has the maximum number of holds.
 func cannotMore(f func()) func() {
 	return func() {
 		defer func() {

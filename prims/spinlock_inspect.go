@@ -18,8 +18,8 @@ func inspectSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspect
 	return i.Inspection
 }
 
-// spinState adds the words that a SpinLock and an RWSpinLock have in common. It returns the index of the hold
-// that the state word names.
+// spinState adds to i the words that a SpinLock and an RWSpinLock have in common. If the state word names a holder,
+// spinState adds the hold, too, and returns its index in i.Holds.
 func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.spin.Load())
 	s := spinWord(w.state.Load())

@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// markOwnerDeadSpin changes the state word o, whose holder was found dead. It reports false if the word stays as it
-// is for now: the holder's process has not ended, and the next holder must not use the data before that.
+// markOwnerDeadSpin changes the state word o, whose holder was found dead. It returns false if nobody may change the
+// word yet: the next holder must not use the data before the process of the dead holder has ended.
 func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
@@ -52,8 +52,8 @@ func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWord
 	return true
 }
 
-// wakeSpinWaiters wakes waiters for the state word, even if none is announced: all readers, if the lock has
-// readers, and one or all of the waiters for other holds.
+// wakeSpinWaiters wakes waiters, even if the wake words announce none. It wakes all readers if the lock has readers,
+// and one or all of the waiters for other holds.
 func wakeSpinWaiters(a *arenakernel.Arena, w *spinWords, owed arenakernel.Owed, readers bool) {
 	if readers {
 		gate := rwSpinGate(a, w)
@@ -126,9 +126,9 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 // check is the periodic check of the waiters for an exclusive hold.
 func (c *spinCore) check() { c.checkFor(&c.next) }
 
-// checkFor is called ten times a second while a goroutine of this process waits in the wait list waiters. A process may
-// have stopped or died before it woke waiters, and the state word may still name a dead process. checkFor makes the
-// wakes, and changes the word.
+// checkFor is called ten times a second while a goroutine of this process waits. The parameter waiters is the wait list
+// of that goroutine. A process may have stopped or died before it woke waiters; then checkFor wakes them. If the state
+// word names a dead process, checkFor changes the word.
 func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
@@ -146,9 +146,9 @@ func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	}
 }
 
-// meetAgain records the present time for the present hold once more. An earlier record does not count any more if the
-// holder had to wait for readers after it had claimed the lock: the end of that wait has changed the state word, by
-// which a record names its hold.
+// meetAgain stores the present time as the date of the present hold; see metWords. A waiter may have stored an earlier
+// date, but this date is void if the holder then waited for readers: at the end of that wait the holder changed the
+// state word, and a date counts only while the state word is unchanged.
 func (c *spinCore) meetAgain() {
 	next, gate := c.words.wake.Load(), c.words.gate.Load()
 	o := spinWord(c.state.Load())
@@ -204,7 +204,7 @@ func (c *spinCore) recover(ctx context.Context, repair func() error, waited bool
 		}
 		crashpoint.Hit("spinlock.recover.taken")
 		if n := o.participant(); n != 0 {
-			// Only a process that has the lock stores the word died, which is for reports: see Mutex.taken.
+			// The word died is for reports. Only a process that has the lock stores it; see Mutex.taken.
 			c.words.died.Store(uint32(n))
 		}
 		if c.rw != nil {
@@ -236,7 +236,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error, waited bool
 	}
 }
 
-// recoveryLost returns the error for a repair after which the state word is o, and not what this process has stored.
+// recoveryLost returns the error of a Recover that has lost the lock: after the repair, the state word is o, and not
+// the value that this process stored.
 func (c *spinCore) recoveryLost(op string, o spinWord) error {
 	if err := c.opening.lostWords(op); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (c *spinCore) passThrough(ctx context.Context) error {
 // runRepair runs repair while this process recovers the lock. If repair fails, the lock becomes
 // not recoverable. The parameter waited says whether the Close of the handle waits for the call.
 func (c *spinCore) runRepair(repair func() error, waited bool) (err error) {
-	who := c.diedName() // read while the state word keeps other recoveries out
+	who := c.diedName() // read now: the word died stays the same while this process recovers the lock
 	done := false
 	defer func() {
 		if done && err == nil {

@@ -44,7 +44,7 @@ type spinWords struct {
 // has two cache lines to itself, because a CPU that loads a line also prefetches its neighbour.
 type rwSpinRecord struct {
 	_     structs.HostLayout
-	_     [64]byte      // begins with the header of a slot record
+	_     [64]byte      // the header of a slot record, and padding
 	count atomic.Uint64 // see rwSpinCount
 	_     [56]byte
 }

@@ -28,9 +28,9 @@ import (
 // If a process dies in an Update or a View, other processes get the lock when no system call of the dead
 // process can write to the value any more.
 //
-// In the terminology of the Go memory model, and across processes: an Update or Store
-// synchronizes before every later Update, View or Store returns or calls its function, and
-// before the return of a Load that sees its value.
+// In the terminology of the Go memory model, and across processes: an Update or Store synchronizes before the function
+// call of each later Update or View, before the return of each later Store, and before the return of a Load that sees
+// its value.
 //
 // The name Synchronized is that of folly and Boost. Load reads as the Linux kernel reads a seqcount latch.
 type Synchronized[T any] struct {
@@ -43,11 +43,12 @@ type synchronized struct {
 	lock  *Mutex
 	words *synchronizedWords
 	// inside is set while a goroutine that got the lock through this handle may be using the two copies of the value.
-	// The holder of the lock writes it. Close of this and of other handles of the process read it.
+	// The holder of the lock writes inside. The goroutine that closes this handle reads it, and so does a goroutine
+	// that closes another handle of the process.
 	inside goroutineMark
-	// heldSince is the time at which a Close first found that this process has the lock although no goroutine of
-	// this handle uses the copies; see the method left. It is CLOCK_MONOTONIC in ns; 0 means never. Only the
-	// goroutine that closes the handle uses it.
+	// heldSince is a time in ns of CLOCK_MONOTONIC. At that time, Close found for the first time that the owner word
+	// names this process while no goroutine of this handle uses the copies; see the method left. 0 means that Close has
+	// not found that. Only the goroutine that closes the handle uses heldSince.
 	heldSince int64
 }
 
@@ -142,8 +143,8 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	for i, off := range copies {
 		s.copies[i] = arenakernel.At[T](a, o.Body+off)
 	}
-	// After a death there is nothing to repair. The lock needs a Repair only because a peer may have overwritten
-	// its policy.
+	// The policy of the lock is PolicyRelease, so nobody has to repair the lock after a death. But a peer may have
+	// overwritten the policy, and then a death leaves the lock owner-dead. This Repair makes it usable.
 	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	s.lock.counted()
 	s.lock.inner = true
@@ -232,7 +233,7 @@ func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) e
 // Is ErrClosed, or that Is ErrCorrupt if a peer has overwritten the object.
 //
 // If 100 reads fail because of commits, Load locks the value to read it. In a program built with -race, Load first
-// tries to lock, for 10 ms, so that the race detector sees the edges with which Load synchronizes.
+// tries to lock, for 10 ms. From the lock, the race detector learns which Updates come before the Load.
 func (s *Synchronized[T]) Load() T {
 	var v T
 	s.LoadInto(&v)
@@ -342,7 +343,7 @@ func (s *synchronized) leave() {
 	s.inside.end()
 	m := s.lock
 	if !race.Enabled && *m.own == m.biased {
-		// This is what Unlock does with such a hold. It is repeated here, because Unlock is not inlined.
+		// Unlock releases a biased hold by the same code. The code is repeated here, because Unlock is not inlined.
 		if releaseBiased(m.own, m.wake) {
 			m.loseBias()
 		}
@@ -359,7 +360,7 @@ func (s *synchronized) holds() bool {
 	return o.held() && o.participant() == s.lock.name
 }
 
-// commit makes the copy that f or Store has written the value.
+// commit turns the copy that the function of an Update, or Store, has written into the value.
 func (s *synchronized) commit(verb string, n uint64) error {
 	crashpoint.Hit("synchronized.update.written")
 	if !s.holds() {
@@ -403,7 +404,7 @@ func (s *Synchronized[T]) Close() error { return s.lock.opening.close("synchroni
 // SynchronizedState is the result of State.
 type SynchronizedState struct {
 	Commits uint64            // how often an Update or a Store has changed the value
-	Held    bool              // a call uses the value, or its process died in the call and has not ended
+	Held    bool              // a process has the lock, or died with the lock and has not ended yet
 	Owner   *shmsync.Identity // the process that has the lock; nil if it is free or the process is not known
 	Waiting bool              // waiters for the lock may be asleep
 	Err     error             // ErrCorrupt if a peer has overwritten the lock, otherwise nil

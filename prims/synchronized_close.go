@@ -21,9 +21,9 @@ func (s *synchronized) left() bool {
 	case s.heldSince == 0:
 		s.heldSince = shmsync.Monotonic()
 	}
-	// A goroutine of this process may have the lock just before or after it uses the copies, and the scheduler may let
-	// the goroutine wait there. But if this process still has the lock after the time synchronizedForged, a peer has
-	// forged the owner word.
+	// A goroutine of this process has the lock for a moment before and after it uses the copies. The scheduler may stop
+	// the goroutine at such a moment. But if the owner word still names this process after synchronizedForged, a peer
+	// has forged the owner word.
 	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 

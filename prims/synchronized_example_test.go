@@ -18,7 +18,7 @@ type Bank struct{ Balance [3]int64 }
 // Several processes change one record. If one of them is killed, the others find the record as it was before
 // its Update or after it. No repair code is needed.
 func ExampleSynchronized() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -50,7 +50,7 @@ func ExampleSynchronized() {
 
 // One process writes a statistics page. Other processes read a consistent copy of it at any time.
 func ExampleSynchronized_LoadInto() {
-	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
+	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
 	if err != nil {
 		log.Fatal(err)

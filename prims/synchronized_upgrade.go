@@ -8,11 +8,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// UpgradeSynchronized turns the Synchronized of that name into one with a value of type T, if its value has another
-// type, as [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized. The function migrate
-// computes the new value *v from old, the value as the last Update left it. UpgradeSynchronized may be called only
-// in [arena.Options.OnFirst], and panics elsewhere. opts apply to the new object, whose count of commits begins at
-// 0.
+// UpgradeSynchronized gives the Synchronized of that name a value of type T, if its value has another type, as
+// [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized. The function migrate gets the old
+// value, as the last Update left it, and stores the new value in *v. UpgradeSynchronized may be called only in
+// [arena.Options.OnFirst], and panics elsewhere. The new object has the options opts, and its count of commits begins
+// at 0.
 func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old arena.Stored, v *T) error, opts *SynchronizedOptions) error {
 	var opt SynchronizedOptions
 	if opts != nil {
@@ -52,7 +52,7 @@ func committedCopy(a *arenakernel.Arena, o arenakernel.Object) (arenakernel.Offs
 	if w.current.Load()&1 == 0 || o.Size < size {
 		return o.Body + copies[0], nil
 	}
-	// The rest of the body is the first copy, rounded up to a multiple of 64, and the second copy. So the size
-	// of the first copy is half of the rest, rounded up in the same way.
+	// The end of the body consists of copy 0, padded to a multiple of 64 bytes, and of copy 1. Both copies have the
+	// same size. So half of the end, rounded up to a multiple of 64, is the size of copy 0 with its padding.
 	return o.Body + copies[0] + (arenakernel.Offset(o.Size-size)/2+63)&^63, nil
 }

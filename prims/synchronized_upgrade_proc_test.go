@@ -170,9 +170,9 @@ func TestUpgradeSynchronizedFromValue(t *testing.T) {
 	require.Equal(t, hitsV2{Hits: 7}, s.Load())
 }
 
-// TestOpenOfAnotherTypeNamesTheProcessesThatAreIn: a process of the next version opens an object while
-// processes of the old version are in the arena. The error names the processes that have to end first. It also
-// names the call with which OnFirst keeps the contents.
+// TestOpenOfAnotherTypeNamesTheProcessesThatAreIn: a process of the next version opens an object while processes of the
+// old version are in the arena. The error names the processes that have to end first. It also says that
+// UpgradeSynchronized, called in OnFirst, keeps the contents.
 func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
 	name := arenaName(t)
 	one := proctest.Start(t, "upgrade/old", proctest.Params([2]string{name, "hits-v1"}))
@@ -207,8 +207,9 @@ func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestOpenOfAnotherTypeAdvisesByKind: in OnFirst no other process is in the arena. So the error gives the
-// advice for the kind of the object.
+// TestOpenOfAnotherTypeAdvisesByKind: a program opens objects with another type or kind in OnFirst. No other process is
+// in the arena then, so the error names no process that has to end. Instead it says which call keeps or drops the
+// contents of an object of this kind.
 func TestOpenOfAnotherTypeAdvisesByKind(t *testing.T) {
 	a := first(t, arenaName(t), func(a *arena.Arena) {
 		_, err := arena.Value[hitsV1](a, "value")

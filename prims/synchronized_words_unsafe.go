@@ -16,13 +16,13 @@ import (
 //	free        c        c&1         what earlier Updates left there  idle                    Lock
 //	held by n   c        c&1         n writes it                      n is in an Update       commit, abort, death
 //	held by n   c+1      (c+1)&1     the previous value               n has committed         Unlock, death
-//	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  the free byte lock of n:
-//	dead                                                                                      the owner word becomes free
+//	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  when n is gone, another
+//	dead                                                                                      process frees the lock
 //
-// The store of current+1 is the commit. If a process dies before the commit, the value is unchanged. A valid
-// copy becomes the other copy by a commit, and only a later holder of the lock writes to it. So a reader
-// without the lock has read a whole value if current is the same before and after it has read the copy. This is
-// the seqcount latch of the Linux kernel.
+// The store of current+1 is the commit. If a process dies before the commit, the value is unchanged. A commit swaps the
+// roles of the two copies. Only a later holder of the lock writes to the copy that was valid before. So a reader
+// without the lock has read a whole value if current is the same before and after it has read the copy. This is the
+// seqcount latch of the Linux kernel.
 type synchronizedWords struct {
 	_    structs.HostLayout
 	lock mutexWords // the lock of the value; its policy is PolicyRelease

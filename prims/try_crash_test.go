@@ -180,7 +180,7 @@ func TestTryFindsTheDeathOfAHolder(t *testing.T) {
 				calls := 0
 				return func() bool {
 					if calls++; calls == 2 {
-						e.Set() // this token goes to the wait of the dead process until a call finds the death
+						e.Set() // while no call has found the death, this token goes to the wait of the dead process
 					}
 					return e.TryWait()
 				}

@@ -53,8 +53,9 @@ func openTight(a *arena.Arena) (locks []*prims.Mutex, board *[tightLocks]canary,
 }
 
 func init() {
-	// The process tight has goroutines on several threads lock and unlock until it is killed. Of its locks, six
-	// have one goroutine each, and their holds become biased. The others have two goroutines each.
+	// The process "tight" starts goroutines on several threads. They lock and unlock until the process is killed. Six
+	// of the locks are used by one goroutine each, so their holds become biased. Two goroutines share each of the other
+	// locks.
 	proctest.Register("tight", func(c *proctest.Child) {
 		var p tightParams
 		c.Params(&p)

@@ -14,7 +14,7 @@ import (
 // killed at each step, and so may a process that rolls back.
 type txBlocksModel struct {
 	kills int
-	twice bool // the process has a thread at each lock; otherwise two processes roll back
+	twice bool // one process runs transactions of both locks; otherwise of one lock, and two processes roll back
 	bug   bug
 }
 
@@ -107,7 +107,7 @@ func tbWord(kind, process uint8) uint8 { return kind | process<<tbNameShift }
 
 func (m *txBlocksModel) word(x *model.Exec, w int) int { return int(*x.R(tbK))*tbLock + w }
 
-// must records a mistake unless the block belongs to the lock or thread that the parameter of names.
+// must records a mistake unless the block belongs to the lock or thread whose number is the parameter of.
 func (m *txBlocksModel) must(x *model.Exec, block, of uint8) {
 	if x.Ghost[block] != of {
 		x.Ghost[tbWrong] = 1
@@ -388,7 +388,7 @@ func (m *txBlocksModel) other(x *model.Exec) {
 	}
 }
 
-// reap frees the blocks of dead processes that are in no log.
+// reap frees the blocks of dead processes, except the logged ones: a rollback frees those.
 func (m *txBlocksModel) reap(x *model.Exec) {
 	for p := range model.Threads {
 		if x.LifeOf(p) == model.Condemned {

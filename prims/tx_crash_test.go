@@ -58,8 +58,8 @@ func dieInTx(t *testing.T, point string, rw bool) {
 	}
 	v := at(point, 1+rand.IntN(4))
 	if strings.Contains(point, ".rollback.") {
-		// Other processes die in an Update, one after another, until v is the process that undoes such an
-		// Update.
+		// Other processes die in an Update, one after another, until v undoes one of these Updates and dies at its
+		// crash point.
 		v.Await(t)
 		for live := true; live; {
 			at([]string{"tx.save.valid", "tx.alloc.logged", "tx.free.logged", "tx.commit.decided"}[rand.IntN(4)], 1+rand.IntN(9)).WaitSignal(t, syscall.SIGKILL)

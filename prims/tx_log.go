@@ -40,7 +40,8 @@ func (l *undoLog) own(off arenakernel.Offset, n uint64) bool {
 	return off < l.object.Body+arenakernel.Offset(l.object.Size) && l.object.Offset < off+arenakernel.Offset(n)
 }
 
-// setKind overwrites the kind of the record that ends at the parameter end. The kind is its last 4 bytes.
+// setKind overwrites the kind of a record. The parameter end is the position in the log at which the record ends. The
+// last 4 bytes of the record are its kind.
 func (l *undoLog) setKind(end, kind uint32) { storeKind(&l.records[end-4], kind) }
 
 const (
@@ -64,8 +65,8 @@ func logSize(p Policy, asked int, what string) uint64 {
 	return (uint64(asked) + logUnit - 1) &^ (logUnit - 1)
 }
 
-// withLog returns the size of a body that consists of the given number of bytes of words and an undo log of the
-// given size. If log is 0, the body has no log.
+// withLog returns the size of the body of a lock. The parameter words is the number of bytes of the words of the lock,
+// and the parameter log is the size of the records of its undo log. If log is 0, the lock has no undo log.
 func withLog(words, log uint64) uint64 {
 	if log == 0 {
 		return words
@@ -187,10 +188,9 @@ func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit boo
 		case r.kind == logBytes:
 			return
 		case r.kind == logGiven:
-			// An earlier process gave the record the kind logGiven. That process, or its reaper, frees the block.
-			// From here on logGiven means that this process frees the block. So this record must get another kind:
-			// the block may be in use again when release runs, and another goroutine of this process may be about
-			// to free it.
+			// An earlier process gave the record the kind logGiven, and that process, or its reaper, frees the block.
+			// The method release would free it again. By that time the block may be in use again, or another goroutine
+			// of this process may be freeing it. So the record gets another kind.
 			if commit {
 				l.setKind(end, logAlloc)
 			} else {

@@ -353,7 +353,7 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 
 func TestUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{}) }
 
-// TestRWMutexUpdateSurvivesKills is the same test with an RWMutex; half of the survivors' calls read.
+// TestRWMutexUpdateSurvivesKills is TestUpdateSurvivesKills with an RWMutex, which this process also locks for reading.
 func TestRWMutexUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{RW: true}) }
 
 func txSurvives(t *testing.T, p txParams) {
@@ -366,7 +366,8 @@ func txSurvives(t *testing.T, p txParams) {
 	}
 }
 
-// TestDataWithoutSaveIsTorn is the control experiment: if Save is not called, the same deaths leave torn data.
+// TestDataWithoutSaveIsTorn checks that the kills of TestUpdateSurvivesKills leave torn data if the victims do not call
+// Save.
 func TestDataWithoutSaveIsTorn(t *testing.T) {
 	torn := 0
 	for range 80 {

@@ -37,8 +37,8 @@ import (
 //	active -> idle                         commit without blocks (the commit), abort without blocks
 //	active -> committed -> idle            commit with blocks (the first step is the commit)
 //	active -> undone -> idle               abort or rollback with blocks
-//	any -> lost                            the log is not one that can be undone; Recover begins
-//	active -> lost                         the same, without the lock
+//	any -> lost                            the log cannot be undone, or Recover begins
+//	active -> lost                         without the lock, in the two cases below
 //	lost -> idle                           Recover has repaired the data
 //
 // In two cases a process marks the log lost by a compare-and-swap, without the lock. In both cases the function
@@ -62,7 +62,7 @@ import (
 // Order of the stores. The records below tail are complete before the store of tail. The caller's stores to the
 // bytes that Save recorded come after the store of active, and before the store that commits. The last byte is
 // restored before the store of undone. In the phases undone and committed no byte is restored, because the blocks
-// with the bytes may belong to other processes by then.
+// that contain the bytes may already belong to other processes.
 //
 //	writers: the holder of the lock, by a store that the compiler cannot move, see storeLogState and
 //	         releaseLogState; D and a reaper, see above

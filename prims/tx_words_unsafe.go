@@ -46,9 +46,9 @@ func logBody(body []byte, words uint64) *logHead {
 //go:noinline
 func storeLogState(p *uint64, s uint64) { *p = s }
 
-// releaseLogState does what storeLogState does, and is a release. A process without the lock may read in the state that
-// the transaction of a dead process is over, and may then free the memory of the restored bytes. Without the release,
-// the stores that restore these bytes could reach the memory after it was freed.
+// releaseLogState does what storeLogState does, and is a release. A process without the lock may read the state, find
+// that the transaction of a dead process is over, and free the memory of the restored bytes. Without the release, the
+// stores that restore these bytes could reach the memory after it was freed.
 //
 // Only a rollback restores bytes. So the functions of Tx that add a record use storeLogState, and so does a commit
 // without blocks. The end of a rollback uses releaseLogState. Both stores of a commit with blocks use it, too,

@@ -8,7 +8,7 @@ import (
 
 // This file estimates, for tools, how long a FairMutex, permits of a Semaphore, or a key of a MultiLock have been held.
 // These objects serve their waits strictly in order. So no process can have got the lock since the present first wait
-// became the first, and the hold is at least as old. Design note 47 has the argument.
+// became the first: the present holds began before that moment. Design note 47 has the argument.
 //
 // Neither a lock nor a grant reads the clock for this purpose. Instead, when the periodic check of a waiter's process
 // finds that a wait is the first, it stores the time in the word stamp of the node; see recordQueue.dateFirst. That
@@ -18,10 +18,10 @@ import (
 // is never 0, because 0 means that there is no date.
 func firstDate(ns int64) uint32 { return max(uint32(ns/int64(time.Millisecond)+1), 1) }
 
-// firstSince converts the date of a first wait to a CLOCK_MONOTONIC time in ns, or to 0 if that time is unknown.
-// The caller read the time now after the date was stored. Dates wrap around after 2^32 ms. A date more than 2^31 ms
-// old looks like a date in the future, so the result is 0. A date more than 2^32 ms old looks like a later date. So
-// the result is never earlier than the true date.
+// firstSince converts the date of a first wait to a CLOCK_MONOTONIC time in ns, or to 0 if that time is unknown. The
+// parameter now is a time that the caller read after the date was stored. Dates wrap around after 2^32 ms. If a date is
+// more than 2^31 ms old, it looks like a date in the future, and the result is 0. If it is more than 2^32 ms old, it
+// looks younger than it is. So the result is never earlier than the true time.
 func firstSince(date uint32, now int64) int64 {
 	ms := now/int64(time.Millisecond) + 1
 	age := int32(uint32(ms) - date)
@@ -31,8 +31,8 @@ func firstSince(date uint32, now int64) int64 {
 	return (ms - int64(age)) * int64(time.Millisecond)
 }
 
-// dateByStamp adds a date to each of the given holds that has none. It is the date of the first wait in the queue
-// of the object, because the holds had begun by then.
+// dateByStamp dates each of the given holds that has no date yet. The date is the time at which the first wait in the
+// queue of the object became the first. The holds had begun before that time.
 func (i *inspection) dateByStamp(holds []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; inQueue(w) && i.dateByWait(w, holds) {
@@ -41,8 +41,8 @@ func (i *inspection) dateByStamp(holds []int) {
 	}
 }
 
-// dateByWait does what dateByStamp does, for w, the first wait of a queue. The caller has read the holds before. The
-// result is false if the wait has ended, or is about to end, so that its stamp may not be a date.
+// dateByWait does what dateByStamp does, for the given wait w, the first one of a queue. The caller reads the holds
+// before this call. The result is false if w has ended, or is about to end, so that its stamp may not be a date.
 func (i *inspection) dateByWait(w *arenakernel.Wait, holds []int) bool {
 	n, err := i.a.NodeAt(w.Node)
 	if err != nil {

@@ -14,26 +14,28 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// beforeSleepContext is a context that calls the function then when a wait is about to sleep in the kernel. At that time
-// the wait has announced itself, and has found that it has to sleep.
+// beforeSleepContext is a context with a hook: the function in the field then. The hook runs when a wait is about to
+// sleep in the kernel. At that time the wait has announced itself, and has found that it has to sleep.
 type beforeSleepContext struct {
 	context.Context
 	then func()
 }
 
-// Value hides that the embedded context is one of package context, which would not call AfterFunc.
+// Value returns nil for every key. So context.AfterFunc does not find the embedded context, and calls the method
+// AfterFunc.
 func (c beforeSleepContext) Value(any) any { return nil }
 
-// AfterFunc is called by context.AfterFunc. If the context has ended after the call of then, the wait is told so.
+// AfterFunc is called by context.AfterFunc. It runs the hook. If the hook has ended the context, AfterFunc calls the
+// function ends, which ends the wait.
 func (c beforeSleepContext) AfterFunc(ends func()) (stop func() bool) {
 	c.then()
 	if c.Err() != nil {
-		go ends() // context.AfterFunc still holds a lock that ends needs
+		go ends() // in another goroutine, because context.AfterFunc holds a lock that the function ends needs
 	}
 	return func() bool { return false }
 }
 
-// endingWait is a wait that ends while what it waits for is there.
+// endingWait consists of a wait, the event for which it waits, and the Close of its handle.
 type endingWait struct {
 	wait     func(ctx context.Context) error
 	event    func()
@@ -79,14 +81,15 @@ var endingWaits = map[string]func(t *testing.T, a *arena.Arena) endingWait{
 	},
 }
 
-// TestEventBeatsTheEndOfTheWait: what a wait waits for happens while the waiter is about to sleep. Then the context of
-// the wait ends, or the handle is closed, before the waiter runs again. The event takes precedence.
+// TestEventBeatsTheEndOfTheWait checks that a wait succeeds if its event happens before the wait ends. The event
+// happens while the waiter is about to sleep. Then the context of the wait ends, or the handle is closed, before the
+// waiter runs again.
 func TestEventBeatsTheEndOfTheWait(t *testing.T) {
 	if !shmsync.FeatureWaitV.Have() {
 		t.Skip("needs futex_waitv: without it, a wait with a context does not sleep in the kernel")
 	}
 	for name, open := range endingWaits {
-		if name != "futex" { // each Post wakes, so the wait for a Futex ends before its context
+		if name != "futex" { // each Post of a Futex wakes, so its wait ends before the context does
 			t.Run(name+"/context", func(t *testing.T) {
 				w := open(t, newArena(t, nil))
 				ctx, end := context.WithCancel(t.Context())
@@ -108,6 +111,64 @@ func TestEventBeatsTheEndOfTheWait(t *testing.T) {
 				}
 			}}))
 			require.NoError(t, <-closed)
+		})
+	}
+}
+
+// TestCloseBeatsAFreeLock: a lock becomes free while a call that wants it is about to sleep. Then the handle is closed
+// before the call runs again. The call fails, and the lock stays free. If the call took the lock, the Close of the arena
+// would leave the lock to other processes as that of a dead holder.
+func TestCloseBeatsAFreeLock(t *testing.T) {
+	if !shmsync.FeatureWaitV.Have() {
+		t.Skip("needs futex_waitv: without it, a wait with a context does not sleep in the kernel")
+	}
+	type lock struct {
+		wait    func(ctx context.Context) error
+		free    func()
+		close   func() error
+		closing func() bool
+	}
+	for name, open := range map[string]func(t *testing.T, a *arena.Arena) lock{
+		"mutex": func(t *testing.T, a *arena.Arena) lock {
+			m, err := prims.OpenMutex(a, "l", nil)
+			require.NoError(t, err)
+			m.Lock()
+			return lock{m.LockContext, m.Unlock, m.Close, m.Closing}
+		},
+		"rwmutex": func(t *testing.T, a *arena.Arena) lock {
+			m, err := prims.OpenRWMutex(a, "l", nil)
+			require.NoError(t, err)
+			m.RLock()
+			return lock{m.LockContext, m.RUnlock, m.Close, m.Refuses}
+		},
+		"spinlock": func(t *testing.T, a *arena.Arena) lock {
+			l, err := prims.OpenSpinLock(a, "l", nil)
+			require.NoError(t, err)
+			l.Lock()
+			return lock{l.LockContext, l.Unlock, l.Close, l.Closing}
+		},
+		"rwspinlock": func(t *testing.T, a *arena.Arena) lock {
+			l, err := prims.OpenRWSpinLock(a, "l", nil)
+			require.NoError(t, err)
+			l.RLock()
+			return lock{l.LockContext, l.RUnlock, l.Close, l.Closing}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, nil)
+			l := open(t, a)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			closed := make(chan error, 1)
+			require.ErrorIs(t, l.wait(beforeSleepContext{ctx, func() {
+				l.free()
+				go func() { closed <- l.close() }()
+				for !l.closing() {
+					runtime.Gosched()
+				}
+			}}), shmsync.ErrClosed)
+			require.NoError(t, <-closed)
+			require.NoError(t, a.Delete("l"), "no process holds the lock")
 		})
 	}
 }

@@ -58,8 +58,8 @@ type Rules[S, E any] struct {
 	// OnDeath is called instead of Release for a claim of a process that died. If OnDeath is nil, Release is
 	// called.
 	OnDeath func(s *S, e E)
-	// Undo is called for a claim that was granted to a wait if the process died before Wait returned, so that the
-	// process never used the claim. If Undo is nil, Release is called or, if Release is nil too, OnDeath. If all
+	// Undo is called for a claim that a process never used, because the process died after its wait was granted the
+	// claim and before Wait returned. If Undo is nil, Release is called or, if Release is nil too, OnDeath. If all
 	// three are nil, such a claim is never undone.
 	Undo func(s *S, e E)
 	// Before reports whether a wait for x is served before a wait for y that came earlier. If Before is nil, no
@@ -188,8 +188,8 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	if err := x.openCore(a, o, shape, false); err != nil {
 		return nil, err
 	}
-	// Goroutines of this library must survive a rule that ends its goroutine. So the method check runs rules in a
-	// separate goroutine.
+	// A rule may end the goroutine that runs it, and the goroutines of this library must not end. So the method check
+	// runs rules in a separate goroutine.
 	x.openWaits(x.check, x.torn)
 	// Only a process that has the rules can undo the claims of dead processes. So start the poller of this process,
 	// which is notified of deaths, and calls the method check if goroutines wait.

@@ -4,8 +4,9 @@ package prims_test
 
 import "testing"
 
-// BenchmarkWaitable measures calls that do not wait: a claim and its release, an Update, and a State. The states are
-// of 4 bytes, and of 4 KiB. One of the claims is for one of 1,000 values for which the process has claims already.
+// BenchmarkWaitable measures calls that do not wait: a claim and its release, an Update, and a State. The states have 4
+// bytes or 4 KiB. In one benchmark the process already has a claim for each of 1,000 values, and makes one more claim
+// for one of these values.
 func BenchmarkWaitable(b *testing.B) {
 	a := newArena(b, nil)
 	rw, err := shared(a, "rw")

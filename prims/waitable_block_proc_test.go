@@ -22,7 +22,7 @@ func newPause(t *testing.T) *pause {
 	return p
 }
 
-// enter blocks until the test has received from entered, and then until it sends to goOn.
+// enter blocks until the test has received from p.entered and has sent to p.goOn.
 func (p *pause) enter() {
 	select {
 	case p.entered <- true:
@@ -34,8 +34,8 @@ func (p *pause) enter() {
 	}
 }
 
-// finish lets the function go on, each time it runs, until the channel over is closed. It returns how many times the
-// function has run.
+// finish lets the function go on, as often as the function runs, until a receive from the channel over succeeds. It
+// returns how many times the function has run.
 func (p *pause) finish(over chan bool) (runs int) {
 	p.goOn <- true
 	for runs = 1; ; runs++ {

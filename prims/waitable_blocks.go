@@ -13,7 +13,7 @@ var _ = crashpoint.Register("waitable.block.pushed")
 
 // waitableBlocks are the additional blocks of a Waitable that a handle knows.
 type waitableBlocks struct {
-	head  uint32          // the word SlotRecords when the list of the blocks was read
+	head  uint32          // the head of the list of slot records when the blocks were read; see findBlocks
 	holds []*waitableHold // the holds of the blocks, the oldest block first
 	texts []waitableText
 }

@@ -50,8 +50,8 @@ func TestModelWaitableBlocks(t *testing.T) {
 	})
 }
 
-// TestModelWaitableLost: a rule panics. Then the state does not change, waits end, and Recover makes the Waitable usable
-// with the state that its repair was called with.
+// TestModelWaitableLost: a rule panics. Then the state does not change, and waits end. Recover calls the repair with a
+// state, and makes the Waitable usable with this state.
 func TestModelWaitableLost(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a wait", small, wtModel(1, "0P0X0", "1W1R1").explore, []bug{wtTextLate}},
@@ -85,8 +85,8 @@ func TestModelWaitableDeath(t *testing.T) {
 	})
 }
 
-// TestModelWaitableStop: a process stops for ever at each step. Others wait for it only if they need a claim that it has,
-// or that its wait was granted.
+// TestModelWaitableStop: a process stops for ever at each step. Another process waits for it only if it needs a claim
+// that the stopped process holds, or that was granted to a wait of the stopped process.
 func TestModelWaitableStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, wtModel(1, "0W1R1", "1W1").withStop().explore, []bug{wtHelperQuiet, wtNoChecks, wtChecksFirst}},

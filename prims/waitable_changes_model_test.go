@@ -70,21 +70,22 @@ func (m *waitableModel) grant(s *wtState, i int) {
 	}
 }
 
-// The method more adds to r that a hold counts one more claim.
+// The method more adds a claim to the hold h, as a part of the record r.
 func (m *waitableModel) more(s *wtState, r *rqRecord, h, p, e uint8) {
 	r.set(s.word[:], wtLabel+h, wtLabelOf(p, e))
 	r.set(s.word[:], wtCount+h, s.word[wtCount+h].v+1)
 }
 
-// The method less adds to r that a hold counts one claim less. If undo is true, the claim was not accepted.
+// The method less removes a claim from the hold h, as a part of the record r. If undo is true, the claim was not
+// accepted.
 func (m *waitableModel) less(s *wtState, r *rqRecord, h uint8, undo bool) {
 	if r.set(s.word[:], wtCount+h, s.word[wtCount+h].v-1); undo {
 		r.set(s.word[:], wtGrant+h, s.word[wtGrant+h].v-1)
 	}
 }
 
-// overlooks checks that a call does not fail only because of claims of the dead. Claims of a participant whose
-// process ended after the call had locked the private lock are excepted.
+// overlooks checks that no call fails because of a claim of a dead participant. The check covers the participants whose
+// processes had ended when the call locked the private lock, and whose deaths were known to the last reap.
 func (m *waitableModel) overlooks(s *wtState, i int) {
 	t := &s.thread[i]
 	for q := range uint8(wtProcs) {

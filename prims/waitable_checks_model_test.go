@@ -38,7 +38,7 @@ func (m *waitableModel) right(s *wtState) error {
 	return m.rightQueue(s, &w)
 }
 
-// rightHolds checks that the holds, the state, and the claims of the processes are the same.
+// rightHolds checks that the holds, the state, and the claims of the processes agree.
 func (m *waitableModel) rightHolds(s *wtState, w *[wtWords]rqWord) error {
 	var count, open [wtProcs][2]uint8
 	var met [wtProcs][2]bool
@@ -129,8 +129,9 @@ func (m *waitableModel) done(s *wtState) bool {
 	return true
 }
 
-// canon clears what has no effect any more, and renumbers tags and versions. So states that differ only by these become
-// the same state. That is allowed because the algorithm only compares such a number with another, or with its successor.
+// canon clears the parts of s that have no effect any more, and renumbers tags and versions. So states that differ only
+// in these parts and numbers become the same state. This is allowed because the algorithm compares a tag or a version
+// only with another one, or with the successor of another one.
 func (m *waitableModel) canon(s *wtState) {
 	var used [wtSlots]bool
 	var image [wtImages]bool

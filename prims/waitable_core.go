@@ -26,14 +26,14 @@ type waitableCore struct {
 	name  arenakernel.ParticipantID
 	// blocks are the additional blocks that this handle knows; see findBlocks.
 	blocks atomic.Pointer[waitableBlocks]
-	// lastHold is the index of the hold of a block that was used last. guarded by: private
+	// lastHold is the index, among the holds in blocks, of the hold that was found last. guarded by: private
 	lastHold int
-	// room is the value of the word SlotRecords before the last search for a hold. guarded by: private
+	// room is the head of the list of slot records before the last search for a hold. guarded by: private
 	room    uint32
 	tried   tryCheck
 	opening *opening
-	// updating marks a goroutine that runs the function of an Update. If several goroutines do so, the variable running
-	// has the other goroutines.
+	// updating marks a goroutine that runs the function of an Update. If several goroutines do so, updating marks one
+	// of them, and the variable running lists the others.
 	updating goroutineMark
 	// inRule marks the goroutine that runs rules for a call of this handle.
 	inRule goroutineMark
@@ -125,13 +125,14 @@ func (x *waitableCore) slotRecord(slot int) *waitableRecord {
 	return x.otherRecord(slot)
 }
 
-// otherRecord does what slotRecord does, for a slot that need not be that of this handle.
+// otherRecord returns the slot record of any slot, or nil if there is none.
 func (x *waitableCore) otherRecord(slot int) *waitableRecord {
 	s, _ := x.slots.of(slot)
 	return s.record
 }
 
-// wordAt returns the word of x that kind and where name in a record. The recordQueue calls it.
+// wordAt returns the word of x to which a record refers. The parameters kind and where are those of the record. The
+// recordQueue calls wordAt.
 func (x *waitableCore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	switch kind {
 	case waitableCurrentWord:
@@ -175,9 +176,10 @@ func (x *waitableCore) closed() error {
 	return x.fail("waitable.wait", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// spare returns the name of an image in the slot record of this participant that is not the valid image. Only a record
-// of this participant can make it valid, and the caller holds x.private. Another process may still be copying an older
-// state from that image. After the copy, it finds that the word current has changed, and copies again.
+// spare returns the name of an image to which this participant may write: one of the two in its slot record that is not
+// valid. Only a record of this participant could make that image valid, and the caller holds x.private. Another process
+// may still be copying an older state from the image. After the copy, it finds that the word current has changed, and
+// copies again.
 func (x *waitableCore) spare(c *recordedChange) uint32 {
 	first := uint32(2 * x.slot)
 	if c.get(&x.words.current) == first {
@@ -202,7 +204,8 @@ func (x *waitableCore) lostBy() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(valueIn(&x.words.lostBy) & arenakernel.ParticipantIDMask)
 }
 
-// notRecoverable returns the error of an operation on x that the participant by has made not recoverable.
+// notRecoverable returns the error of an operation on x. The parameter by is the participant that has made x not
+// recoverable.
 func (x *waitableCore) notRecoverable(op string, by arenakernel.ParticipantID) error {
 	return x.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+x.textOf(by))
 }

@@ -66,8 +66,8 @@ func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 		point string
 		hit   int32
 	}
-	// A try changes three words. A release changes two words, and the function of "free" one. The grant that follows
-	// a release or "free" changes seven more words.
+	// The op "try" changes three words, "release" changes two, and "free" changes one. The grant after "release" or
+	// "free" changes seven more words.
 	for op, changed := range map[string]int32{"try": 3, "release": 9, "free": 8} {
 		steps := []step{{"waitable.update.copied", 1}, {"record.commit.written", 1}, {"record.commit.named", 1}, {"record.commit.completed", 1}}
 		for i := range changed {
@@ -178,7 +178,7 @@ func TestWaitableRecoveredByAStoppedProcess(t *testing.T) {
 	require.PanicsWithValue(t, "this claim fails", func() { k.x.TryWait(panicsInClaim) })
 	victim.Kill(t)
 	alone(t, a, 2)
-	k.x.Check() // a reap after the death was counted; it cannot run a rule, and must not forget the claim
+	k.x.Check() // reaps the dead process without a rule, and must not forget its claim
 	require.False(t, k.x.TryWait(fine))
 	recovers.do(t, "stop at record.commit.completed", 1)
 	recovers.begin("recover", fine)

@@ -69,7 +69,8 @@ func (x *waitableCore) everyHold() iter.Seq[holdPlace] {
 	}
 }
 
-// isOf reports whether the hold is labelled for the participant n and the value extra of E.
+// isOf reports whether the hold is labelled for the participant n and one value of E. The parameter extra is that
+// value.
 func (h *waitableHold) isOf(n arenakernel.ParticipantID, extra uint64) bool {
 	return valueIn(&h.name) == uint32(n) && h.extra() == extra
 }
@@ -119,9 +120,9 @@ func (h holdPlace) counted() uint32 {
 	return valueIn(&h.count)
 }
 
-// labelOf returns the hold that is labelled for the claims of the participant n for one value of E. If there is none, it
-// returns no hold, and an error if it could not visit all holds. There are never two, because a hold gets a label by a
-// record whose author has found no other hold with that label.
+// labelOf returns the hold that is labelled for the claims of the participant n for one value of E. If there is none,
+// it returns no hold, and an error if it could not visit all holds. There are never two: a record labels a hold only if
+// its author has found no other hold with the same label.
 //
 // The caller has carried out the record of the commit word, and labelOf looks for new blocks after that. So it visits
 // each block in which an earlier record has labelled a hold. The caller holds x.private.
@@ -143,16 +144,16 @@ func (x *waitableCore) labelInBlocks(n arenakernel.ParticipantID, extra uint64) 
 		case name == uint32(n) && h.extra() == extra:
 			x.lastHold = i
 			return holdPlace{h, waitableAdded + uint32(i)}, nil
-		case name == 0: // this and all later holds were never used, because place takes the first free hold
+		case name == 0: // no later hold was ever used: the method place takes the first free one
 			return holdPlace{}, err
 		}
 	}
 	return holdPlace{}, err
 }
 
-// place finds a hold for one more claim. It takes the hold that is labelled for the claim, or else a free one. The
-// result labelled is false for a free hold, which the caller has to label. The result r is ruleAllows if place has
-// found a hold. If r is noHold, addHolds makes room. The caller holds x.private.
+// place finds the hold that can count one more claim: the hold that is labelled for the claim, or else a free one. If
+// labelled is false, the hold is free, and the caller has to label it. If place has found a hold, r is ruleAllows. If r
+// is noHold, the caller can add holds by addHolds. The caller holds x.private.
 func (x *waitableCore) place(n arenakernel.ParticipantID, extra uint64) (h holdPlace, r claimResult, labelled bool) {
 	x.room = x.slots.head.Load() // before the search; see addHolds
 	h, err := x.labelOf(n, extra)
@@ -179,13 +180,14 @@ func (x *waitableCore) place(n arenakernel.ParticipantID, extra uint64) (h holdP
 // calls find no hold at the same time, only one of them adds a block. The caller holds x.private.
 func (x *waitableCore) addHolds(c *recordedChange) error {
 	if x.load() != c.c {
-		return nil // the words that place has read may be of different states
+		return nil // the words that the method place has read may belong to different states
 	}
 	_, err := x.addBlock(x.room, 0)
 	return err
 }
 
-// label adds to the change c that a free hold counts the claims of the participant n for one value of E.
+// label labels the free hold h, as a part of the change c. Then h counts the claims of the participant n for one value
+// of E.
 func (x *waitableCore) label(c *recordedChange, h holdPlace, n arenakernel.ParticipantID, extra uint64) {
 	c.set(waitableNameWord, h.index, &h.name, uint32(n))
 	c.set(waitableLowWord, h.index, &h.extraLow, uint32(extra))
@@ -200,9 +202,9 @@ func (x *waitableCore) setGranted(c *recordedChange, h holdPlace, granted uint32
 	c.set(waitableGrantedWord, h.index, &h.granted, granted)
 }
 
-// accept records that a wait of this process has accepted the claim for one value of E that it was granted. While a
-// claim is not accepted, its hold is not free, so the hold keeps its label. A free hold may get a new label while
-// accept examines it, so accept reads the label before and after the counts.
+// accept records that a wait of this process has accepted its claim. The parameter extra is the value of E for which
+// the claim was granted. While a claim is not accepted, its hold is not free, so the hold keeps its label. A free hold
+// may get a new label while accept examines it, so accept reads the label before and after the counts.
 func (x *waitableCore) accept(extra uint64) {
 	if x.own.hold.accept(x.name, extra) {
 		return
@@ -241,7 +243,7 @@ func (h *waitableHold) label() [3]uint64 {
 	return [3]uint64{h.name.Load(), h.extraLow.Load(), h.extraHigh.Load()}
 }
 
-// participant returns the ID of a participant that is the value of w.
+// participant returns the value of w, which is the ID of a participant.
 func (w recordedWord) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w.value() & arenakernel.ParticipantIDMask)
 }

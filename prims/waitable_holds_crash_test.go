@@ -34,11 +34,11 @@ func blockSteps(words int32) (steps []blockStep) {
 
 func (s blockStep) String() string { return fmt.Sprint(s.point, ":", s.hit) }
 
-// firstValue and the values above it are arguments of a wait for which no rule fails.
+// No rule fails in a wait whose argument is firstValue or larger.
 const firstValue = 100
 
-// TestWaitableDiesAddingHolds: a process dies at each step of a claim that needs a block. The block is on the list, or it
-// is free. The claims of the process are undone, also if no living process had opened the Waitable.
+// TestWaitableDiesAddingHolds: a process dies at each step of a claim that needs a block. The block is on the list, or
+// it is free. The claims of the process are undone, even if no living process had opened the Waitable before the death.
 func TestWaitableDiesAddingHolds(t *testing.T) {
 	for _, at := range blockSteps(4) {
 		for _, stranger := range []bool{false, true} {
@@ -81,8 +81,9 @@ func TestWaitableDiesAddingHolds(t *testing.T) {
 	}
 }
 
-// TestWaitableStoppedAddingHolds: a process is stopped at each step of a claim that needs a block. Other processes add
-// the block, or use it, without a wait. The stopped process then goes on, or is killed. In both cases there is one block.
+// TestWaitableStoppedAddingHolds: a process is stopped at each step of a claim that needs a block. Other processes do
+// not wait for it: they add the block themselves, or use the block that it has added. The stopped process then goes on,
+// or is killed. In both cases there is one block.
 func TestWaitableStoppedAddingHolds(t *testing.T) {
 	for _, at := range blockSteps(4) {
 		for _, kill := range []bool{false, true} {

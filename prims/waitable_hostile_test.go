@@ -75,8 +75,8 @@ func TestHostileWaitable(t *testing.T) {
 	})
 }
 
-// TestWaitableListOfBlocksOverwritten: a peer overwrites a block or the list of the blocks. A handle that knew the blocks
-// before works on. A new handle finds the damage when it looks for a hold.
+// TestWaitableListOfBlocksOverwritten: a peer overwrites a block or the list of the blocks. A handle that had read the
+// list before still works. A new handle finds the damage when it looks for a hold.
 func TestWaitableListOfBlocksOverwritten(t *testing.T) {
 	const next, number = 0, 20 // the offsets of fields in the header of a block; see internal/arenakernel/slotrecord.go
 	for what, spoil := range map[string]func(a *arena.Arena, b []arenakernel.Offset){
@@ -98,8 +98,8 @@ func TestWaitableListOfBlocksOverwritten(t *testing.T) {
 			for e := range int64(n) {
 				require.True(t, x.TryWait(e))
 			}
-			x.Update(func(*int64) {})  // the record of the last change names no hold
-			early, err := many(a, "x") // finds the list in order, and does not look for blocks yet
+			x.Update(func(*int64) {})  // now the last record names no hold, which the next handle would look for
+			early, err := many(a, "x") // has not looked for blocks yet
 			require.NoError(t, err)
 			blocks := x.Blocks()
 			require.Len(t, blocks, 3)
@@ -132,8 +132,8 @@ func TestWaitableListOfBlocksOverwritten(t *testing.T) {
 	}
 }
 
-// TestWaitableTextOverwritten: a peer overwrites the field of a block that says to which slot its text belongs. No process
-// reads memory behind a block that has no text.
+// TestWaitableTextOverwritten: each block has a field that says to which slot the text of the block belongs. A peer
+// overwrites this field. No process reads memory behind a block that has no text.
 func TestWaitableTextOverwritten(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -173,7 +173,7 @@ func TestWaitableHoldOfAnotherSlot(t *testing.T) {
 	require.NoError(t, a.Check())
 	w, added := x.HoldOf(1)
 	require.False(t, added)
-	w.Name.Add(1 << 32) // the slot is in the low bits of an ID
+	w.Name.Add(1 << 32) // another slot: the high half of the word is an ID, whose low bits are the slot
 	require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt)
 	require.NoError(t, guardedClaim("Release", x.String, func() { x.Release(1) }))
 	require.ErrorContains(t, a.Check(), "counts claims of slot")

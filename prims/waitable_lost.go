@@ -30,7 +30,8 @@ func (x *Waitable[S, E]) locked(f func(c *recordedChange, b *wakes) (changed boo
 	x.underLock(f)
 }
 
-// underLock does what locked does, but does not call yield. So it does not wait for calls that have begun again often.
+// underLock does what locked does, but does not call yield. So it begins even if another call has asked all calls to
+// wait.
 func (x *Waitable[S, E]) underLock(f func(c *recordedChange, b *wakes) (changed bool)) {
 	b, done := takeWakes(), false
 	defer x.reapMissed()
@@ -55,7 +56,7 @@ func (x *Waitable[S, E]) underLock(f func(c *recordedChange, b *wakes) (changed 
 		x.reapAside(c, b)
 	}
 	x.marked = false
-	// A wait that is queued after the change is served by its own process.
+	// If a wait is queued only after the change, its own process serves the queue.
 	if f(c, b) && valueIn(x.first) != 0 {
 		x.resolve(c, b)
 	}
@@ -93,7 +94,7 @@ func (x *waitableCore) rulesAside(f func()) (returned bool) {
 	return aside(func() {
 		x.ruling.begin()
 		x.inRule.begin()
-		defer func() { // before the goroutine ends, because a later goroutine may get the same number
+		defer func() { // before the goroutine ends: a later goroutine may get the number that the marks store
 			x.inRule.end()
 			x.ruling.end()
 		}()
@@ -198,8 +199,8 @@ func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 	return x.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext does what Recover does. It does not wait, but may have to repeat the repair. It returns ctx.Err() if ctx
-// has ended before it repeats the repair, and calls repair the first time even though ctx has ended.
+// RecoverContext does what Recover does. It does not wait, but may have to repeat the repair. Before each repetition it
+// returns ctx.Err() if ctx has ended. It calls repair the first time even though ctx has ended.
 func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
 	// stayIfOpen keeps the words valid until this call ends. Close of the handle does not wait for this call,
@@ -247,8 +248,9 @@ func (x *Waitable[S, E]) lostState() (s S, lost recordedWord, err error) {
 	return s, lost, err
 }
 
-// recovered makes *s the state, and x usable, if x is still lost by the change that stored the word lost. While x is
-// lost, no change of the state takes effect. over is false if another call has recovered x, and x was lost again.
+// recovered makes *s the state, and x usable, if the word lostBy still has the value in the parameter lost. While x is
+// not recoverable, no change of the state takes effect. over is false if another call has recovered x, and a rule has
+// failed again after that.
 func (x *Waitable[S, E]) recovered(s *S, lost recordedWord) (over bool, err error) {
 	if !x.queue.EnterStay() {
 		return true, x.closed()

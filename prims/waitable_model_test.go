@@ -38,19 +38,20 @@ const (
 	wtWords uint8 = wtPrev + wtThreads
 )
 
-// wtRefused is a value of the word next of a node: the wait was refused, because the Waitable is not recoverable.
+// wtRefused is the value of the link to the next node if the wait of the node was refused, because the Waitable is not
+// recoverable.
 const wtRefused uint8 = 5
 
 type wtThread struct {
 	pc, at, mode, stage uint8
-	did, out            uint8 // the change that the thread makes, and the one that its call was for
+	did, out            uint8 // did: the change that the thread makes; out: the result of its call
 	c                   rqCommit
 	rec                 rqRecord
-	own                 bool // rec is the record of this thread, which it completes
+	own                 bool // the thread itself made rec; otherwise it completes the record of another thread
 	i                   uint8
 	img                 uint8    // the image that the thread copies or writes
 	copied              [2]uint8 // the halves of the copy
-	from                rqWord   // the word current before the copy
+	from                rqWord   // the value of wtCurrent before the copy
 	fresh               bool     // the thread has a copy, and begins the change once more
 	v                   uint8    // the state after the rule
 	of, e               uint8    // the process, plus 1, and the argument for which the rule runs
@@ -58,7 +59,7 @@ type wtThread struct {
 	head                uint8    // how many blocks there were before the search for a hold
 	undo                bool     // the claim was granted and not accepted
 	place               uint8    // the node behind which the wait belongs, plus 1
-	lost                rqWord   // what Recover has read in the word lost
+	lost                rqWord   // the value of wtLost that Recover has read
 	saw                 uint8    // the processes that had ended when the thread locked the private lock
 	served, post        bool
 	has                 bool      // the thread has a claim
@@ -77,7 +78,7 @@ type wtState struct {
 	seen     [wtProcs]uint8 // the dead processes that the last reap of a process knew of
 	turn     [wtProcs]uint8 // only for the bug wtBlindSpare
 	blocks   uint8          // how many blocks there are
-	known    [wtProcs]uint8 // how many blocks a process knows; only for the bugs that concern that
+	known    [wtProcs]uint8 // how many blocks a process knows; only for bugs in which it does not know all blocks
 	resolved uint8
 	thread   [wtThreads]wtThread
 	dead     uint8 // bits of processes
@@ -97,7 +98,7 @@ type wtState struct {
 // The steps.
 const (
 	wtEnded uint8 = iota
-	wtBorn        // the process of the thread begins when the one before it in its slot is dead
+	wtBorn        // the process of the thread begins when its predecessor in the slot is dead
 	wtLock
 	wtBegin
 	wtApply

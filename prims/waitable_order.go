@@ -11,9 +11,10 @@ import (
 
 // behind finds the place of a new wait for e in the queue: behind the last wait that is served before it. The walk
 // begins at the node that the parameter at names. behind returns the node behind which the new wait belongs, or 0 for
-// the front. Nodes are given as offsets divided by 64. If ok is false, another process has changed the Waitable
-// during the walk. Then the caller begins a new change, and calls behind again with the node that behind has
-// returned. So the walk goes on from that node, unless the node has left the queue.
+// the front. Nodes are given as offsets divided by 64.
+//
+// If ok is false, another process has changed the Waitable during the walk. Then the caller begins a new change, and
+// calls behind again, with prev for at. So the walk goes on from the node prev, unless that node has left the queue.
 func (x *Waitable[S, E]) behind(c *recordedChange, e E, at uint32) (prev uint32, ok bool) {
 	if x.rules.Before == nil {
 		return c.get(x.last), true
@@ -74,7 +75,7 @@ func (x *Waitable[S, E]) compare(c *recordedChange, e E, v uint32, steps int) (w
 // waitableSteps bounds a walk along a queue, which a peer may have made a circle.
 const waitableSteps = 1 << 24
 
-// joinBehind adds to the change x that the wait of the prepared node s is put into the queue. The wait comes behind the
+// joinBehind puts the wait of the prepared node s into the queue, as a part of the change x. The wait comes behind the
 // wait whose node is at prev, an offset divided by 64, or at the front if prev is 0.
 func (q *recordQueue) joinBehind(x *recordedChange, s *park.WaitNode, prev uint32) {
 	if prev == x.get(q.last) {
@@ -84,7 +85,7 @@ func (q *recordQueue) joinBehind(x *recordedChange, s *park.WaitNode, prev uint3
 	n, me := s.Node, uint32(s.Off/linkUnit)
 	n.Stamp().Store(arenakernel.RecordedStamp | (x.c.version()+1)&(1<<31-1)<<32)
 	crashpoint.Hit("record.wait.prepared")
-	n.Extra().Store(uint64(makeRecorded(prev, s.Tag)))
+	n.Extra().Store(uint64(makeRecorded(prev, s.ExtraTag)))
 	next := uint32(0)
 	if prev == 0 {
 		next = x.get(q.first)

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// openOrdered opens a Waitable whose waits are queued in the order of their values, until Stop.
+// openOrdered opens a Waitable in which each wait is queued, in the order of the values, and ends only by Stop.
 func openOrdered(a *arena.Arena) (*prims.Waitable[int32, int32], error) {
 	return prims.OpenWaitable(a, "ordered", 0, prims.Rules[int32, int32]{
 		Claim:  func(*int32, int32) bool { return false },
@@ -94,8 +94,8 @@ func TestWaitableReapMeetsAWaitTwice(t *testing.T) {
 	wait(remembered + 2)
 	dead.Send(waitMoves{remembered + 4})
 	queued()
-	// The reap passes the point twice at each node. So the function runs when the reap is about to read the node in front
-	// of the node of the dead process.
+	// The reap passes the crash point twice at each node. The function below runs when the reap is about to read the
+	// node in front of the node of the dead process.
 	crashpoint.ArmFunc("record.reap.visited", 2*(remembered+3)-1, func() {
 		moves.Send(waitMoves{remembered + 3})
 		eventually(t, "moved", dump, func() bool { return x.QueuedBehind(remembered+2) == 2 })

@@ -30,8 +30,8 @@ func paddedWaitOf(padding byte) (w paddedWait) {
 	return w
 }
 
-// TestWaitableWaitsWithPadding: the padding of a value of E says nothing. So a wait for a value and a Release of an equal
-// value belong together, whatever their padding is.
+// TestWaitableWaitsWithPadding: the padding of a value of E has no meaning. So a wait for a value and a Release of an
+// equal value belong together, whatever their padding is.
 func TestWaitableWaitsWithPadding(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenWaitable(a, "padded", int32(0), prims.Rules[int32, paddedWait]{

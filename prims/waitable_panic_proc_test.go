@@ -215,8 +215,8 @@ func (s *stockist) do(t *testing.T, op string, e int32) stockAnswer {
 	return s.answer(t, s.begin(op, e))
 }
 
-// isLost requires that x is not recoverable in this process and in others, for the reason why, and that it has
-// the given state.
+// isLost requires that x is not recoverable in this process and in the processes others. The parameter why is the
+// reason that the errors have to give, and state is the state that x must have.
 func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state stock, others ...*stockist) {
 	t.Helper()
 	for _, p := range others {
@@ -330,7 +330,8 @@ func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 	}
 }
 
-// orLost returns a. But if the Waitable was lost, it returns the answer of a call that succeeded.
+// orLost returns the answer a, unless a says that the Waitable was lost. Then it returns the answer of a call that
+// succeeded.
 func (a stockAnswer) orLost() stockAnswer {
 	if a.Lost {
 		return stockAnswer{ID: a.ID}

@@ -80,7 +80,8 @@ func completeWaitable(a *arenakernel.Arena, o arenakernel.Object) bool {
 func (x *Waitable[S, E]) reapDead() {
 	if !x.private.TryLock() {
 		x.missed.Store(true)
-		// Either this TryLock succeeds, or the goroutine that has the lock now finds missed set afterwards.
+		// Either this TryLock succeeds, or the goroutine that has the lock will find missed set after it has released
+		// the lock.
 		if !x.private.TryLock() {
 			x.completeBare()
 			return
@@ -155,7 +156,7 @@ func (x *Waitable[S, E]) check() {
 // that a participant had not accepted are undone at once. The other claims are undone when the process of the
 // participant has ended. The caller holds x.private.
 func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
-	x.beginReap(c, b) // it fails if a peer has overwritten the queue, which concerns only the waits
+	x.beginReap(c, b) // if it fails, a peer has overwritten the queue; the claims can be undone nevertheless
 	lost, unused := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {
 		lost = x.rules.Release
@@ -182,21 +183,26 @@ func (x *Waitable[S, E]) reap(c *recordedChange, b *wakes) {
 	}
 }
 
-// undoOne undoes one of the claims that the hold h counts for a dead participant. If the wait of the participant had
-// not accepted the claim, undoOne calls unused, and otherwise it calls lost. It reports whether h may count more
-// claims that have to be undone.
+// undoOne undoes one of the claims that the hold h counts for a dead participant. It calls the function unused if the
+// wait of the participant had not accepted the claim, and otherwise the function lost. It reports whether h may count
+// more claims that have to be undone. If other processes change x all the time, undoOne leaves the claim to the next
+// reap.
 func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost, unused func(s *S, e E)) (more bool) {
 	var tries attempts
 	defer x.over(&tries)
-	for !h.free() && x.absent(h.participant()) {
-		// The loop repeats only if another call has changed the Waitable. So it is lock-free.
+	for until := x.until(); !h.free() && x.absent(h.participant()); {
+		// The loop repeats only if another call has changed the Waitable.
+		if x.overtaken >= until {
+			x.unreaped.Store(true)
+			return false
+		}
 		x.again(&tries)
 		if _, err := x.copyState(c, b, &x.copied, &tries); err != nil {
 			return false
 		}
 		// The words that this call reads from here on belong to the copied state if the commit word stays the same. The
-		// field accepted is an exception: a living participant changes it without a change of the commit word. So this
-		// call reads it after it has found the participant dead.
+		// field accepted is an exception: a living participant changes the field without a change of the commit word.
+		// So this call reads the field after it has found the participant dead.
 		of, extra, count := h.participant(), h.extra(), h.held()
 		dead := !h.free() && x.absent(of)
 		accepted := uint32(h.accepted.Load())
@@ -207,6 +213,7 @@ func (x *Waitable[S, E]) undoOne(c *recordedChange, b *wakes, h holdPlace, lost,
 		rule := lost
 		switch {
 		case x.load() != c.c:
+			x.overtaken++
 			continue
 		case x.lostIn(c) != 0:
 			x.unreaped.Store(true) // as in reap

@@ -33,7 +33,7 @@ const (
 )
 
 // claim runs the rule Claim for a wait of the participant n on the copy of the state that copyState has just made. If
-// the rule allows the claim, claim adds to the change c that n has it. If first is not nil, it is the first wait of the
+// the rule allows the claim, claim makes it a part of the change c. If first is not nil, it is the first wait of the
 // queue, and the claim is for this wait; then c also takes the wait off the queue. full is set if the arena has no room
 // for more holds.
 func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, extra uint64, first *wait, full bool) claimResult {
@@ -71,7 +71,7 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 			c.set(recordPrev, first.index(), first.Extra(), grantedWithoutHold)
 		}
 	}
-	if c.n == recordMost || c.tooMany { // there is no room for the word current
+	if c.n == recordMost || c.tooMany { // the record has no room for the word current, which put changes
 		*c = before
 		x.label(c, h, n, extra)
 		return labelled
@@ -80,17 +80,19 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 	return ruleAllows
 }
 
-// grantedWithoutHold is the value of the word extra of a wait node if no hold counts the claim that the wait was
-// granted. Otherwise the value is 0. While a wait is queued, the word links to the node in front. A wait is granted
-// only when it is the first, and then there is no node in front.
+// grantedWithoutHold is a value of the extra word of a wait node. It means that the wait was granted a claim that no
+// hold counts. If a hold counts the claim, the value is 0. While a wait is queued, the word links to the node in front.
+// A wait is granted only when it is the first, and then there is no node in front.
 const grantedWithoutHold = 1
 
 // serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all
-// waits. The caller holds x.private.
+// waits. If other processes change x all the time, it leaves the rest to the periodic checks of the waiters. The caller
+// holds x.private.
 func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 	var tries attempts
 	defer x.over(&tries)
-	for full := false; ; {
+	full := false
+	for until := x.until(); x.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, labelled a hold or looked for room for holds, or
 		// after another process has changed the Waitable.
 		if err := x.begin(c, b); err != nil {
@@ -106,13 +108,18 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 				return err
 			}
 			if is, _ := x.head(c); is.off != w.off || x.ending(c) {
+				x.overtaken++
 				continue
 			}
 			granted = w.Owner() & arenakernel.ParticipantIDMask
 			switch r := x.claim(c, granted, w.Wanted().Load(), &w, full); {
 			case r == stateChanged:
+				x.overtaken++
 				continue
 			case r == noHold && !full:
+				if x.load() != c.c {
+					x.overtaken++ // addHolds does nothing then
+				}
 				err := x.addHolds(c)
 				if full = errors.Is(err, shmsync.ErrNoSpace); err != nil && !full {
 					return err
@@ -129,13 +136,14 @@ func (x *Waitable[S, E]) serve(c *recordedChange, b *wakes) error {
 			x.reconsider(granted)
 		}
 	}
+	return nil
 }
 
 // ending reports whether all waits have to end, according to the state that the change c has found.
 func (x *waitableCore) ending(c *recordedChange) bool { return x.lostIn(c) != 0 || x.stoppedIn(c) }
 
-// dismiss adds to the change c that the first wait, w, ends without a claim, if its owner is dead, or if all waits have
-// to end. It reports whether it did.
+// dismiss ends the first wait, w, without a claim, as a part of the change c. It does so if the owner of w is dead, or
+// if all waits have to end. It reports whether it did.
 func (x *waitableCore) dismiss(c *recordedChange, w wait) bool {
 	switch {
 	case !x.waiting(w):
@@ -148,9 +156,10 @@ func (x *waitableCore) dismiss(c *recordedChange, w wait) bool {
 	return true
 }
 
-// refuseAll ends all waits while x is stopped or not recoverable. It runs no rules. The caller holds x.private.
+// refuseAll ends all waits while x is stopped or not recoverable. It runs no rules. If other processes change x all the
+// time, it leaves the rest to the periodic checks of the waiters. The caller holds x.private.
 func (x *waitableCore) refuseAll(c *recordedChange, b *wakes) {
-	for {
+	for until := x.until(); x.overtaken < until; {
 		// The loop repeats only after it has taken a wait off the queue, or after another process has changed the
 		// Waitable.
 		if err := x.begin(c, b); err != nil {
@@ -166,9 +175,9 @@ func (x *waitableCore) refuseAll(c *recordedChange, b *wakes) {
 	}
 }
 
-// refuse adds to the change c that the first wait, w, ends without a claim. The reason is that the participant in
-// the parameter by has made x not recoverable or, if by is 0, that x was stopped. refuse stores the reason in the
-// word extra of the wait node.
+// refuse ends the first wait, w, without a claim, as a part of the change c. It stores the reason in the extra word of
+// the wait node. The reason is the parameter by: the participant that has made x not recoverable, or 0 if x was
+// stopped.
 func (x *waitableCore) refuse(c *recordedChange, w wait, by arenakernel.ParticipantID) {
 	x.detach(c, w, arenakernel.RecordedRefused)
 	c.set(recordPrev, w.index(), w.Extra(), uint32(by))

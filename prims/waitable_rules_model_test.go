@@ -12,14 +12,14 @@ func wtTaken(v, e uint8) uint8  { return v >> (2*e + 1) & 3 }
 // wtClaim is the rule Claim.
 func wtClaim(v, e uint8) (to uint8, ok bool) { return v - e + 1<<(2*e+1), wtFree(v) >= e }
 
-// wtReturn is the rule Release, OnDeath and Undo. ok is false if the state has no such claim.
+// wtReturn is each of the rules Release, OnDeath and Undo. ok is false if the state has no such claim.
 func wtReturn(v, e uint8) (to uint8, ok bool) { return v + e - 1<<(2*e+1), wtTaken(v, e) != 0 }
 
 // wtLabelOf returns the label of a hold of a process.
 func wtLabelOf(p, e uint8) uint8 { return (p+1)*4 + e }
 
-// detach adds to r that the wait of node k leaves the queue. It reports false if the words that it has read are not
-// of one state, because the commit word has changed since.
+// detach takes the wait of node k off the queue, as a part of the record r. It returns false if the words that it has
+// read do not belong to one state. In that case the commit word has changed since.
 func (s *wtState) detach(r *rqRecord, k, outcome uint8) bool {
 	next, prev := r.get(s.word[:], wtNext+k), r.get(s.word[:], wtPrev+k)
 	if !rqIsQueued(next) || next >= rqNode+wtThreads || prev > wtThreads {
@@ -363,7 +363,7 @@ func (m *waitableModel) lookMain(s *wtState, i int) {
 	}
 }
 
-// hasRead ends State, or the first part of Recover, whose copy is valid.
+// hasRead ends State, or the first part of Recover, when the thread has a valid copy of the state.
 func (m *waitableModel) hasRead(s *wtState, i int) {
 	t := &s.thread[i]
 	if m.seeWhole(s, t); t.since[t.copied[0]/8]&(1<<(t.copied[0]%8)) == 0 {

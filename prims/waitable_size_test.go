@@ -54,7 +54,8 @@ func TestObjectsAreSmall(t *testing.T) {
 }
 
 // TestWaitableSize: a Waitable with a small state takes 128 bytes beside what each object takes, and 256 for each slot
-// that has opened it. A larger state takes its size more in the Waitable, and twice its size in each slot record.
+// that has opened it. If the state is larger, the Waitable takes the size of the state more, and each slot record takes
+// twice that size more.
 func TestWaitableSize(t *testing.T) {
 	// The description of S and E, which is beside the name, is in the block of the object, too.
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 384, 511: 384, 512: 384, 2047: 512} {
@@ -154,7 +155,7 @@ func TestWaitableDiesWithManyClaims(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
 	require.NoError(t, err)
-	const n, first = 30, 100 // values for which no rule fails
+	const n, first = 30, 100 // no rule fails for the values from first on
 	k.x.Update(func(s *stock) { s.Free = n })
 	for range 2 {
 		victim := newStockist(t, a)
@@ -201,7 +202,7 @@ func TestWaitableWithoutRoomForHolds(t *testing.T) {
 	require.NoError(t, err)
 	other := newStockist(t, a)
 	k.x.Update(func(s *stock) { s.Free = 20 })
-	const first = 100 // values for which no rule fails
+	const first = 100 // no rule fails for the values from first on
 	require.Equal(t, stockAnswer{ID: 1}, other.do(t, "wait", first))
 	k.x.Update(func(s *stock) { s.Free = 0 })
 	waits := other.begin("wait", first) // so that the other process has the wait node that it needs

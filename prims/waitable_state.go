@@ -13,8 +13,8 @@ var (
 	_ = crashpoint.Register("waitable.update.copied")
 )
 
-// stateTries is how often a call copies the state at most. Only a peer that overwrites the words can make that many
-// copies fail, because other processes let a call that has failed often go first.
+// stateTries is how often a call copies the state at most. If a call has failed often, other processes let it go first.
+// So only a peer that overwrites the words can make that many copies fail.
 const stateTries = 1_000_000
 
 // State returns a copy of the state. State waits for no other process. All parts of the copy are from one moment.
@@ -99,7 +99,7 @@ func (x *Waitable[S, E]) copyState(c *recordedChange, b *wakes, s *S, t *attempt
 	return 0, x.corrupt("its state changes all the time")
 }
 
-// put adds to the change c that the state becomes *s.
+// put makes *s the state, as a part of the change c.
 func (x *Waitable[S, E]) put(c *recordedChange, s *S) {
 	race.ReleaseMerge(x.key)
 	name := x.spare(c)

@@ -229,7 +229,7 @@ func (m *waitableModel) made(s *wtState, i int) {
 		if t.did == wtGave {
 			t.has = false
 		}
-		// A wait that is queued after the change is served by its own process.
+		// If a wait is queued only after the change, its own process serves the queue.
 		if s.word[wtFirst].v == 0 || m.bug == wtNoServe && t.did != wtJoined {
 			t.pc = wtUnlock
 		}

@@ -40,9 +40,9 @@ func TestWaitableWaitWithoutAStateEnds(t *testing.T) {
 	require.ErrorIs(t, waitEnds(t, a, wait), shmsync.ErrCorrupt)
 }
 
-// TestWaitableWaitWithoutAHoldEnds: a peer overwrites the list of the blocks with holds while a goroutine waits through a
-// handle that does not know the blocks yet. Its process cannot count the claim, so the wait ends. A wait through a handle
-// that knows the hold goes on, and is granted the claim.
+// TestWaitableWaitWithoutAHoldEnds: a peer overwrites the list of the blocks with holds. A wait ends if its handle does
+// not know the blocks yet, because this process cannot find the hold that has to count the claim. A wait through a
+// handle that knows the hold goes on, and is granted the claim.
 func TestWaitableWaitWithoutAHoldEnds(t *testing.T) {
 	a := newArena(t, nil)
 	rules := manyRules
@@ -62,8 +62,8 @@ func TestWaitableWaitWithoutAHoldEnds(t *testing.T) {
 	for e := range int64(9) {
 		require.True(t, x.TryWait(e))
 	}
-	x.Update(func(*int64) {}) // the record of the last change names no hold
-	early := open()           // does not look for blocks yet
+	x.Update(func(*int64) {}) // now the last record names no hold, which the next handle would look for
+	early := open()           // has not looked for blocks yet
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- x.Wait(8) }()
 	eventually(t, "queued", func() string { return words(a) }, func() bool { return x.Queued() == 1 })
@@ -74,8 +74,9 @@ func TestWaitableWaitWithoutAHoldEnds(t *testing.T) {
 	require.NoError(t, waitEnds(t, a, first))
 }
 
-// TestWaitableTornWaitOfTheDead: a peer overwrites a link of the queue next to the wait of a process, and that process
-// dies. A process that has a claim dies, too. Its claim is undone, and the permit goes to the first wait.
+// TestWaitableTornWaitOfTheDead: a process waits, and a peer overwrites the link that leads to its wait from the wait
+// behind. Then this process dies, and so does a process that has a claim. The claim is undone, and the permit goes to
+// the first wait.
 func TestWaitableTornWaitOfTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)

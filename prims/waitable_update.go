@@ -2,14 +2,14 @@ package prims
 
 import "context"
 
-// Update changes the state by a call of f with a copy of the state, and ends the waits that can go on now. If f panics,
-// the state is unchanged and x can still be used. If x is not recoverable, Update panics with an error that Is
-// ErrNotRecoverable.
+// Update calls f with a copy of the state, makes the changed copy the state, and ends the waits that can go on now. If
+// f panics, the state is unchanged and x can still be used. If x is not recoverable, Update panics with an error that
+// Is ErrNotRecoverable.
 //
 // Update calls f again if another call has changed the state meanwhile. So f must do nothing but change *s. In
-// particular, f must not change the Waitable by other calls, because Update would then not end. If f takes less than
-// 5 ms, other calls let this Update go first after it has made some attempts. If f takes longer, and the state changes
-// often, Update may call f again for a long time.
+// particular, f must not change the Waitable by other calls, because Update would then not end. If f takes less than 5
+// ms, other calls let an Update go first that has called f several times in vain. If f takes longer, and the state
+// changes often, Update may call f again for a long time.
 //
 // While f runs, no other call waits for it, except Close. So if f closes x or its arena, Close panics.
 func (x *Waitable[S, E]) Update(f func(s *S)) {
@@ -40,7 +40,7 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	}
 }
 
-// run calls f for an Update. While f runs, run records the goroutine, so that a Close that f calls panics. That Close
+// run calls f for an Update. While f runs, run records this goroutine. So if f calls Close, Close panics. Otherwise it
 // would wait for f, and so for itself.
 func (x *Waitable[S, E]) run(f func(s *S), s *S) {
 	if x.updating.tryBegin() {

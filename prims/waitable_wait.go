@@ -53,8 +53,8 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 }
 
 // take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
-// because another process may have changed the state and then have been stopped. take lets calls go first that have
-// begun again often, until ctx ends; see yield.
+// because another process may have changed the state and then have been stopped. If another call has asked all calls
+// not to begin a change, take waits, but not after the end of ctx; see yield.
 func (x *Waitable[S, E]) take(ctx context.Context, e E) (made bool, err error) {
 	var tries attempts
 	defer x.over(&tries)
@@ -95,7 +95,7 @@ func (x *Waitable[S, E]) tryClaim(c *recordedChange, b *wakes, e E, t *attempts)
 	if _, err := x.copyState(c, b, &x.copied, t); err != nil {
 		return stateChanged, err
 	}
-	// c may have begun once more since the first check.
+	// copyState may have begun the change c again, on a later state.
 	if r, err := x.mayClaim(c); r != ruleAllows || err != nil {
 		return r, err
 	}
@@ -137,7 +137,7 @@ func (x *waitableCore) mayClaim(c *recordedChange) (claimResult, error) {
 }
 
 // enqueue makes a claim for this process or, if that is not possible now, queues the wait of the prepared node s for e.
-// If queued is false, the wait is over, and enqueue has put s back.
+// If queued is false, the wait is over, and enqueue has given the node back.
 func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (queued bool, err error) {
 	joined, marked, place := false, false, uint32(0)
 	defer func() {
@@ -162,7 +162,7 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (qu
 			}
 			alone := x.empty(c)
 			prev, ok := x.behind(c, e, place)
-			// If the CAS fails, the next walk begins here.
+			// If the change does not take effect, the next walk begins at the node place.
 			if place = prev; place == 0 {
 				place = c.get(x.first)
 			}
@@ -209,7 +209,7 @@ func (x *Waitable[S, E]) ended(s *park.WaitNode, extra uint64) error {
 			}
 			return nil
 		case tries > 0 || x.withdraw(s):
-			if tries > 0 { // the method withdraw has not given the node up
+			if tries > 0 { // the method withdraw returned false, so it has not given the node back
 				s.Forget()
 			}
 			return x.fail("waitable.wait", shmsync.ErrCorrupt, nil, "a wait node, which ended a wait that was not granted")
@@ -276,8 +276,8 @@ func (x *waitableCore) takeOff(s *park.WaitNode) (left, more bool) {
 	}
 }
 
-// serveQueue ends the waits that can go on. It is called when a wait has been given up. It does not call yield, because
-// that would delay the end of that wait.
+// serveQueue ends the waits that can go on. It is called after a wait of this process has given up. It does not call
+// yield, because the call whose wait has given up would then return late.
 func (x *Waitable[S, E]) serveQueue() {
 	x.underLock(func(*recordedChange, *wakes) (changed bool) { return true })
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// waitableWords is the head of the body of a Waitable, 128 bytes. In an arena that counts, a [countWords] follows.
-// After that comes an image of the state, unless it is in the field small. See docs/design/0060.
+// waitableWords is the head of the body of a Waitable, 128 bytes. If the arena counts operations, a [countWords]
+// follows. Then follows an image of the state, unless the field small is this image. See docs/design/0060.
 type waitableWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see recordCommit
@@ -33,10 +33,10 @@ type waitableWords struct {
 	// its own wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
-	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call that has begun again often stores a time here. Until
-	// then, other calls do not begin a change, so that this call can finish.
+	// yieldUntil is a CLOCK_MONOTONIC time in ns, or 0. A call stores a time here if other processes have changed the
+	// state during many of its attempts. Until that time no other call begins a change, so that this call can finish.
 	//
-	//	writers: such a call
+	//	writers: a call after many attempts
 	//	readers: each call, before it begins a change
 	//	order:   relaxed; it is a hint
 	//	futex:   none
@@ -126,8 +126,8 @@ var (
 
 const (
 	waitableHoldSize = 48
-	// waitableRecordBytes is the size of a slot record without the images, and the size of a block without the text. So
-	// reports can leave out what comes after that many bytes, in slot records and in blocks.
+	// waitableRecordBytes is the size of a slot record without the images, and the size of a block without the text.
+	// Reports can leave out the bytes after these: images and texts.
 	waitableRecordBytes = 240
 	waitableBlockHolds  = 4
 	waitableTextBytes   = 144

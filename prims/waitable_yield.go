@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// A call whose rule takes long could begin again for ever, if other processes change the state more often than the rule
-// returns. So a call that has begun again yieldAfter times stores a time in the word yieldUntil. Until that time, calls
-// do not begin, in any process. Calls that have begun go on. The time is at most yieldMost ahead. So if the process of
-// the slow call is stopped meanwhile, or dies, it delays other calls only once, and only by yieldMost. A call whose
-// rule takes longer than yieldMost may still have to begin again often.
+// If the rule of a call takes long, and other processes change the state more often than the rule returns, the call
+// could begin its change again for ever. So after yieldAfter attempts, the call stores a time in the word yieldUntil.
+// Until that time, calls do not begin a change, in any process. Changes that have begun go on. The time is at most
+// yieldMost in the future. So if the process of the slow call is stopped meanwhile, or dies, it delays other calls only
+// once, and only by yieldMost. A call whose rule takes longer than yieldMost may still have to begin again often.
 
 const (
 	yieldAfter = 16
@@ -37,7 +37,7 @@ func (x *waitableCore) again(t *attempts) {
 	now := shmsync.Monotonic()
 	if t.began != 0 {
 		long := min(max(2*time.Duration(now-t.began), yieldLeast), yieldMost)
-		// Several calls may ask at the same time. The latest time counts.
+		// Several calls may store a time. The latest time counts.
 		if until, was := now+int64(long), int64(x.words.yieldUntil.Load()); was < until || was > now+int64(yieldMost) {
 			t.until = until
 			x.words.yieldUntil.Store(uint64(until))
@@ -69,7 +69,7 @@ func (x *waitableCore) yield(ctx context.Context) {
 		case ahead < yieldLeast/10:
 			asm.Pause(64)
 		default:
-			runtime.Gosched() // the call may be that of another goroutine of this process
+			runtime.Gosched() // the slow call may need the CPU of this thread, for another goroutine
 			shmsync.Yield()
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// askForRoom asks other processes again and again not to begin a change, as a slow call does: it stores a later and later
-// time in word, until the function stop is called. stop reports whether the stored time was in the future all along.
+// askForRoom does what a slow call does: it asks other calls not to begin a change. Until the function stop is called,
+// askForRoom keeps storing a later time in word. stop reports whether the stored time was always in the future.
 func askForRoom(word *atomic.Uint64) (stop func() bool) {
 	var over, lapsed atomic.Bool
 	var asker sync.WaitGroup
@@ -39,9 +39,9 @@ func askForRoom(word *atomic.Uint64) (stop func() bool) {
 	}
 }
 
-// TestWaitableGivesUpBesideACallThatAsksForRoom: another process asks the others not to begin a change for longer
-// than a wait lasts. A wait whose context ends still returns at once: if it is queued, if it has begun and is not
-// queued, and if its context had ended before the call.
+// TestWaitableGivesUpBesideACallThatAsksForRoom: a call keeps asking other calls not to begin a change. A wait whose
+// context ends still returns at once. The test ends the context of a queued wait, of a wait that has begun and is not
+// queued, and of a wait that has not begun.
 func TestWaitableGivesUpBesideACallThatAsksForRoom(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")

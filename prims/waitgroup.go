@@ -18,9 +18,9 @@ import (
 // the work, and that the child is killed. Then a wait lasts for ever, unless the child has called Claim(1) first.
 //
 // When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead and names the
-// process. Waits no longer fail after other processes have done the work so that the counter is 0, after another
-// process has claimed the work, or after Reset. Done first counts for the work of the calling process, as long as
-// it has some, and then for the work of others.
+// process. Waits fail until other processes have done the work and the counter is 0, until another process has claimed
+// the work, or until Reset. Done first counts for the work of the calling process, as long as it has some, and then for
+// the work of others.
 //
 // In the terminology of the Go memory model, and across processes: a call of Done synchronizes
 // before the return of any Wait that it ends.

@@ -26,8 +26,8 @@ func newWaitGroup(t testing.TB, a *arena.Arena, name string) *prims.WaitGroup {
 	return g
 }
 
-// TestWaitGroupInOneProcess is a test of package sync. Two groups are used alternately, many times. No waiter of a group
-// goes on before all work of that group is done.
+// TestWaitGroupInOneProcess does what a test of package sync does. Two groups are used alternately, many times. No
+// waiter of a group goes on before all work of that group is done.
 func TestWaitGroupInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	first, second := newWaitGroup(t, a, "first"), newWaitGroup(t, a, "second")

@@ -20,11 +20,12 @@ type mutexWords struct {
 	wake atomic.Uint32
 	// starving is the ID of a participant that has waited too long and asks to get the lock at the next release. It
 	// is 0 if there is none.
-	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves, and reapers (CAS to 0)
+	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves the lock for
+	//            that waiter, and reapers (CAS to 0)
 	//   readers: Unlock's slow path
 	//   order:   seq-cst, against the owner word
 	//   futex:   none
-	//   crash:   may name the dead; a process that would reserve for the dead clears it
+	//   crash:   may name the dead; a process that would reserve the lock for the dead clears it
 	starving atomic.Uint32
 	// handoff is the word that starving waiters sleep on. It is increased each time the lock is reserved for one of
 	// them.
@@ -42,7 +43,7 @@ type mutexWords struct {
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	handed  atomic.Uint64 // when the lock was last handed to a waiter, CLOCK_MONOTONIC ns; bit 0 is handedLocally; a hint
 	met     metWords      // a time at which the present hold had already begun
-	counts  countWords    // the counters of the object whose first words these are
+	counts  countWords    // the counters of the object whose body begins with these words
 }
 
 // futexWords is the body of a Futex, 128 bytes.

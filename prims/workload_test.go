@@ -35,8 +35,8 @@ type workload struct {
 	// points are the crash points that every process passes if it works long enough. A test kills a process at
 	// each of them while it works.
 	points []string
-	// without are points that have a prefix of points, but that the workload does not pass. Another test kills
-	// a process at each of them.
+	// without are exceptions: crash points that a prefix in the field points includes, but that the workload does not
+	// pass. Another test kills a process at each of them.
 	without []string
 	// nodes is the maximal number of waits that a goroutine has at a time; 0 means 1.
 	nodes uint64

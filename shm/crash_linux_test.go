@@ -48,8 +48,9 @@ func init() {
 // TestCreatorDies: a creator is killed at each crash point. The next process finds a complete segment
 // or none, and the next creator removes what is left.
 func TestCreatorDies(t *testing.T) {
-	// crash: for each point, the feature that is disabled, which selects one of the two ways to create a
-	// segment, and whether the segment has been published at the point.
+	// A point is a way to pass a crash point. The field disable is the feature that is disabled, which selects one of
+	// the two ways to create a segment. The field published says whether the segment has been published at the crash
+	// point.
 	type point struct {
 		disable   string
 		published bool

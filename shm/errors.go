@@ -45,8 +45,8 @@ func (e *opError) Error() string {
 	return s
 }
 
-// printable returns name, in quotes and with escapes if it has characters that a terminal or a log could take for its
-// own.
+// printable returns name. If name has characters that are not printable, the result is in quotes, with escapes, because
+// a terminal or a log could obey such characters.
 func printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }) {
 		return strconv.Quote(name)

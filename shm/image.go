@@ -20,12 +20,17 @@ type Image struct {
 	name string
 	file *os.File
 	mem  []byte
-	have []bool // whether each piece has been read
-	err  error  // the first error of a read
+	have []bool   // whether each piece has been read
+	read []uint64 // the pieces that have been read
+	err  error    // the first error of a read
 }
 
 // OpenImage returns an image of the segment /dev/shm/name or, if name has a slash, of the file at that
 // path. The file may belong to any user, because a reader of an Image trusts none of its bytes.
+//
+// OpenImage follows symbolic links in a path, also at its end, unlike [OpenAt]: an operator who examines an arena chooses
+// the path, which may be /proc/PID/fd/N, and the image changes nothing in the file. It follows no link in /dev/shm, where
+// every user may create links, and it opens only regular files.
 func OpenImage(name string) (*Image, error) { return openImage(name) }
 
 // ImageOf returns an image of an open file. From then on the file belongs to the image, even if ImageOf
@@ -53,15 +58,22 @@ func (m *Image) Fetch(off, n uint64) {
 	}
 	for i := off / imagePiece; i <= (off+min(n, size-off)-1)/imagePiece; i++ {
 		if !m.have[i] {
-			m.read(i)
+			m.have[i] = true
+			m.read = append(m.read, i)
+			m.readPiece(i)
 		}
 	}
 }
 
-func (m *Image) read(i uint64) {
-	m.have[i] = true
-	piece := m.mem[i*imagePiece : min((i+1)*imagePiece, uint64(len(m.mem)))]
-	_, err := m.file.ReadAt(piece, int64(i*imagePiece))
+// readPiece copies a piece of the file, unless the piece is a hole. A file of another user may have a size of many
+// terabytes, and a copy of its holes would take that much memory.
+func (m *Image) readPiece(i uint64) {
+	off := int64(i * imagePiece)
+	piece := m.mem[off:min(off+imagePiece, int64(len(m.mem)))]
+	if isHole(m.file, off, int64(len(piece))) {
+		return // the bytes of the copy are zero
+	}
+	_, err := m.file.ReadAt(piece, off)
 	switch {
 	case err == nil || m.err != nil:
 	case errors.Is(err, io.EOF):
@@ -73,8 +85,10 @@ func (m *Image) read(i uint64) {
 
 // Refresh forgets all bytes that have been read.
 func (m *Image) Refresh() {
-	clear(m.have)
-	m.err = nil
+	for _, i := range m.read {
+		m.have[i] = false
+	}
+	m.read, m.err = m.read[:0], nil
 	m.forget()
 }
 

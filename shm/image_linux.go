@@ -44,8 +44,8 @@ func imageOf(f *os.File) (*Image, error) {
 		f.Close()
 		return nil, err
 	}
-	// Use a mapping and not make. A sparse file may be larger than the memory of the system, and a mapping takes memory
-	// only for pages that are written.
+	// Use a mapping instead of the function make. A sparse file may be larger than the memory of the system, and a
+	// mapping takes memory only for pages that are written.
 	mem, err := unix.Mmap(-1, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		f.Close()
@@ -53,6 +53,18 @@ func imageOf(f *os.File) (*Image, error) {
 	}
 	pieces := (st.Size + imagePiece - 1) / imagePiece
 	return &Image{name: f.Name(), file: f, mem: mem, have: make([]bool, pieces)}, nil
+}
+
+// isHole reports whether the n bytes of the file at off are a hole, that is, zeros without memory or disk space. It
+// returns false if the file system does not tell, or if the file ends before these bytes do.
+func isHole(f *os.File, off, n int64) bool {
+	fd := int(f.Fd())
+	data, err := unix.Seek(fd, off, unix.SEEK_DATA)
+	if err == nil {
+		return data >= off+n
+	}
+	var st unix.Stat_t
+	return err == unix.ENXIO && unix.Fstat(fd, &st) == nil && st.Size >= off+n
 }
 
 // forget zeroes all bytes and returns the memory to the system.

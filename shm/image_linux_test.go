@@ -2,9 +2,11 @@ package shm
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -103,4 +105,61 @@ func TestImageErrors(t *testing.T) {
 	}
 	huge.Fetch(uint64(size/2), 100)
 	require.NoError(t, huge.Close())
+}
+
+// TestImageReadsNoHoles: an image of a sparse file copies only pieces that have bytes. So the file of another user, which
+// may have any size, takes no more memory than its bytes.
+func TestImageReadsNoHoles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sparse")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	const at, size = 1<<30 + 5, 4 << 30
+	if err := f.Truncate(size); err != nil {
+		t.Skip("needs a file system for files of 4 GiB: ", err)
+	}
+	_, err = f.WriteAt([]byte("bytes"), at)
+	require.NoError(t, err)
+	m, err := OpenImage(path)
+	require.NoError(t, err)
+	defer m.Close()
+	for range 2 {
+		m.Fetch(0, size)
+		require.NoError(t, m.Err())
+		require.Equal(t, "\x00bytes\x00", string(m.Bytes()[at-1:at+6]))
+		require.Less(t, residentOf(t, m.Bytes()), 8<<20)
+		_, err = f.WriteAt([]byte("new"), at)
+		require.NoError(t, err)
+		require.Equal(t, byte('b'), m.Bytes()[at], "what has been fetched stays the same")
+		m.Refresh()
+		m.Fetch(at, 3)
+		require.Equal(t, "new", string(m.Bytes()[at:at+3]))
+		_, err = f.WriteAt([]byte("bytes"), at)
+		require.NoError(t, err)
+		m.Refresh()
+	}
+	m.Fetch(0, size)
+	require.NoError(t, f.Truncate(size/2))
+	m.Refresh()
+	m.Fetch(size-imagePiece, imagePiece)
+	require.ErrorIs(t, m.Err(), ErrIncompatible, "a file that has become shorter ends before its holes do")
+}
+
+// residentOf returns how many bytes of a mapping have memory.
+func residentOf(t *testing.T, b []byte) (bytes int) {
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	require.NoError(t, err)
+	var from uint64
+	_, err = fmt.Sscanf(fmt.Sprintf("%p", b), "0x%x", &from)
+	require.NoError(t, err)
+	in := false
+	for line := range strings.Lines(string(smaps)) {
+		var low, high uint64
+		var kib int
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &low, &high); n == 2 {
+			in = low < from+uint64(len(b)) && high > from
+		} else if n, _ := fmt.Sscanf(line, "Rss: %d kB", &kib); n == 1 && in {
+			bytes += kib << 10
+		}
+	}
+	return bytes
 }

@@ -108,10 +108,9 @@ func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) er
 	for i := range addrs {
 		addrs[i] = base + uintptr(i)*uintptr(pageSize)
 	}
-	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be
-	// kept as numbers. The kernel reads len(status) addresses. It reads as many nodes, or gets a null
-	// pointer and reads none if no page is to move. It writes as many words into status. Moving a
-	// page does not change its bytes.
+	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be kept as numbers. The
+	// kernel reads len(status) addresses and writes len(status) words into status. It reads len(status) nodes if pages
+	// are to move, and otherwise gets a null pointer for the nodes. Moving a page does not change its bytes.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
 		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
 	runtime.KeepAlive(addrs)

@@ -52,8 +52,7 @@ func (s *Segment) placeNew(set settings) error {
 	return nil
 }
 
-// overlaid reports whether one of the placements in later covers a part of the range of the
-// placement pl.
+// overlaid reports whether a placement in the slice later covers a part of the range of the placement pl.
 func overlaid(pl Placement, later []Placement) bool {
 	return slices.ContainsFunc(later, func(l Placement) bool { return l.Off < pl.Off+pl.Len && pl.Off < l.Off+l.Len })
 }

@@ -39,8 +39,9 @@ func openAt(path string, opts *Options) (*Segment, error) {
 
 // absolute makes a path absolute, so that it still leads to the segment after this process has changed its working
 // directory. It does not remove ".." from the path, because ".." may follow a symbolic link. absolute asks the kernel
-// for the working directory. It does not use the variable PWD: a symbolic link in that path may later lead to another
-// directory. If the kernel does not know the working directory, absolute returns the path as it is.
+// for the working directory. It does not use the variable PWD, because the path in PWD may contain a symbolic link that
+// later leads to another directory. If the kernel does not know the working directory, absolute returns the path as it
+// is.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -149,12 +150,13 @@ func checkFile(fd int, name string, st *unix.Stat_t, pageSize int64, trust []uin
 	return nil
 }
 
-// owns reports whether the file of fd belongs to the user euid of this process, which fstat says if uid equals euid.
+// owns reports whether the file of fd belongs to the effective user of this process. The parameter uid is the owner
+// that fstat reports, and euid is the effective user.
 //
-// A user namespace shows all users that it does not map as one uid, the overflow uid. If this process itself has the
-// overflow uid, equal numbers prove nothing. Then owns asks the kernel to set O_NOATIME on fd, which the kernel permits
-// only for the owner of the file, and for a process that has CAP_FOWNER over a user that the namespace maps. The kernel
-// does not ask if the flag is already set, so owns clears the flag first.
+// A user namespace shows all users that it does not map as one uid, the overflow uid. So if both numbers are the
+// overflow uid, they may stand for different users. Then owns asks the kernel to set O_NOATIME on fd, which the kernel
+// permits only for the owner of the file, and for a process that has CAP_FOWNER over a user that the namespace maps.
+// The kernel does not ask if the flag is already set, so owns clears the flag first.
 //
 // The error is not nil if this process has too few descriptors or too little memory to find out.
 func owns(fd int, uid, euid uint32) (bool, error) {
@@ -183,7 +185,7 @@ var knownOverflowUID atomic.Uint64
 
 // overflowUID returns the uid as which a user namespace shows users that it does not map. Without /proc, this is the
 // usual number. It returns an error if this process has too few descriptors or too little memory to read the number. It
-// does not use os.ReadFile, for the same reason as reopen.
+// does not use os.ReadFile, which could start a netpoller; see reopen.
 func overflowUID() (uint32, error) {
 	const path, usual = "/proc/sys/kernel/overflowuid", 65534
 	if known := knownOverflowUID.Load(); known != 0 {

@@ -62,6 +62,8 @@ func imageOf(f *os.File) (*Image, error) {
 	return nil, unsupported("open", f.Name())
 }
 
+func isHole(*os.File, int64, int64) bool { return false }
+
 func (m *Image) forget() {}
 
 func (m *Image) drop() {}

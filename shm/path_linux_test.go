@@ -53,9 +53,9 @@ func TestNameOutlivesChdir(t *testing.T) {
 	}
 }
 
-// TestNameOutlivesALinkToTheWorkingDirectory: the environment variable PWD has a path of the working directory with a
-// symbolic link. Later the link leads to another directory, as after an update of a program. The name of the segment
-// still leads to the segment.
+// TestNameOutlivesALinkToTheWorkingDirectory: a process enters its working directory through a symbolic link, so the
+// environment variable PWD contains the link. Later the link is removed. The name of the segment still leads to the
+// segment.
 func TestNameOutlivesALinkToTheWorkingDirectory(t *testing.T) {
 	top := t.TempDir()
 	link := filepath.Join(top, "current")

@@ -65,9 +65,9 @@ func (s *Segment) discard(off, n int64) error {
 	return nil
 }
 
-// allocate calls fallocate for n bytes from the offset off. If signals interrupt each of several
-// calls, allocate reserves pieces of as many bytes as the parameter chunk says. If signals still
-// interrupt a piece, allocate halves that number, but not below the parameter least.
+// allocate calls fallocate for n bytes from the offset off. If signals interrupt each of several calls, allocate
+// reserves the range in pieces. The parameter chunk is the size of a piece in bytes. If signals still interrupt a
+// piece, allocate halves the size, but not below the parameter least.
 func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) error {
 	for range reserveTries {
 		if err := fallocate(off, n); err != unix.EINTR {
@@ -121,7 +121,7 @@ func (s *Segment) populate(off, n int64) error {
 		return nil
 	case unix.EINVAL, unix.ENOSYS:
 		// Linux before 5.14 does not have MADV_POPULATE_WRITE. Then touch the pages, but only if they have been
-		// reserved: otherwise a touch would raise SIGBUS if there is no room.
+		// reserved: the touch of a page for which there is no room raises SIGBUS.
 		if reserved == nil {
 			touch(mem, s.pageSize)
 		}

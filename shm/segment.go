@@ -16,7 +16,7 @@ import (
 // A Segment that is no longer referenced is not unmapped: call Close.
 type Segment struct {
 	name     string
-	path     string // the name, if it is a path that led to the file
+	path     string // the name, if it is a path of the file; otherwise ""
 	file     *os.File
 	mem      []byte
 	dev, ino uint64
@@ -77,11 +77,10 @@ func (s *Segment) Close() error {
 	return s.release()
 }
 
-// Retire is Close for a program that still has goroutines in calls which use a slice from Bytes and
-// will end soon. For the time d these goroutines can still read and write the slice, but it is
-// private memory now, zero at first: no other process sees what they write. After that, the memory
-// is unmapped. If the kernel refuses the private memory, or if addresses have 32 bits and are
-// scarce, Retire does the same as Close.
+// Retire is Close for a program in which calls of other goroutines still use a slice from Bytes, and end soon. For the
+// time d these goroutines can still read and write the slice, but it is private memory now, zero at first: no other
+// process sees what they write. After that, the memory is unmapped. If the kernel refuses the private memory, or if
+// addresses have 32 bits and are scarce, Retire does the same as Close.
 func (s *Segment) Retire(d time.Duration) error {
 	if strconv.IntSize > 32 {
 		s.keep.CompareAndSwap(0, int64(d))

@@ -88,9 +88,9 @@ func CreateMemfd(label string, size int64, init func(*Segment) error, opts *Opti
 	return createMemfd(label, size, init, opts)
 }
 
-// FromFile maps the segment that f refers to. f is a memfd, or a file of any filesystem, open for
-// reading and writing. FromFile checks the file as [Open] does. The name of f need not lead to the file, as in
-// os.NewFile(3, "fd/3"): then the segment has no path ([Segment.Path]).
+// FromFile maps the segment that f refers to. f is a memfd, or a file of any filesystem, open for reading and writing.
+// FromFile checks the file as [Open] does. The name of f need not be a path of the file, for example in os.NewFile(3,
+// "fd/3"). Then the segment has no path ([Segment.Path]).
 //
 // The caller keeps f and may close it at once, because the segment has a duplicate of its descriptor.
 // The duplicate shares the open file description of f, and therefore the locks that belong to that

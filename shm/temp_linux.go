@@ -182,8 +182,8 @@ func sweepFile(dirfd int, name string) {
 		return
 	}
 	// If the file also has the name for which it was made, the segment is published. Then this process may remove the
-	// temporary name without a lock, as the creator would do next. A second name of the file that is not this name does
-	// not show that the segment is published.
+	// temporary name without a lock, as the creator would do next. Any other second name does not show that the segment
+	// is published.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return // its creator is alive, or another sweeper has locked it

@@ -111,6 +111,20 @@ func TestCompareSides(t *testing.T) {
 	}
 }
 
+// A path of a file may have any bytes, also such that are no valid UTF-8.
+func TestResultFileWithAnyBytes(t *testing.T) {
+	dir := t.TempDir()
+	whole, err := os.ReadFile(resultFile(t, nil))
+	require.NoError(t, err)
+	file, page := dir+"/a\xffb.json", dir+"/a\xffb.html"
+	require.NoError(t, os.WriteFile(file, whole, 0o600))
+	for _, args := range [][]string{{"compare", file, file}, {"export", file}, {"recommend", file}, {"report", file, page}} {
+		code, _, errs := shmbench(t, args...)
+		require.Zero(t, code, "%q: %s", args, errs)
+	}
+	require.FileExists(t, page)
+}
+
 // A file that is not a complete result file is refused, with a reason.
 func TestResultFilesAreNotTrusted(t *testing.T) {
 	good := resultFile(t, nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench/load"
 	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/cmdline"
 	"github.com/shmsync/shmsync/internal/torture"
 )
 
@@ -102,10 +103,10 @@ func main() { os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr)) }
 // replace them.
 func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
-	parser, err := kong.New(&p, kong.Name("shmbench"), kong.Description(description),
+	parser, err := kong.New(&p, append(cmdline.Options(), kong.Name("shmbench"), kong.Description(description),
 		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": torture.JobNames()}, kong.DefaultEnvars(envPrefix),
 		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.ValueFormatter(func(v *kong.Value) string { return v.Help })) // without the environment variable of each flag
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }))...) // without the environment variable of each flag
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/cmdline"
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
@@ -109,10 +109,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	var p program
 	ended := -1
 	out := &output{to: stdout}
-	parser, err := kong.New(&p, kong.Name("shmctl"), kong.Description(description+"\n\n"+exitHelp),
+	parser, err := kong.New(&p, append(cmdline.Options(), kong.Name("shmctl"), kong.Description(description+"\n\n"+exitHelp),
 		kong.Writers(out, stderr), kong.Exit(func(code int) { ended = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.KindMapper(reflect.String, kong.MapperFunc(decodeString)))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))...)
 	if err != nil {
 		fmt.Fprintln(stderr, "shmctl:", err)
 		return exitError
@@ -195,19 +194,4 @@ func exitOf(err error, stderr io.Writer) int {
 		return exitTrouble
 	}
 	return exitError
-}
-
-// decodeString stores an argument in a string as it is. The mapper of package kong passes each string through JSON, which
-// replaces bytes that are no valid UTF-8. A path may have such bytes, so the command would act on another file.
-func decodeString(ctx *kong.DecodeContext, target reflect.Value) error {
-	token, err := ctx.Scan.PopValue("string")
-	if err != nil {
-		return err
-	}
-	text, ok := token.Value.(string)
-	if !ok {
-		return fmt.Errorf("expected a string, but got %v", token.Value)
-	}
-	target.SetString(text)
-	return nil
 }

@@ -145,7 +145,7 @@ func measured(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // The work of each command grows with the number of objects, not with its square.
 func TestManyObjects(t *testing.T) {
-	n := proctest.Rounds(400, 100_000)
+	n := proctest.Rounds(400, 20_000)
 	w := arenatest.New(t, &arena.Options{Size: int64(n)*1024 + 16<<20, MaxParticipants: 8})
 	a := w.Join("clerk")
 	dump := filepath.Join(t.TempDir(), "dump")

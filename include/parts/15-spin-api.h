@@ -17,22 +17,22 @@ typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* called by locks that find a death; returns 0 if it has repaired the data */
+    int (*repair)(void *); /* lock functions call it after a holder died; it returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
 
-/* Finds the SpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the SpinLock of that name, or creates it. If name is NULL or "", creates a new anonymous SpinLock. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_spinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
 /* Finds the SpinLock of that name. ENOENT: there is none. */
 int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_spinlock *out);
-/* Opens the SpinLock at an offset that shmsync_spinlock_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the SpinLock at an offset that shmsync_spinlock_offset returned in this process or another. EINVAL: there is no
+ * SpinLock at off. */
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 /* Returns the offset of the SpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
-/* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the SpinLock. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
 /* Locks the SpinLock, and waits until that is possible. A waiter spins first, then yields its CPU, and sleeps at last.
  * An error means: not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it.
@@ -40,45 +40,45 @@ int shmsync_spinlock_close(shmsync_spinlock *l);
 int shmsync_spinlock_lock(shmsync_spinlock *l);
 /* As shmsync_spinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_spinlock_trylock(shmsync_spinlock *l);
-/* As shmsync_spinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A
- * free lock is taken whatever the time. */
+/* As shmsync_spinlock_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. A free lock is taken even if the time has passed. */
 int shmsync_spinlock_timedlock(shmsync_spinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks the SpinLock. EPERM: this process does not hold it. */
 int shmsync_spinlock_unlock(shmsync_spinlock *l);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
  * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_spinlock_recover(shmsync_spinlock *l, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_spinlock_state(shmsync_spinlock *l);
 
-/* Finds the RWSpinLock of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
- * existing object is of another kind, or has other options. */
+/* Finds the RWSpinLock of that name, or creates it. If name is NULL or "", creates a new anonymous RWSpinLock. EINVAL:
+ * an existing object is of another kind, or has other options. */
 int shmsync_rwspinlock_open(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
 /* Finds the RWSpinLock of that name. ENOENT: there is none. */
 int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_spinlock_options *opts, shmsync_rwspinlock *out);
-/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset gave, in this process or another. EINVAL: none
- * is there. */
+/* Opens the RWSpinLock at an offset that shmsync_rwspinlock_offset returned in this process or another. EINVAL: there
+ * is no RWSpinLock at off. */
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 /* Returns the offset of the RWSpinLock in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
-/* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the RWSpinLock. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
 /* Locks the RWSpinLock, and waits until that is possible. A write hold keeps all others out. An error means: not held.
  * EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_rwspinlock_lock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_rwspinlock_trylock(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_lock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed.
- * A free lock is taken whatever the time. */
+/* As shmsync_rwspinlock_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. A free lock is taken even if the time has passed. */
 int shmsync_rwspinlock_timedlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Unlocks the RWSpinLock. EPERM: this process does not hold it. */
 int shmsync_rwspinlock_unlock(shmsync_rwspinlock *l);
-/* Locks the RWSpinLock for reading, and waits until no writer holds it. Errors are those of lock. */
+/* Locks the RWSpinLock for reading, and waits until no writer holds it. Errors are those of shmsync_rwspinlock_lock. */
 int shmsync_rwspinlock_rdlock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_rdlock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryrdlock(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_rdlock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwspinlock_rdlock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwspinlock_timedrdlock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
@@ -87,8 +87,8 @@ int shmsync_rwspinlock_rdunlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_uplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it does not wait. EBUSY: it is held for writing or for upgrade. */
 int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_uplock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwspinlock_uplock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
@@ -97,8 +97,8 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
-/* As shmsync_rwspinlock_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
- * passed. */
+/* As shmsync_rwspinlock_upgrade, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Turns the write hold into a read hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
@@ -109,6 +109,6 @@ int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes the lock,
  * runs repair, and releases the lock. ENOTRECOVERABLE: repair returned a value other than 0. EINVAL: repair is NULL. */
 int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. It is EPROTO also if a
- * peer has damaged the list of the readers. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. EPROTO also means that a peer
+ * has damaged the list of the readers. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);

@@ -1,11 +1,11 @@
 
 /* ---- Waiting for one of several, or for all ---- */
 
-enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* EVENT_RESET: a bidirectional event is not set */
-/* How many objects one call waits for at most. */
+enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* EVENT_RESET waits until a bidirectional event is not set */
+/* The most objects for which one call can wait. */
 #define SHMSYNC_AWAIT_MOST 120
 
-/* What to wait for: one object, and for a Sequencer the value. */
+/* What to wait for: one object, and for a Sequencer the value that it has to reach. */
 typedef struct shmsync_awaitable {
     int kind;
     const shmsync_sequencer *sequencer; /* which of the three pointers counts depends on kind */
@@ -14,30 +14,33 @@ typedef struct shmsync_awaitable {
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/* Waits until one of the awaitables is reached, and sets *index to its place in the list: the lowest place if several
- * are reached. The result is 0, or what a wait for that awaitable alone returns, for example EOWNERDEAD for a future,
- * or ECANCELED for a sequencer. The other awaitables are unchanged: if this call was granted a token of another
- * auto-reset event, the token passes on to another wait. abs_monotonic may be NULL. After ETIMEDOUT and other errors
- * of the call itself, *index is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of
- * these arenas, or a handle is closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
+/* Waits until one of the awaitables has come. An awaitable has come if a wait for it alone would end. *index is the
+ * place of this awaitable in the list, or the lowest place if several have come. The result is the one that the wait
+ * for this awaitable alone would have: 0 or, for example, EOWNERDEAD for a future, or ECANCELED for a sequencer. The
+ * call takes nothing from the other awaitables: if another auto-reset event has granted it a token, the token passes on
+ * to another wait. abs_monotonic may be NULL. After ETIMEDOUT or another error of the call itself, *index is SIZE_MAX.
+ * The objects may belong to several arenas. EBADF: this process closes one of these arenas, or a handle is closed.
+ * EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
-/* Waits, in one sleep, until each of the awaitables has been reached once, at whatever time. The result for an empty
- * list is 0. If waits for some awaitables end with an error, the call still waits for the others, and the result is
- * the first of these errors in the order of the list. If this process closes an arena, the waits for the objects of
- * that arena end with EBADF. If the call returns ETIMEDOUT or another error of its own, it keeps the tokens of
- * auto-reset events that it has taken. */
+/* Waits until each of the awaitables has come. They may come at different times. The thread sleeps for all of them at
+ * once. The result for an empty list is 0. If waits for some awaitables end with an error, the call still waits for the
+ * others, and the result is the first of these errors in the order of the list. If this process closes an arena, the
+ * waits for the objects of that arena end with EBADF. If the call itself fails, for example with ETIMEDOUT, it does not
+ * give back the tokens of auto-reset events that it has taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
-/* Sets a function for the waits of the calling thread, or removes it if f is NULL. Once a call has waited for 100 ms,
- * it runs f about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on, and keeps
- * its place in the queue. If f returns another value, the wait ends as at a deadline, and so do those of functions that
- * have none: with ETIMEDOUT and nothing held, or with 0 if that for which the call waits has come meanwhile. The second
- * wait of shmsync_cond_wait and shmsync_cond_timedwait, for the mutex, never runs f, and neither do waits until a dead
- * participant has ended, waits of an open, and shmsync_synchronized_load. A claim of a WaitGroup that f ends may have
- * claimed a part, and an arrival at a Latch that f ends counts.
+/* Makes f the hook of the calling thread, or removes the hook if f is NULL. Once a call of this thread has waited for
+ * 100 ms, it runs f(arg) about every 100 ms, between two sleeps, until the wait ends. If f returns 0, the wait goes on,
+ * and keeps its place in the queue. If f returns another value, the wait ends as if its deadline had passed, even in a
+ * function without a deadline. Then the result is ETIMEDOUT, with nothing held, or 0 if the call has got what it waits
+ * for in the meantime.
  *
- * With this function, a binding of another language runs that language's signal handlers during a wait. f has to
- * return, and a child that f forks must not return from f. f may call the library. Meanwhile no function is set, so
- * waits of f run f only if f sets it. When f returns, it is set as before. f must not close the arenas of the wait:
- * shmsync_arena_close returns EDEADLK. */
+ * Two waits never run f: the wait of shmsync_cond_wait and shmsync_cond_timedwait for the mutex, after the wake, and that
+ * of shmsync_synchronized_load. If f ends a claim of a WaitGroup, the call may have claimed a part. If f ends the wait
+ * after an arrival at a Latch, the arrival counts.
+ *
+ * A binding of another language uses the hook to run the signal handlers of that language during a wait. f has to
+ * return, and a child that f forks must not return from f. f may call the library. While f runs, the thread has no
+ * hook, unless f sets one. When f returns, f is the hook again. f must not close the arenas of the wait:
+ * shmsync_arena_close returns EDEADLK. During an open of an arena, an open of the same arena by f returns EDEADLK. */
 void shmsync_wait_hook(int (*f)(void *arg), void *arg);

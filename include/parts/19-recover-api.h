@@ -18,10 +18,11 @@ typedef struct shmsync_lost {
  * repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has made it usable: a future
  * that repair has set keeps its result. Healthy objects are only read.
  *
- * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
- * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for an object that a peer has
- * overwritten, ENOSPC if the arena has no room for what the recovery of an object needs, ENOMEM if objects or keys may
- * have been left out. *recovered, if recovered is not NULL, is the number of objects and keys that were recovered.
- * Objects of kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+ * If repair returns an errno, the object stays unusable, and the call goes on with the other objects. The result is 0
+ * or the first error. For a lock that repair did not repair, the error is ENOTRECOVERABLE; for another object, it is
+ * what repair returned. EPROTO: a peer has overwritten an object. ENOSPC: the arena has no room for what the recovery
+ * of an object needs. ENOMEM: objects or keys may have been left out. *recovered, if recovered is not NULL, is the
+ * number of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex
+ * and Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 

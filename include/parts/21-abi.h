@@ -30,7 +30,7 @@ enum {
 };
 #define SHMI_MaxObject UINT64_C(4293918720)
 #define SHMI_compatCounted UINT64_C(1) /* objects have counters */
-#define SHMI_magic "shmsync" /* and the NUL */
+#define SHMI_magic "shmsync" /* plus the NUL */
 
 enum { /* header */
     SHMI_hdrMagic = 0,
@@ -231,8 +231,8 @@ typedef struct shmi_mutex_words {
     uint32_t pays;
     uint64_t poller;
     uint64_t handed;
-    uint64_t metSince;   /* diagnostics: when a waiter saw the hold, CLOCK_MONOTONIC ns. Atomic. */
-    uint64_t metHold;    /* diagnostics: owner word << 32 | wake word of that hold. Atomic. */
+    uint64_t metSince;   /* diagnostics: when a waiter first saw the hold metHold, CLOCK_MONOTONIC ns. Atomic. */
+    uint64_t metHold;    /* diagnostics: owner word << 32 | wake word, as they were at metSince. Atomic. */
     uint64_t counts[8];  /* diagnostics; see compatCounted */
 } shmi_mutex_words;
 

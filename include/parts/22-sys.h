@@ -6,7 +6,7 @@ SHMI_FN void shmi_st32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMI
 SHMI_FN void shmi_st64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_xchg32(uint32_t *p, uint32_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_xchg64(uint64_t *p, uint64_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
-/* Adds v to *p, and returns the value before. */
+/* Adds v to *p, and returns the old value. */
 SHMI_FN uint32_t shmi_add32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_add64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_or32(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
@@ -21,8 +21,9 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release keeps
- * such stores in program order, so a death leaves a state that the reaper knows. */
+/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release order
+ * keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of the
+ * program, and none after it. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -30,7 +31,8 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 }
 
 /* shmi_full_fence orders all loads and stores before it before all those after it; shmi_load_fence orders only loads.
- * The thread sanitizer does not know fences. Atomics order the words that it watches anyway. */
+ * The thread sanitizer does not know fences, so a build for it has none. The words that it watches are atomics, which
+ * are ordered without fences. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SHMI_NO_FENCES 1
@@ -47,8 +49,8 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps later loads of this thread from overtaking its last compare-and-swap, which has succeeded. A call needs this
- * if another call, which missed that compare-and-swap, may have returned without a change; see prims/fence.go. */
+/* Keeps later loads of this thread after its last compare-and-swap, which has succeeded. A call needs this if another
+ * call that did not see this compare-and-swap may have changed nothing; see prims/fence.go. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -127,7 +129,7 @@ SHMI_FN void shmi_crash(const char *name)
             pause();
     }
     if (shmi_crash_due(getenv("SHMSYNC_CRASHPOINT_STOP"), name, &stops))
-        raise(SIGSTOP); /* raise stops this thread before it goes on; a signal to the process might stop it later */
+        raise(SIGSTOP); /* raise stops this thread before raise returns; a signal to the process might stop it later */
     shmi_crash_delay(getenv("SHMSYNC_CRASHPOINT_DELAY"));
 }
 #define SHMSYNC_CRASHPOINT(name) shmi_crash(name)
@@ -246,8 +248,8 @@ SHMI_FN void shmi_exact_nap(int64_t ns)
 /* ---- Memory for the holder of a private lock (63-recordqueue.h). It does not come from malloc: the holder may be a
  * signal handler, and the thread that it has interrupted may hold a lock of malloc. ---- */
 
-/* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
- * no memory. */
+/* Changes the size of the region old, which has the size had, to size bytes. If old is NULL, makes a new region.
+ * Returns NULL if there is no memory. */
 SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
 {
     void *p;
@@ -307,7 +309,8 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
  * cannot remove such a filter. */
 static int shmi_waitv_forbidden; /* atomic */
 
-/* Sleeps while every word has its value. After any return, the caller examines all words again. */
+/* Sleeps while every word has the value val of its entry of v. After any return, the caller examines all words
+ * again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
 {
     struct timespec ts;
@@ -322,17 +325,18 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
     return err;
 }
 
-/* The features of the kernel. Each is probed by the system call that it consists of, until a probe has shown whether the
- * kernel has it. A probe may also fail because something is used up, such as memory. Then the feature counts as missing
- * until the next open or fence. All fields are atomic. */
+/* The features of the kernel. A probe makes the system call of the feature, and normally shows whether the kernel has
+ * it. If the probe fails for another reason, such as a lack of memory, the feature counts as missing, and the next open
+ * or fence probes again. All fields are atomic. */
 typedef struct shmi_features {
-    int known; /* a bit for each feature whose probe has shown something */
+    int known; /* a bit for each feature of which a probe has shown whether the kernel has it */
     int robust, waitv, membarrier, ofd, otmpfile;
     int registered; /* this process has registered for membarrier: see shmi_register_fence; a child of fork has not */
 } shmi_features;
 enum { SHMI_knowRobust = 1, SHMI_knowWaitV = 2, SHMI_knowMembarrier = 4, SHMI_knowOFD = 8, SHMI_knowTmpFile = 16 };
 
-static shmi_features shmi_have = {0, 0, 0, 0, 1, 1, 0}; /* byte locks and O_TMPFILE count as there: each use tries them */
+/* Before a probe, byte locks and O_TMPFILE count as available, because each use tries them. */
+static shmi_features shmi_have = {0, 0, 0, 0, 1, 1, 0};
 
 SHMI_FN int shmi_has(const int *feature) { return __atomic_load_n(feature, __ATOMIC_ACQUIRE); }
 
@@ -372,8 +376,8 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* Returns the errno for a failed call that a system may lack: ENOTSUP if the call is missing or forbidden, on this system
- * or on this file system. Any other error may be temporary. */
+/* Translates the errno of a failed system call: ENOTSUP if err says that this system or file system does not have the
+ * call, or forbids it; otherwise err, which may be temporary. */
 SHMI_FN int shmi_support_errno(int err)
 {
     return err == ENOSYS || err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
@@ -465,8 +469,8 @@ SHMI_FN int shmi_probe_waitv(void)
     int err = shmi_futex_sleepv(&v, 1, 0);
     return err == EAGAIN ? 0 : err;
 }
-/* A sandbox may allow a program to query the commands of membarrier, and yet forbid this command. So the probe executes
- * it. */
+/* A sandbox may allow the query for the commands of membarrier, and forbid the command that shmi_fence uses. So the
+ * probe executes that command. */
 SHMI_FN int shmi_probe_membarrier(void)
 {
     long mask = syscall(SYS_membarrier, SHMI_membarrierQuery, 0), need = SHMI_membarrierGlobal | SHMI_membarrierRegister;
@@ -482,12 +486,12 @@ SHMI_FN int shmi_probe_ofd(void)
     if (fd < 0)
         fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
-        return EMFILE; /* there is no file for the probe, which shows nothing */
+        return EMFILE; /* without a file, the probe cannot tell */
     err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, 0, NULL);
     close(fd);
     return err;
 }
-SHMI_FN int shmi_probe_tmpfile(void) { return 0; } /* each creation of an arena tries it */
+SHMI_FN int shmi_probe_tmpfile(void) { return 0; } /* no probe is needed: each creation of an arena tries O_TMPFILE */
 SHMI_FN void shmi_probe_fences(void) { shmi_probe_one(&shmi_have.membarrier, SHMI_knowMembarrier, "membarrier", shmi_probe_membarrier); }
 SHMI_FN void shmi_probe(void)
 {
@@ -515,7 +519,7 @@ SHMI_FN int shmi_is_registered(void) { return __atomic_load_n(&shmi_have.registe
 SHMI_FN int shmi_alone(void)
 {
     struct stat st;
-    int before = errno, alone = stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* each task is a directory in it */
+    int before = errno, alone = stat("/proc/self/task", &st) == 0 && st.st_nlink == 3; /* 2 links, and 1 for each thread */
     errno = before;
     return alone;
 }

@@ -13,7 +13,7 @@ typedef struct shmi_failure {
         char text[504];
         shmi_brief_failure of; /* valid if brief is not 0 */
     };
-    int err;         /* the failure that the current call has noted, or the last call if none is under way; 0: none */
+    int err;         /* the failure noted by the current call, or by the last call if none is under way; 0: none */
     int brief;       /* the error whose text is not made yet; 0: text is valid */
     int who_known;
     shmsync_participant who;
@@ -21,9 +21,9 @@ typedef struct shmi_failure {
 
 static SHMI_THREAD shmi_failure shmi_last;
 
-/* The bytes of the first character of s if a text shows it as it is; otherwise 0. Control characters, bytes that are not
- * UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and labels may contain anything, and a terminal
- * or a log must not take their bytes for its own. */
+/* The number of bytes of the first character of s if a text shows this character without an escape; otherwise 0.
+ * Control characters, bytes that are not UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and
+ * labels may contain anything, and a terminal or a log must not take their bytes for its own. */
 SHMI_FN size_t shmi_plain_bytes(const char *s, int quoted)
 {
     const unsigned char *c = (const unsigned char *)s;
@@ -63,7 +63,7 @@ SHMI_FN size_t shmi_escaped_length(const char *s, int quoted)
         n += shmi_next_piece(&s, quoted, piece);
     return n;
 }
-/* Appends s, with escapes, to the text of n bytes at to, which has room for cap bytes. Returns the new length. */
+/* Appends s, with escapes, to the text at to, which has n bytes and has room for cap bytes. Returns the new length. */
 SHMI_FN size_t shmi_append_escaped(char *to, size_t cap, size_t n, const char *s, int quoted)
 {
     char piece[5];
@@ -88,9 +88,9 @@ SHMI_FN const char *shmi_end_of(const char *s, size_t n)
     return s;
 }
 
-#define SHMI_FEWEST_OF_OBJECT 64 /* bytes of an object that a text with a long cause shows */
-/* shmi_fail notes what failed, and returns err. object may be NULL. If the text is too long, it shows only the end of the
- * object, so that the cause fits. */
+#define SHMI_FEWEST_OF_OBJECT 64 /* a text shows at least so many bytes of a long object name */
+/* shmi_fail notes what failed, and returns err. object, the name of the object, may be NULL. If the text is too long,
+ * it shows only the end of that name, so that the cause fits. */
 __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
 {
     char detail[sizeof shmi_last.text];
@@ -122,7 +122,7 @@ __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fa
     return err;
 }
 
-/* Copies from, or its end if it is too long. */
+/* Copies the text at from to the cap bytes at to. If the text is too long, copies "..." and its end. */
 SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
 {
     if (from == NULL)
@@ -148,8 +148,8 @@ SHMI_FN void shmi_no_failure(void)
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Ends a call that may have met failures and has gone on. The caller has saved the note of the failure before the call
- * in *before. If the call succeeds, that note becomes valid again. */
+/* Ends a call that may have noted failures and gone on. *before is the note from before the call. If the call succeeds,
+ * *before is the last failure again. */
 SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
 {
     if (err == 0) {
@@ -159,9 +159,9 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Sets err to the result of call. With a repair, the call may meet a failure, repair what a death has left, and
- * succeed: then the note of the failure before the call becomes valid again. Without a repair, a call never goes on
- * after a failure. */
+/* Sets err to the result of call. With a repair, the call may note a failure, repair what a death has left, and
+ * succeed. Then the last failure is again the one from before the call. Without a repair, a call never goes on after a
+ * failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
         if ((repair) != NULL) {                             \
@@ -198,7 +198,7 @@ const char *shmsync_version(void) { return SHMI_LIBRARY; }
 const char *shmsync_error(void)
 {
     if (shmi_last.brief) {
-        shmi_brief_failure of = shmi_last.of; /* the text overwrites it */
+        shmi_brief_failure of = shmi_last.of; /* the text shares the memory of shmi_last.of */
         shmi_fail(shmi_last.brief, of.op, of.object[0] != 0 ? of.object : NULL, "%s", "");
     }
     return shmi_last.text;
@@ -248,7 +248,7 @@ const char *shmsync_strerror(int err)
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint64_t linked; /* how many chunks a link of 32 bits can name */
-    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* the first chunk of the headroom, and its chunks of each kind */
+    uint64_t headroom, headroom_records, headroom_large, headroom_nodes; /* first chunk of the headroom; chunks in each of its rooms */
     uint32_t slots;
     int counted; /* objects have counters */
 } shmi_geometry;
@@ -304,7 +304,7 @@ typedef struct shmi_ref {
 
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
-    uint64_t window; /* window of the slot then: in another window, another participant can have the same state */
+    uint64_t window; /* window of the slot at that time; in another window, other participants can have this state */
     int unknown;     /* how many objects are of a kind that this header does not know */
     int unfinished;  /* a transaction of the dead participant is still in an undo log */
     int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
@@ -312,18 +312,25 @@ typedef struct shmi_reap_progress {
     int64_t written; /* when the death record was written; 0: not yet */
     int reclaimed;     /* the memory of the participant was given back */
     uint32_t dying;  /* state of the slot of a process that cannot be fenced and has not ended yet */
-    int64_t seen;    /* when dying was first seen */
+    int64_t seen;    /* when this process first saw that state */
 } shmi_reap_progress;
 
 enum { SHMI_recordLocks = 16, SHMI_deadWaits = 64 };
 
+/* The offset of a node, and a key by which such entries are sorted. */
+typedef struct shmi_keyed {
+    uint64_t key;
+    shmi_off off;
+} shmi_keyed;
 /* A list of the nodes that may be waits of dead participants in recorded queues: see shmi_each_dead_wait. */
 typedef struct shmi_dead_waits {
     uint64_t sum; /* shmi_slots_sum when the list was made */
     int made;
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
-    uint32_t n; /* number of nodes; more than SHMI_deadWaits: the list is incomplete */
-    shmi_off off[SHMI_deadWaits];
+    uint64_t n;     /* number of nodes; more than room: the list is incomplete */
+    uint64_t room;  /* of the list at */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
 /* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
@@ -333,7 +340,7 @@ typedef struct shmi_search {
     int begun;
     uint64_t passed;     /* chunks that the first pass has searched */
     uint64_t at;         /* the search continues below this chunk */
-    uint64_t first, end; /* the slabs of the class that this process knows are in the chunks from first to end-1 */
+    uint64_t first, end; /* all slabs of the class that this process has found are in the chunks from first to end-1 */
 } shmi_search;
 
 typedef struct shmi_wait_node {
@@ -341,12 +348,12 @@ typedef struct shmi_wait_node {
     shmi_node *node;
     shmi_off off;
     int64_t since; /* begin of the wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
-    uint32_t tag;  /* for recorded queues: no word of the node has had a later tag since this process got the node */
+    uint32_t next_tag, extra_tag; /* for recorded queues: the last tags of the node's links at the end of a wait */
 } shmi_wait_node;
 
 typedef struct shmi_notice {
     uint32_t generation;
-    uint64_t window, joined; /* slotJoined, in the notice of a joiner without a byte lock */
+    uint64_t window, joined; /* joined: for a joiner without a byte lock, the value of slotJoined */
     int64_t when;
     uint32_t asked; /* the state of the slot when this process last asked the kernel for the byte */
     /* guarded by: shmsync_arena.endings. When this process first met the death of generation ending_of, when it last
@@ -357,8 +364,8 @@ typedef struct shmi_notice {
     int detached;
 } shmi_notice;
 
-/* A value for the guard of walks (SHMI_slotWalking) that is not the offset of an object. It says only that any
- * participant may miss a wake if this one dies. */
+/* A value of the word SHMI_slotWalking that is not the offset of an object. It says only that the owner of the slot may
+ * owe wakes to any participant. */
 #define SHMI_WALK_OWED 1
 
 /* What this process has mapped at the address of a closed arena: private memory (HERE), or nothing (GONE). */
@@ -367,7 +374,7 @@ enum { SHMI_RETIRED_HERE = 1, SHMI_RETIRED_GONE = 2 };
 struct shmsync_arena {
     struct shmsync_arena *next; /* guarded by: shmi_attached_lock */
     unsigned opens;             /* guarded by: shmi_attached_lock */
-    int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
+    int in_hook;                /* SHMI_inOnFirst or SHMI_inWaitHook: what hook_thread runs during the open; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
     int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
@@ -382,7 +389,7 @@ struct shmsync_arena {
     uint64_t home_dev, home_ino;
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
-    int lock_errno; /* why the kernel refused a byte lock in the last search for a slot; 0: it did not, or only because others had the lock */
+    int lock_errno; /* the error of a byte lock in the last search for a slot; 0: no error, or only that others had the lock */
     int lock_fd; /* its byte lock says that this process is alive; -1: there is none. Written under shmi_attached_lock */
     void *pin;   /* keeps the byte lock if the descriptor is closed by mistake; see shmi_pin_lock */
     size_t pin_size;
@@ -396,7 +403,7 @@ struct shmsync_arena {
     int closing; /* set once, at the last close; then calls that wait end */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
-    uint32_t acting; /* act words in use, a bit each. This private copy decides, because a peer could set the words in the arena for ever */
+    uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
 
     pthread_t watcher;
     int watching;        /* the watcher runs */
@@ -415,23 +422,23 @@ struct shmsync_arena {
     uint64_t heap_next[SHMI_classes], heap_top; /* hints, atomic */
     shmi_search searches[SHMI_classes];
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
-    uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
+    uint64_t work; /* atomic; number of block words and directory entries that walks have examined, for a test */
 
-    pthread_mutex_t handles; /* makes lookups take turns, since this process has one guard */
+    pthread_mutex_t handles; /* makes lookups take turns, because they share the guard of this process */
     int left;                /* guarded by: handles; this process has given up its slot, and clears its open bits */
-    pthread_mutex_t walking; /* held by a walk, with its own guard */
-    shmi_off rest;           /* guarded by: walking; the value of the guard of walks while no walk is under way */
-    shmi_ref **refs;         /* guarded by: handles; 1 << refs_log lists, by offset; NULL: none yet */
+    pthread_mutex_t walking; /* held by a walk through the objects; walks have a guard of their own, SHMI_slotWalking */
+    shmi_off rest;           /* guarded by: walking; the value of SHMI_slotWalking while no walk is under way */
+    shmi_ref **refs;         /* guarded by: handles; hash table, by offset, of 1 << refs_log lists; NULL: none yet */
     uint32_t refs_log, n_refs;
-    uint64_t refs_passed;    /* guarded by: handles; the references that lookups have passed: a test bounds it */
+    uint64_t refs_passed;    /* guarded by: handles; number of references that lookups have passed, for a test */
     shmi_off *deferred;      /* guarded by: handles; blocks that this process wants to free, but that a peer has guarded */
     size_t n_deferred, cap_deferred;
     pthread_mutex_t handles_of; /* guards the handles in refs; taken before handles */
 
     struct shmi_head *upgradable; /* guarded by: handles_of; closed handles of RWMutexes of which this process still has an upgradable hold */
     pthread_mutex_t reaping;
-    shmi_reap_progress *reaps; /* guarded by: reaping; by slot */
-    shmi_notice *notices; /* of the watcher; by slot */
+    shmi_reap_progress *reaps; /* guarded by: reaping; one element for each slot */
+    shmi_notice *notices; /* used by the watcher; one element for each slot */
     pthread_mutex_t endings;
     /* The identity of this process, immutable after it has a slot. proc_dev is the device number of a /proc that shows
      * the pids of this process's pid namespace; 0: there is none. */
@@ -442,7 +449,7 @@ struct shmsync_arena {
     uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* one bit for each slot with an unfinished reap */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
-    uint32_t announce_map; /* records in use, a bit each */
+    uint32_t announce_map; /* one bit for each announce record in use */
 
     uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
     struct shmi_crowd *crowd; /* records of threads that sleep for long; no record is freed before the close. Atomic. */
@@ -451,11 +458,17 @@ struct shmsync_arena {
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
+    uint32_t free_nodes;    /* guarded by: wait_nodes_lock; how many of them there are */
+    uint32_t fewest_nodes;  /* guarded by: wait_nodes_lock; the least value of free_nodes in this period: see shmi_shrink_nodes */
+    uint32_t surplus_nodes; /* how many nodes shmi_shrink_nodes still gives back; only the death watcher uses it */
+    uint32_t many_nodes;    /* written under wait_nodes_lock: the death watcher calls shmi_shrink_nodes. Atomic. */
+    int64_t nodes_period;   /* end of this period, CLOCK_MONOTONIC ns; only the death watcher uses it */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
-    /* by object: the thread that writes this process's record of a recorded queue holds one, with signals blocked */
+    /* the object selects the lock. The thread that writes this process's record of a recorded queue holds it, with
+     * signals blocked */
     pthread_mutex_t record_locks[SHMI_recordLocks];
-    /* as record_locks, for objects that no signal handler calls: MultiLocks. Signals are not blocked */
+    /* as record_locks, for MultiLocks. No signal handler uses a MultiLock, so signals are not blocked */
     pthread_mutex_t key_locks[SHMI_recordLocks];
     uint64_t marked; /* when shmi_mark_dead last looked for the dead, CLOCK_MONOTONIC ns. Atomic. */
     shmi_dead_waits dead_waits[SHMI_recordLocks]; /* guarded by: the lock with the same index in record_locks */
@@ -479,9 +492,9 @@ struct shmsync_arena {
 
 /* Which wakes of an object may be lost because a participant died. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only wakes for participants that have announced themselves */
-    SHMI_OWED_ONE,       /* wakes for one participant, which has recorded that it sleeps */
-    SHMI_OWED_ALL        /* wakes for all: the dead participant, too, had recorded that it sleeps */
+    SHMI_OWED_ANNOUNCED, /* wakes for waiters that have announced themselves in words of the object */
+    SHMI_OWED_ONE,       /* also wakes for waiters that the words may not show, because they have announce records */
+    SHMI_OWED_ALL        /* all wakes: the dead participant slept, too; a wake for one waiter may reach its threads */
 };
 
 /* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function
@@ -559,7 +572,7 @@ SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_
 /* Whether this process can sleep on several words at once. */
 SHMI_FN int shmi_have_waitv(const shmsync_arena *a) { return (a->caps & SHMI_capWaitV) != 0 && !__atomic_load_n(&shmi_waitv_forbidden, __ATOMIC_ACQUIRE); }
 
-/* The record of a slot, counted from 1. */
+/* The offset of slot i. The first slot is slot 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
 {
     if (SHMI_UNLIKELY(i < 1 || i > a->geo.slots))
@@ -579,7 +592,7 @@ SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
     uint32_t c = shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps));
     return c >> SHMI_capsBits == shmi_slot_gen(shmi_slot_state(a, i)) ? c & ((UINT32_C(1) << SHMI_capsBits) - 1) : 0;
 }
-/* The word of the slot of this participant in a phase. */
+/* The state word that the slot of this participant has in the given phase and generation. */
 SHMI_FN uint32_t shmi_own_slot_word(const shmsync_arena *a, uint32_t phase, uint32_t gen)
 {
     return shmi_slot_word(phase, gen) | ((a->caps & SHMI_capOFD) != 0 ? (uint32_t)SHMI_heldByte : 0);
@@ -638,12 +651,17 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
+/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
+ * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
+ * all. */
+#define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
 #endif
 
 /* These functions are defined in later parts. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
+SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
 SHMI_FN void shmi_await_look(shmsync_arena *a);
@@ -676,12 +694,12 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
  * behind locks that a living process holds, which no reaper takes back. Outside of a pair of shmi_hold_cancel and
  * shmi_let_cancel, the code calls no cancellation point. ---- */
 
-static SHMI_THREAD volatile unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
-static SHMI_THREAD volatile int shmi_cancel_before;    /* the state before the outermost pair */
+static SHMI_THREAD volatile unsigned shmi_cancel_held; /* calls of shmi_hold_cancel without a shmi_let_cancel so far */
+static SHMI_THREAD volatile int shmi_cancel_before;    /* the cancellation state before the first of these calls */
 
-/* A signal handler may run between any two instructions of shmi_hold_cancel and shmi_let_cancel, and may call both. A
- * handler that finds a count of 0 overwrites shmi_cancel_before. So the interrupted function keeps the state in a
- * variable of its own until the count is not 0, and after the count is 0 again. */
+/* A signal handler may run between any two instructions of shmi_hold_cancel and shmi_let_cancel, and may call both.
+ * While shmi_cancel_held is 0, a handler overwrites shmi_cancel_before. So in this time, the interrupted function has
+ * the cancellation state in a local variable. */
 SHMI_FN void shmi_hold_cancel(void)
 {
     unsigned held = shmi_cancel_held;
@@ -717,7 +735,8 @@ SHMI_FN void shmi_come_back(shmi_outside *o)
     if (getpid() != o->in)
         shmi_abort("a child of fork returned from a function that the library had called in its parent; it has to end there");
 }
-/* If the compiler emits no code for exceptions, the cleanup runs only after a return. */
+/* If the compiler emits no code for exceptions, the cleanup runs only after a return, and an exception is not
+ * noticed. */
 #define SHMI_OUTSIDE(call)                                                                     \
     do {                                                                                       \
         __attribute__((cleanup(shmi_come_back))) shmi_outside outside_ = {getpid(), 1};        \
@@ -774,9 +793,9 @@ typedef struct shmi_inside {
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 
-/* Adds more to the count of calls of this thread on the arena. A signal handler that interrupts this function leaves
- * each count as it was, but may store another arena in an entry whose count is 0. So this function first raises the
- * count of an entry, which keeps handlers away from the entry, and then stores the arena. */
+/* Adds more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt this function.
+ * The handler leaves each count as it was, but may store another arena in an entry with the count 0. So this function
+ * raises the count of a new entry before it stores the arena there. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -826,7 +845,7 @@ SHMI_FN void shmi_block_signals(void)
 }
 SHMI_FN void shmi_unblock_signals(void)
 {
-    uint64_t before = shmi_signals_before; /* a handler writes the variable, too */
+    uint64_t before = shmi_signals_before; /* a copy, because handlers write the variable, too */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 SHMI_FN void shmi_hold_signals(void)

@@ -31,7 +31,7 @@ SHMI_FN int shmi_next_touched(shmsync_arena *a, uint32_t slot, uint64_t *chunk)
     }
     return 0;
 }
-/* Whether the set of a slot is empty. */
+/* Whether slotTouched of a slot has no bit set. */
 SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
 {
     uint64_t bit;
@@ -41,7 +41,7 @@ SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
     return 1;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
-/* Clears the set of a slot. The caller has removed the traces of all participants of the slot, and no participant
+/* Clears slotTouched of a slot. The caller has removed the traces of all participants of the slot, and no participant
  * can take the slot now. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 {

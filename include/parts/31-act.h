@@ -64,9 +64,9 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     return 1;
 }
 /* Changes *word from old, which names n, to the value to. Returns whether it did. The word stays as it is while n is
- * current and, if gone is set, while n is dead but not gone. If n is this participant, which leaves, only the value of
- * the word counts. Each change that takes a word from a dead participant goes through this function, except where the
- * caller holds a lock that guards the word. */
+ * current and, if gone is set, while n is dead but not gone. If n is this participant, it is leaving, and only the
+ * value of the word counts. Each change that takes a word from a dead participant goes through this function, except
+ * where the caller holds a lock that guards the word. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -85,8 +85,9 @@ SHMI_FN int shmi_take_from64(shmsync_arena *a, shmi_participant_id n, uint64_t *
     shmi_end_act(a, &act);
     return took;
 }
-/* Whether a reap of dead takes back what o has: dead covers o, and no participant has got the ID o again. A process
- * that leaves takes back its own holds. */
+/* Whether the reap of the participant dead takes back what the participant o has: the reaper of dead cleans up after o,
+ * too, and no living participant has the ID o. If o is this participant, it is leaving, and takes back its own
+ * holds. */
 SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_participant_id o)
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));

@@ -111,7 +111,7 @@ SHMI_FN uint64_t *shmi_chunk(shmsync_arena *a, uint64_t i) { return shmi_u64(a, 
 SHMI_FN uint64_t shmi_load_chunk(shmsync_arena *a, uint64_t i) { return shmi_ld64(shmi_chunk(a, i)); }
 SHMI_FN int shmi_swap_chunk(shmsync_arena *a, uint64_t i, uint64_t old, uint64_t to) { return shmi_cas64(shmi_chunk(a, i), old, to); }
 SHMI_FN shmi_off shmi_chunk_off(shmsync_arena *a, uint64_t i) { return a->geo.heap_off + i * SHMI_chunkSize; }
-/* A block word. The chunk must be reserved. */
+/* A block word. There must be memory behind the block words of the chunk; see shmi_back. */
 SHMI_FN uint32_t *shmi_block_word(shmsync_arena *a, uint64_t chunk, uint64_t index)
 {
     return shmi_u32(a, a->geo.blocks_off + (chunk * SHMI_blockWords + index) * SHMI_blockWordSize);
@@ -177,8 +177,8 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
-/* Allocates memory for a range inside a file. Returns 0, or -1 with errno. gVisor supports no flags; without a flag
- * the size stays the same, too. */
+/* Allocates memory for a range inside a file. Returns 0, or -1 with errno. gVisor supports no flags. The flag makes no
+ * difference here, because the range lies inside the file. */
 SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
 {
     /* Unlike fallocate, syscall is no cancellation point. */
@@ -189,7 +189,8 @@ SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
 
 /* On older kernels, a signal makes tmpfs give back everything that a call of fallocate has allocated so far. With a
  * periodic signal, one call for a long range might never succeed. So after some tries, the range is allocated in
- * pieces of a few milliseconds each. If signals still interrupt a piece, its size is halved. */
+ * pieces. The allocation of a piece takes a few milliseconds. If signals still interrupt a piece, its size is
+ * halved. */
 enum { SHMI_reserveTries = 4, SHMI_reservePiece = 8 << 20, SHMI_reserveLeast = 64 << 10 };
 /* Allocates memory for a range inside a file, whatever signals arrive. Returns 0, or -1 with errno. */
 SHMI_FN int shmi_allocate(int fd, uint64_t off, uint64_t n)
@@ -249,8 +250,9 @@ SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
         return a->lock_fd;
     return shmi_open_again(a);
 }
-/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. If the program
- * had closed that descriptor by mistake, and shmi_borrow_file got the same number, fd replaces the lost descriptor. */
+/* Closes fd, which shmi_borrow_file has returned, unless fd is the number of a descriptor of the arena. This is also
+ * right if the program has closed that descriptor by mistake and shmi_borrow_file has got the same number: fd then
+ * replaces the lost descriptor. */
 SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
 {
     if (fd >= 0 && fd != a->fd && fd != a->lock_fd)
@@ -400,7 +402,7 @@ SHMI_FN shmi_off shmi_claim_next(shmsync_arena *a, int cls, shmi_room in)
     return shmi_claim_in(a, chunk, cls, next % SHMI_blockWords);
 }
 
-/* Adds a slab to the chunks of a search. */
+/* Extends the range first to end-1 of a search so that it contains the slab. */
 SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
 {
     if (s->first == s->end) {
@@ -412,9 +414,10 @@ SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
         s->end = chunk + 1;
     }
 }
-/* Claims a block of the class in one of the chunks from first to end-1. Goes downwards from *at, and from first to
- * end-1. Reads the given number of chunk words at most, and searches the given number of slabs. Adds the number of
- * chunk words to *passed, and sets *at to the last of these chunks. */
+/* Claims a block of the class in one of the chunks from first to end-1. The search begins below chunk *at, goes
+ * downwards, and continues from first at end-1. It reads at most as many chunk words as words says, and searches at
+ * most as many slabs as slabs says. It adds the number of chunk words that it has read to *passed, and sets *at to the
+ * chunk that it has read last. */
 SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint64_t *at, uint64_t first, uint64_t end,
                                   uint64_t words, uint64_t slabs, uint64_t *passed)
 {
@@ -437,9 +440,9 @@ SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint6
 }
 /* Claims a block in a slab that is not full, if a search finds one. The caller holds searches[cls].turn.
  *
- * In the headroom, it searches all chunks: an allocation takes no fresh chunk of the small headroom while another of
- * its chunks has a free block. It also searches all chunks for a block for a wait node, because no chunk of such blocks
- * is ever used for anything else. internal/arenakernel/heap_search.go describes the search. */
+ * In the headroom, it searches all chunks, because the headroom is small: no fresh chunk of it is used while another
+ * one has a free block. For a wait node, it also searches all chunks, because a chunk of wait nodes is never used for
+ * anything else. internal/arenakernel/heap_search.go describes the search. */
 SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
 {
     shmi_search *s = &a->searches[cls];
@@ -647,9 +650,9 @@ SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_o
     return failed != 0 ? failed : shmi_no_space(a, shmi_class_size[cls], in);
 }
 /* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
- * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk.
- * If there is no room, it may be in blocks that a peer guarded when they were deleted. No call that a signal handler
- * may make claims a block. */
+ * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk. If
+ * there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
+ * and tries again. No call that a signal handler may make claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err;
@@ -723,8 +726,8 @@ SHMI_FN int shmi_take_span(shmsync_arena *a, uint64_t head, uint64_t n, shmi_off
     return 0;
 }
 
-/* Makes a span of the first n free chunks of a room in a row that it finds downwards from top. If there is no such row,
- * *off is 0, and *busy says whether other participants are working on some of the chunks. */
+/* Searches downwards from top for n free chunks in a row, all in the room, and makes a span of the first such row. If
+ * there is no such row, *off is 0, and *busy says whether other participants are working on some of the chunks. */
 SHMI_FN int shmi_span_below(shmsync_arena *a, uint64_t top, uint64_t n, shmi_room in, shmi_off *off, int *busy)
 {
     uint64_t run = 0, i;
@@ -812,7 +815,8 @@ SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, s
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
 /* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
- * If there is no room, it may be in blocks that a peer guarded when they were deleted. */
+ * If there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
+ * and tries again. */
 SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     int err = shmi_try_claim_span(a, size, in, off);
@@ -932,8 +936,9 @@ SHMI_FN int shmi_block_of_word(shmsync_arena *a, uint64_t i, uint64_t k, shmi_bl
     return 0;
 }
 
-/* Takes back what dead had claimed, was freeing, or was sweeping when it died: blocks, chunks, slabs, and names in the
- * directory. The caller is the reaper of the slot. If the call is cut short, another reaper may repeat it. */
+/* Takes back what the participant dead had claimed, was freeing, or was sweeping when it died: blocks, chunks, slabs,
+ * and names in the directory. The caller is the reaper of the slot. If the call is cut short, another reaper may repeat
+ * it. */
 SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
 {
     uint64_t i, k;
@@ -954,21 +959,21 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                 if (shmi_block_kind(bw) == SHMI_blockObject) {
                     if (shmi_block_of_word(a, i, k, &b))
                         shmi_resolve_delete(a, &b, dead);
-                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* the rollback resolves these */
+                } else if (bw != 0 && shmi_block_name(bw) == dead && shmi_block_kind(bw) != SHMI_blockLogged) { /* left to the rollback */
                     if (!shmi_block_of_word(a, i, k, &b)) {
                         shmi_cas32(word, bw, SHMI_blockFree);
                     } else if (b.class_ == SHMI_classNode) {
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
                     } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
-                        /* If the word has changed, a process that deletes an object has published the record, and the
-                         * block may have any use by now. */
+                        /* If the word has changed, the block was a record of an object, and the process that deletes
+                         * the object has published it. By now the block may have any use. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }
             }
         }
-        w = shmi_load_chunk(a, i); /* the chunk word comes after its block words */
+        w = shmi_load_chunk(a, i); /* the chunk is freed after its block words */
         if (shmi_chunk_kind(w) == SHMI_chunkClaimed && shmi_chunk_name(w) == dead)
             shmi_swap_chunk(a, i, w, shmi_chunk_freed(w));
     }

@@ -103,9 +103,9 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and that its owner does not need any more. Several participants may try: the
- * participant that makes itself the owner by CAS frees the node. The parameter owner may itself be a reaper that died
- * before it freed the node. While this thread is stopped, other processes may free the node and claim it again. So the
- * node is freed only if it is in use, and still in the same use. */
+ * participant that makes itself the owner by CAS frees the node. The participant owner may be a reaper that made itself
+ * the owner and died before it freed the node. While this thread is stopped, other processes may free the node and
+ * claim it again. So the node is freed only if it is in use, and still in the same use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -121,8 +121,8 @@ SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id 
             shmi_free_node(a, off);
     }
 }
-/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if its word
- * differs from the earlier value w in the state at most, it is on no queue, and its owner is dead. */
+/* As shmi_reap_node, for a node that other processes may free at the same time. The node is freed only if it is still
+ * in the use that it had when its word was w, is on no queue, and has a dead owner. */
 SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint32_t w)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -132,8 +132,8 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant after the node was taken off its recorded queue. The parameter next is the value
- * that the word next of the node got then. If several participants try, only one frees the node. If the wait was
+/* Frees a node of a dead participant after the node was taken off its recorded queue, which set the word next of the
+ * node to the value of the parameter next. If several participants try, only one frees the node. If the wait was
  * resolved, a participant may be about to put the node on the ready stack of the dead participant. Then
  * shmi_free_nodes_of frees the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
@@ -172,9 +172,9 @@ SHMI_FN void shmi_each_node(shmsync_arena *a, void (*f)(shmsync_arena *a, shmi_o
     }
 }
 
-/* ---- Poller nodes: by a poller node, a releaser finds the poller of a Go process, in which goroutines do not sleep
- * in the kernel. A C process has no poller node, because its threads sleep in the kernel, but it wakes the pollers of
- * other processes. ---- */
+/* ---- Poller nodes. Goroutines do not sleep in the kernel: the poller of their process sleeps for them. A releaser
+ * finds this poller by a poller node. The threads of a C process sleep in the kernel themselves, so a C process has no
+ * poller node, but it wakes the pollers of Go processes. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
  * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
@@ -237,10 +237,10 @@ SHMI_FN int shmi_ready(shmsync_arena *a, shmi_off off, shmi_node *n)
     return done;
 }
 
-/* Puts a resolved node, whose owner was parked, on the ready stack of that owner, and rings its doorbell. Only the
- * granter that resolved the node calls this function, and only once: between shmi_begin_tell, before it resolved the
- * node, and shmi_end_tell. The parameter owner is the owner at the time of the grant. If that owner has died, the node
- * may have a new owner by now, and the call does nothing. */
+/* Puts a resolved node, whose owner was parked, on the ready stack of that owner, and rings the owner's doorbell. Only
+ * the granter that resolved the node calls this function, and only once. It called shmi_begin_tell before it resolved
+ * the node, and calls shmi_end_tell later. The parameter owner is the owner at the time of the grant. If that owner has
+ * died, the node may have a new owner by now, and the call does nothing. */
 SHMI_FN void shmi_tell(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_participant_id owner)
 {
     if (shmi_current(a, owner))
@@ -356,8 +356,8 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node that is ready and has no owner. The owner died while the node was not on its ready stack. A releaser
- * may be about to put the node there. */
+/* A poller node that is ready and has no owner. The owner died while the node was not on the ready stack of the owner.
+ * A releaser may be about to put the node on that stack. */
 typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
@@ -413,18 +413,18 @@ SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
     shmi_end_tell(a);
     return done;
 }
-/* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue
- * or resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not
- * know the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The
- * call may leave the object guarded.
+/* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue or
+ * resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not know
+ * the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The call
+ * may leave the object guarded.
  *
- * A record that is committed and not complete may be about to change the node. In one case it puts the node on a
- * queue, and the word next is still 0. In the other case it has ended the wait, and has not resolved the node yet. In
- * both cases this function first completes the record. Another process may complete such a record at any time, so each
- * round of the loop decides by one load of the word next. */
+ * A record that is committed and not complete may still have to change the node. There are two cases. If the word next
+ * is 0, the record may have to put the node on a queue. If the word next says that the wait has ended, the record may
+ * have to resolve the node. In both cases this function first completes the record. Another process may complete the
+ * record at any time, so each round of the loop decides by one load of the word next. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    int joined = 0, ended = 0; /* whether the record was completed, in the first case and in the second case */
+    int joined = 0, ended = 0; /* in each case, whether this function has completed the record */
     for (;;) {
         uint64_t v = shmi_ld64(&n->next) >> 32;
         int *completed = v == 0 ? &joined : &ended;
@@ -459,14 +459,14 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
-            /* The owner of the node was reaped. Another participant then took the node off its queue, and died before
-             * it gave the node back, or is about to give it back. The guard is for shmi_forget_wait. */
+            /* The owner of the node was reaped. Another participant then took the node off its queue. It has died
+             * before it gave the node back, or is about to give it back. shmi_forget_wait checks for the guard. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
         return;
     }
-    /* While the object is guarded, no process deletes it, so its nodes stay in the same use. */
+    /* While the object is guarded, no process deletes it and frees its nodes. */
     object = shmi_ld64(&n->object);
     shmi_guard(a, object);
     w = shmi_node_load(n);
@@ -508,7 +508,7 @@ SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
             d->orphans[k].on = d->orphans[k].on || shmi_stacked(a, n, d->orphans[k].off, &left);
     }
     if (left == 0 || !shmi_all_told(a))
-        return; /* a releaser may still be walking down a stack that was emptied meanwhile */
+        return; /* the steps did not suffice, or a releaser may have emptied a stack and still have its nodes */
     for (k = 0; k < d->n_orphans; k++)
         if (!d->orphans[k].on)
             shmi_node_swap(shmi_node_ptr(a, d->orphans[k].off), d->orphans[k].word, shmi_node_freed(d->orphans[k].word));
@@ -546,14 +546,15 @@ SHMI_FN int shmi_orphaned(shmsync_arena *a, shmi_node *n, shmi_participant_id ow
 /* Whether the node is still in the use that it had when its word was w: no process has freed it since. */
 SHMI_FN int shmi_same_use(shmi_node *n, uint32_t w) { return ((shmi_node_load(n) ^ w) & ~15u) == 0; }
 
-/* Gives up the wait of a node whose object is deleted. The owner had given up the node, but left it, because a queue
- * of the object might still name it: see forgetWait in internal/arenakernel/node.go. If the owner dies, its reaper may
- * free the node at any time, and another participant may use the node for another object. So this function reads the
- * object after the other words, and changes each word only if it still has the value that was read.
+/* Gives up the wait of a node whose object is deleted. The owner has given up the wait, but has not freed the node,
+ * because a queue of the object might still name the node: see forgetWait in internal/arenakernel/node.go. If the owner
+ * dies, its reaper may free the node at any time, and another participant may use the node for another object. So this
+ * function reads the object after the other words of the node, and changes each word only if the word still has the
+ * value that was read.
  *
- * The owner may also be a reaper, or a participant that leaves. Such an owner guards the object, makes itself the
- * owner by CAS, and frees the node. So this process takes and frees the node only if no participant guards the object
- * and the node is still in the same use. The comment in Go has the proof. */
+ * The owner may also be a reaper, or a participant that leaves. Such a participant guards the object, makes itself the
+ * owner by CAS, and frees the node. So this process makes itself the owner and frees the node only if no participant
+ * guards the object and the node is still in the same use. The comment in Go has the proof. */
 SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object)
 {
     shmi_participant_id owner;
@@ -592,8 +593,8 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
 {
     shmi_off object = *(shmi_off *)arg;
     shmi_participant_id owner = shmi_node_owner(n); /* one load, because a reaper may make itself the owner of a dead participant's node */
-    /* The list is read before the object: if the node becomes a poller node of another object meanwhile, its owner
-     * stores the object before the list. */
+    /* The word list is read before the word object. If the node becomes a poller node of another object meanwhile, its
+     * owner stores object before list. So a list of another object is never taken for one of this object. */
     uint64_t list = shmi_ld64(&n->list);
     if (shmi_ld64(&n->object) != object)
         return;
@@ -621,9 +622,9 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
 
 /* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
  *
- * A participant that dies may leave a wait that owes something to another wait of the object. To find these waits, a
- * process makes a list of the nodes of all dead participants, once after each death. The list stays complete, because
- * a dead participant claims no node. */
+ * A participant that dies may leave a wait that has to pass something on, such as a wake, to another wait of the
+ * object. To find these waits, a process makes a list of the nodes of all dead participants, once after each death. The
+ * list stays complete, because a dead participant claims no node. */
 
 /* A hash of the states and windows of all slots. It changes with each death, join and leave. */
 SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
@@ -636,22 +637,111 @@ SHMI_FN uint64_t shmi_slots_sum(const shmsync_arena *a)
     }
     return sum;
 }
-/* Whether the node may be a wait in a recorded queue whose owner is dead. leaving is this participant while it leaves,
- * or 0. */
+/* Whether the node may be a wait in a recorded queue whose owner is dead. The parameter leaving is the ID of this
+ * participant if it is leaving, otherwise 0. */
 SHMI_FN int shmi_node_waited(const shmsync_arena *a, const shmi_node *n, shmi_participant_id leaving)
 {
     shmi_participant_id owner = shmi_node_owner(n);
     return owner != 0 && shmi_ld64(&n->list) == 0 && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 &&
            (owner == leaving || !shmi_current(a, owner));
 }
+/* ---- Lists that are sorted by a key. They are made while a record lock is held, possibly by a signal handler, so they
+ * use neither malloc nor qsort. ---- */
+
+/* Memory for a list with room for n entries, or NULL. */
+SHMI_FN shmi_keyed *shmi_map_list(uint64_t n)
+{
+    int before = errno;
+    void *p = n > SIZE_MAX / sizeof(shmi_keyed) ? MAP_FAILED : mmap(NULL, (size_t)n * sizeof(shmi_keyed), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = before;
+    return p == MAP_FAILED ? NULL : (shmi_keyed *)p;
+}
+SHMI_FN void shmi_unmap_list(shmi_keyed *at, uint64_t n)
+{
+    int before = errno;
+    munmap(at, (size_t)n * sizeof *at);
+    errno = before;
+}
+/* Moves entry i of a heap down to its place. In a heap, no entry has a smaller key than the entries 2i+1 and 2i+2. */
+SHMI_FN void shmi_sift(shmi_keyed *at, uint64_t i, uint64_t n)
+{
+    shmi_keyed x = at[i];
+    uint64_t c;
+    for (; (c = 2 * i + 1) < n; i = c) {
+        if (c + 1 < n && at[c + 1].key > at[c].key)
+            c++;
+        if (at[c].key <= x.key)
+            break;
+        at[i] = at[c];
+    }
+    at[i] = x;
+}
+SHMI_FN void shmi_make_heap(shmi_keyed *at, uint64_t n)
+{
+    uint64_t i;
+    for (i = n / 2; i > 0; i--)
+        shmi_sift(at, i - 1, n);
+}
+/* Sorts a list by its keys. The number of steps is about n log n. */
+SHMI_FN void shmi_sort_list(shmi_keyed *at, uint64_t n)
+{
+    shmi_make_heap(at, n);
+    for (; n > 1; n--) {
+        shmi_keyed x = at[0];
+        at[0] = at[n - 1];
+        at[n - 1] = x;
+        shmi_sift(at, 0, n - 1);
+    }
+}
+/* The index of the first entry of a sorted list whose key is not less than the parameter key. */
+SHMI_FN uint64_t shmi_find_key(const shmi_keyed *at, uint64_t n, uint64_t key)
+{
+    uint64_t from = 0;
+    while (from < n) {
+        uint64_t mid = from + (n - from) / 2;
+        if (at[mid].key < key)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return from;
+}
+
 SHMI_FN void shmi_list_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_waits *l = (shmi_dead_waits *)arg;
     if (!shmi_node_waited(a, n, l->leaving))
         return;
-    if (l->n < SHMI_deadWaits)
-        l->off[l->n] = off;
+    if (l->n < l->room) {
+        l->at[l->n].key = shmi_ld64(&n->object);
+        l->at[l->n].off = off;
+    }
     l->n++;
+}
+SHMI_FN void shmi_free_dead_waits(shmi_dead_waits *l)
+{
+    if (l->at != NULL && l->at != l->few)
+        shmi_unmap_list(l->at, l->room);
+    l->at = NULL;
+}
+/* Makes the list. If there are more nodes than the list has room for, it first counts them. Without memory for all, the
+ * list is incomplete. */
+SHMI_FN void shmi_list_dead_waits(shmsync_arena *a, shmi_dead_waits *l)
+{
+    shmi_keyed *more;
+    shmi_free_dead_waits(l);
+    l->at = l->few;
+    l->room = SHMI_deadWaits;
+    l->n = 0;
+    shmi_each_node(a, shmi_list_dead_wait, l);
+    if (l->n > l->room && (more = shmi_map_list(l->n)) != NULL) {
+        l->at = more;
+        l->room = l->n;
+        l->n = 0;
+        shmi_each_node(a, shmi_list_dead_wait, l);
+    }
+    if (l->n <= l->room)
+        shmi_sort_list(l->at, l->n);
 }
 
 typedef struct shmi_dead_wait_visit {
@@ -666,8 +756,8 @@ SHMI_FN void shmi_visit_dead_wait(shmsync_arena *a, shmi_off off, shmi_node *n, 
     if (shmi_ld64(&n->object) == v->object && shmi_node_waited(a, n, v->leaving))
         v->f(a, off, n, v->arg);
 }
-/* Calls f for each node of an object that may be a wait of a dead participant, or of this participant if it is
- * leaving. The caller holds the record lock with the index lock. */
+/* Calls f for each node of an object that may be a wait of a dead participant, or of this participant if it is leaving.
+ * The caller holds record_locks[lock]. */
 SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off object, shmi_participant_id leaving,
                                  void (*f)(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg), void *arg)
 {
@@ -676,7 +766,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
      */
     uint64_t sum = shmi_slots_sum(a);
     shmi_dead_wait_visit v;
-    uint32_t i;
+    uint64_t i;
     v.object = object;
     v.leaving = leaving;
     v.f = f;
@@ -685,16 +775,15 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
         l->made = 1;
         l->sum = sum;
         l->leaving = leaving;
-        l->n = 0;
-        shmi_each_node(a, shmi_list_dead_wait, l);
+        shmi_list_dead_waits(a, l);
     }
-    if (l->n > SHMI_deadWaits) { /* the list has no room for all */
+    if (l->n > l->room) { /* the list has no room for all */
         shmi_each_node(a, shmi_visit_dead_wait, &v);
         return;
     }
-    for (i = 0; i < l->n; i++) {
-        shmi_node *n = shmi_node_at(a, l->off[i]);
+    for (i = shmi_find_key(l->at, l->n, object); i < l->n && l->at[i].key == object; i++) {
+        shmi_node *n = shmi_node_at(a, l->at[i].off);
         if (n != NULL)
-            shmi_visit_dead_wait(a, l->off[i], n, &v);
+            shmi_visit_dead_wait(a, l->at[i].off, n, &v);
     }
 }

@@ -18,7 +18,7 @@ typedef struct shmi_type_leaf {
 typedef struct shmi_type_walk {
     const char *p; /* the next token */
     shmi_type_leaf leaf;
-    int (*see)(struct shmi_type_walk *); /* not 0: enough */
+    int (*see)(struct shmi_type_walk *); /* called for each part; a result other than 0 ends the walk */
     const void *arg;
     void *state;
     shmi_type_leaf *found;
@@ -63,7 +63,7 @@ SHMI_FN void shmi_type_kind(const char *p, char *out, size_t size)
         if (*s == '[') {
             used += (size_t)snprintf(out + used, size - used, "%.*s", (int)n, s);
             single = 0;
-        } else if (*s == '{' && *p == '@') { /* the struct means the same as its only field */
+        } else if (*s == '{' && *p == '@') { /* a struct whose only field has no name, such as atomic.Uint32 */
             if (!single)
                 used += (size_t)snprintf(out + used, size - used, "atomic ");
             if (shmi_type_token(&p, &n) == NULL)
@@ -148,8 +148,10 @@ SHMI_FN int shmi_type_fields(shmi_type_walk *w, const char *start, size_t path, 
     }
 }
 
-/* Visits the type at w->p, whose path is in w->leaf, and calls w->see for each part. start is the description of the
- * type, or of the outermost struct that means the same. within says that the type is the element of an array. */
+/* Visits the type at w->p, whose path is in w->leaf, and calls w->see for each part. The parameter start is the
+ * description of the type. If the type is the field of a struct whose only field has no name, start is the description
+ * of this struct, or of the outermost of several such structs. The parameter within is 1 if the type is the element of
+ * an array. */
 SHMI_FN int shmi_type_look(shmi_type_walk *w, const char *start, size_t path, uint64_t off, int depth, int within)
 {
     const char *s;
@@ -216,7 +218,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the same path as like. If so, *found is that part. */
+/* Whether the type has a part with the path of the part *like. If so, *found is that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -248,12 +250,12 @@ __attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_wo
 
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
-    const char *own, *other;    /* the type whose part leaf is, and the type to compare it with */
+    const char *own, *other;    /* the type of which leaf is a part, and the other type */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
-    int arena;                  /* own is the type of the object */
-    int moved;                  /* 1: compare only the fields that have moved; 0: all others */
-    int named, count;           /* fields that the text names, and differences */
-    int most;                   /* fields to be named */
+    int arena;                  /* 1: own is the type of the object; 0: that of the program */
+    int moved;                  /* 1: compare only the fields that have moved; 0: only the other fields */
+    int named, count;           /* number of fields that the text names; number of differences */
+    int most;                   /* how many differences the text may name */
     shmi_words *text;
 } shmi_type_pair;
 
@@ -323,8 +325,8 @@ SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *m
         shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
 }
 
-/* Says what differs between the type of an object and that of the program. The text names at most as many fields as most
- * says: see Difference in internal/typetext. 0: no field differs. */
+/* Writes to text what differs between the type of an object and that of the program. The text names no more fields than
+ * the parameter most says: see Difference in internal/typetext. Returns 0 if no field differs. */
 SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
 {
     shmi_words words;

@@ -76,9 +76,9 @@ SHMI_FN void *shmi_new_thing(size_t size)
     return h + 1;
 }
 
-/* Gives thing a new serial number. Handles with an earlier number are closed. */
+/* Gives the thing a new serial number, which closes all handles with an earlier number. */
 SHMI_FN void shmi_renew_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, shmi_add64(&shmi_serials, 1) + 1, __ATOMIC_RELEASE); }
-/* Closes thing: from now on a call with a handle on it fails with EBADF. */
+/* Closes the thing: from now on, each call with a handle on the thing fails with EBADF. */
 SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_SEQ_CST); }
 
 SHMI_FN void shmi_free_thing(void *thing)
@@ -108,8 +108,8 @@ SHMI_FN int shmi_keep(void *thing)
     return (n & SHMI_ENDED) == 0;
 }
 /* Returns EBADF if the handle was closed meanwhile. A call makes this check after a wait, before it returns something
- * that the program can give back only through an open handle, such as a hold. After EBADF the call gives it back
- * itself. The caller still keeps the object open. */
+ * that the program can give back only through an open handle, such as a hold. After EBADF the call itself gives this
+ * hold back. The caller has called shmi_keep, so the object is still open. */
 SHMI_FN int shmi_kept_closed(const void *thing, const char *op)
 {
     return shmi_ld64(&shmi_head_of(thing)->serial) != 0 ? 0 : shmi_fail(EBADF, op, NULL, "the handle was closed meanwhile");
@@ -142,7 +142,7 @@ SHMI_COLD int shmi_closed(const char *function)
 }
 
 /* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
- * SHMI_OPENED_OR, it returns value. */
+ * SHMI_OPENED_OR, the function returns the argument value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
@@ -150,9 +150,9 @@ SHMI_COLD int shmi_closed(const char *function)
         if (!shmi_is_open((handle)->impl, (handle)->serial))     \
             return shmi_closed(function);                        \
     } while (0)
-/* As SHMI_OPENED, for a function that fills in something for later calls, such as a hold. If the handle is closed, the
- * statement clear sets the hold to zeros, so that later calls with it fail. Otherwise the hold would have whatever was
- * in the memory. */
+/* As SHMI_OPENED, for a function that fills in a result for later calls, such as a hold. If the handle is closed, the
+ * statement clear sets this result to zeros, so that later calls with it fail. Without the statement, the result would
+ * have whatever was in the memory. */
 #define SHMI_OPENED_ELSE(handle, clear)                          \
     do {                                                         \
         SHMI_BEGIN();                                            \
@@ -177,8 +177,8 @@ SHMI_FN void shmi_set_flag(int *flag, int value)
 /* Why shmi_share has returned NULL: the error that it has noted, or ENOMEM if a signal handler that called the library
  * has cleared the note since. */
 SHMI_FN int shmi_no_handle(void) { return shmi_last.err != 0 ? shmi_last.err : ENOMEM; }
-/* Makes handle a handle on thing, which is the result of shmi_share. Returns 0, or, if thing is NULL, the error of
- * shmi_share. */
+/* Fills in the handle of the user, *handle, with thing, which is the result of shmi_share. Returns 0 or, if thing is
+ * NULL, the error of shmi_share. */
 #define SHMI_HAND_OUT(handle, type, thing) \
     ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_no_handle())
 

@@ -149,14 +149,14 @@ SHMI_FN int shmi_is_record(uint32_t w) { return shmi_block_kind(w) == SHMI_block
 typedef struct shmi_record_walk {
     shmi_off object, next;
     uint64_t size;   /* least size that each record or block must have */
-    shmi_block b;    /* the record or block */
+    shmi_block b;    /* the record or block that the walk has reached */
     uint32_t slot;   /* the slot of the record, or of the participant that added the block */
     uint32_t number; /* number of the block; 0: a slot record */
     uint32_t least;  /* number of the last block that the walk has met; 0: none yet */
     int bad;         /* the list has something on it that is neither a slot record nor a block */
     uint32_t seen[SHMI_MaxSlots / 32 + 1];
 } shmi_record_walk;
-/* Begins a walk at a value of the word objRecords. */
+/* Begins a walk at head, which is a value of the word objRecords. */
 SHMI_FN void shmi_walk_records_from(shmi_record_walk *v, shmi_off object, uint32_t head, uint64_t size)
 {
     memset(v, 0, sizeof *v);
@@ -168,8 +168,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
 {
     shmi_walk_records_from(v, object, shmi_ld32(shmi_u32(a, object + SHMI_objRecords)), size);
 }
-/* Goes to the next record or block of the walk. Its maker may not have published it yet. The walk ends, because no
- * slot comes twice, and the numbers of the blocks fall. */
+/* Goes to the next record or block of the walk. Its maker may not have published it yet. Even on a damaged list the
+ * walk ends: it stops at a second record of a slot, and at a block whose number is not below that of the last block. */
 SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -195,7 +195,7 @@ SHMI_FN int shmi_next_listed(shmsync_arena *a, shmi_record_walk *v)
     v->bad = 0;
     return 1;
 }
-/* Whether the record or block that the walk has reached has the least size of the walk. */
+/* Whether the record or block that the walk has reached has at least the size v->size. If not, the walk is bad. */
 SHMI_FN int shmi_listed_fits(shmi_record_walk *v)
 {
     v->bad |= v->b.size < v->size;
@@ -209,8 +209,8 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
             return shmi_listed_fits(v);
     return 0;
 }
-/* Goes to the next block of the walk that was added after the word objRecords had the value until. If the list does
- * not lead to until, the walk is bad. */
+/* Goes to the next block of the walk that was added since the word objRecords had the value of the parameter until. If
+ * the list does not contain the entry that until names, the walk is bad. */
 SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
 {
     while (v->next != (shmi_off)until * SHMI_blockMin)
@@ -223,7 +223,8 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* The number for a block that is pushed while the word objRecords has the value first. 0: the numbers are used up. */
+/* Returns the number for a block that is pushed on a list whose first entry is first, a value of the word objRecords.
+ * Returns 0 if the numbers are used up. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -233,9 +234,9 @@ SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t fi
             return v.number == UINT32_MAX ? 0 : v.number + 1;
     return v.bad ? 0 : 1;
 }
-/* Claims a block for the list of o, within reach of the word objRecords. If exists is not 0, the block may lie in the
- * headroom. The participant that creates an object makes its first slot record, and that record must not lie in the
- * headroom. Otherwise a participant could use the headroom up by creating objects. */
+/* Claims a block for the list of o, in the part of the arena that the word objRecords can name. If the parameter exists
+ * is not 0, the block may lie in the headroom. The first slot record of an object must not lie there, because a
+ * participant could use the headroom up by creating objects. */
 SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t size, int exists, shmi_off *off)
 {
     int cls = shmi_class_for(size, 1);
@@ -255,8 +256,9 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     shmi_st32(shmi_u32(a, *off + SHMI_recordSlot), a->my_slot);
     return 0;
 }
-/* Pushes the block at off on the list of o: if numbered is 0, as a slot record; otherwise as a block with a number. If
- * a numbered block finds that the list does not begin with first any more, the function frees it instead. */
+/* Pushes the block at off on the list of o: as a slot record if the parameter numbered is 0, otherwise as a block with
+ * a number. If the list does not begin with the entry first any more, the function frees a numbered block instead of
+ * pushing it. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -328,9 +330,10 @@ SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { ret
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
-/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value
- * tag, and the others are 0. The caller has read head before it found that o needs a block. If the list of o does not
- * begin with head any more, another call may have added the block. Then this function adds nothing and returns 0. */
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
+ * and the others are 0. The parameter head is the value that the word objRecords had before the caller found that o
+ * needs a block. If the word has another value by now, another call may have added the block. Then this function adds
+ * nothing and returns 0. */
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
@@ -390,8 +393,8 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks the list of an object, and stores its last entries in last, which has room for that many. Entry number n of
- * the list is at place n modulo room. Returns how many entries the list has. */
+/* Walks the list of an object, and stores the last entries of the list in the array last, which has as many places as
+ * room says. Entry number n of the list is at place n modulo room. Returns how many entries the list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -491,8 +494,8 @@ SHMI_FN int shmi_flush_deferred(shmsync_arena *a)
 SHMI_FN int shmi_entry_used(uint64_t e) { return e != 0 && e != SHMI_GONE; }
 SHMI_FN uint64_t shmi_make_entry(shmi_off off, uint64_t hash) { return (off & SHMI_OFF_MASK) | (hash & ~SHMI_OFF_MASK); }
 SHMI_FN uint64_t *shmi_entry(shmsync_arena *a, uint64_t pos) { return shmi_u64(a, a->geo.dir_off + pos * 8); }
-/* How far a search may have to go. A search goes further while a participant lowers the reach, as hdrDirLowering says:
- * see internal/arenakernel/directory_lower.go. */
+/* How far a search may have to go. While a participant lowers the reach, a search goes as far as the old reach, which
+ * is in hdrDirLowering: see internal/arenakernel/directory_lower.go. */
 SHMI_FN uint64_t shmi_reach(shmsync_arena *a)
 {
     int tries;
@@ -547,7 +550,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* otherwise a participant died while it lowered the reach, and before its second check */
+    if ((w & 1) == 0) { /* odd: a participant died while it lowered the reach, before its second check of all entries */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -638,7 +641,7 @@ SHMI_FN int shmi_enter_entry(shmsync_arena *a, uint64_t *word, uint64_t e, shmi_
 
 SHMI_FN shmi_ref **shmi_refs_at(shmsync_arena *a, shmi_off off) /* guarded by: handles */
 {
-    /* Fibonacci hashing: blocks of one size class differ in few bits. */
+    /* Fibonacci hashing: the offsets of blocks of one size class differ in few bits, and still get different lists. */
     return &a->refs[off * UINT64_C(0x9e3779b97f4a7c15) >> (64 - a->refs_log)];
 }
 /* The place in the table of the reference to the object at off, or the place where it would be added; NULL if there is
@@ -712,7 +715,7 @@ SHMI_FN int shmi_forget(shmsync_arena *a, shmi_off off) /* guarded by: handles *
         return 0;
     if (--r->count == 0) {
         uint32_t mask, *word = shmi_open_bit(a, &r->h, a->my_slot, &mask);
-        if (!r->kept || !shmi_unfinished(a, a->self)) /* the undo of a transaction may still write into the object */
+        if (!r->kept || !shmi_unfinished(a, a->self)) /* else the undo of a transaction may still write there */
             shmi_and32(word, ~mask);
         *p = r->next;
         a->n_refs--;
@@ -760,7 +763,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
             *there = 1;
         } else {
             free(made);
-            return 0; /* the bit is freed with the object */
+            return 0; /* the open bit stays set, because the memory of the object is freed anyway */
         }
         shmi_remember(a, made, h, kept);
         return 0;
@@ -770,8 +773,8 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
     return shmi_corrupt_object(a, h->o.off, "phase");
 }
 
-/* Aborts h if it is pending. If wait is set and the maker of h lives, this function first gives it some time to commit
- * h. */
+/* Aborts h if it is pending. If the parameter wait is not 0 and the maker of h lives, the maker first gets some time to
+ * commit h. */
 SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
 {
     int tries;
@@ -788,9 +791,9 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A maker that has placed its own object passes the offset as mine. Only
- * then does the call resolve pending objects of the name: it waits a little for those that were placed before mine,
- * and then aborts them. The caller holds handles. */
+/* Finds the object of that name and opens it. A caller that has placed its own new object passes the offset of this
+ * object as mine. Only for such a caller does the function resolve pending objects of the name: it waits a little for
+ * objects that were placed before that of the caller, and then aborts them. The caller holds handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
     uint64_t reach = shmi_reach(a), k;
@@ -865,7 +868,7 @@ SHMI_FN void shmi_resolve_guarded(shmsync_arena *a, uint64_t *word, uint64_t e, 
 
 typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
-    int whole; /* a block of dead has an unreadable header, so any entry of the directory may lead to it */
+    int whole; /* a block of the dead participant has an unreadable header: any directory entry may lead to it */
 } shmi_resolve_arg;
 /* Resolves the entry of the block at off, if dead had claimed the block or was freeing it. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
@@ -911,10 +914,10 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* ---- Making and opening ---- */
 
-/* Copies the options that the caller gave to own, which has all fields that this version knows. A program that was
- * compiled with an older header has fewer fields: the others are 0. If the header was newer, and the program sets a
- * field that this version lacks, the result is EINVAL. The parameter first is the size of the struct in version 0.1,
- * which a struct_size of 0 means. *how gets the flags. */
+/* Copies the options *given of the program to *own, which has all fields that this version knows. If the program was
+ * compiled with an older header, its options have fewer fields, and the other fields of *own are 0. If the header was
+ * newer, and the program sets a field that this version lacks, the result is EINVAL. A struct_size of 0 means the size
+ * first, which the struct had in version 0.1. The flags of the options are added to *how. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -936,9 +939,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object with the parameters name, opts and existing. After this
- * statement, opts has all fields, the flags are known, and existing says whether a missing object is ENOENT. impl is
- * that of the handle, and stays NULL unless the open succeeds. */
+/* The first statement of a function that opens an object and has the parameters name, opts and existing. After this
+ * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
+ * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -1285,9 +1288,9 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return err != 0 || there ? err : shmi_no_object(a, off);
 }
 
-/* Opens the object at an offset that may have come from a peer, if it is of that kind and at least that size. After
- * the result 0, the caller is within shmi_enter, and calls shmi_exit when it has a handle. Until then no close ends
- * the opening, so the caller can read the words of the object. */
+/* Opens the object at an offset that may have come from a peer, if it is of that kind and at least that size. If the
+ * result is 0, the function has called shmi_enter, and the caller calls shmi_exit when it has a handle. Until then no
+ * close ends this opening, so the caller can read the words of the object. */
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
@@ -1312,10 +1315,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Whether the object at off has an undo log with a transaction of dead. The undo of that transaction writes into
- * memory that dead had open, so no process may use that memory for anything else before. The objects are not guarded,
- * so another process may delete the object while this function reads it. Then the function may find any bytes. At
- * worst it answers yes although there is no transaction. */
+/* Sets *arg, the ID of a dead participant, to 0 if the object at off has an undo log with a transaction of this
+ * participant. The undo of the transaction writes into memory that the participant had open, so no process may use that
+ * memory for anything else before the undo. The object is not guarded, so another process may delete the object while
+ * this function reads it. At worst the function then finds a transaction that does not exist. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -1472,8 +1475,8 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * of the old object, 8 bytes each, and the kind and version of the new object, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h, if it is the one that was created at that time. ENOENT: that object does not exist any more,
- * even if another object has its name by now. The caller holds handles. */
+/* Deletes the object h if it was created at the time created. ENOENT: this object does not exist any more, even if
+ * another object has its name by now. The caller holds handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -1488,8 +1491,8 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     return shmi_erase(a, &now);
 }
 /* Whether the object of that name makes its successor s redundant, because the object also contains the data of s: see
- * isRedundant. If of is not 0, the object must be at that offset. *busy is how many participants have the object open,
- * besides this call. */
+ * isRedundant. If the parameter of is not 0, the object must be at the offset of. *busy is how many participants have
+ * the object open, besides this call. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -1515,7 +1518,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
 /* Deletes the successor that an interrupted upgrade of the object of that name has left, before the caller deletes the
  * object: see deleteSuccessor. The object does not need its successor, so a death between the two deletions does no
  * harm. A successor that is not redundant has data of its own, so it stays while a participant has the object open. If
- * of is not 0, only a successor of the object at that offset is deleted. The caller holds handles. */
+ * the parameter of is not 0, only a successor of the object at the offset of is deleted. The caller holds handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -1661,7 +1664,7 @@ SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena 
     pthread_mutex_unlock(&a->walking);
     return v.err;
 }
-/* Sets the value that the guard of walks has while no walk is under way. */
+/* Sets the value that the word SHMI_slotWalking of this participant has while no walk is under way. */
 SHMI_FN void shmi_rest_guard(shmsync_arena *a, shmi_off rest)
 {
     pthread_mutex_lock(&a->walking);
@@ -1743,7 +1746,7 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, o->off);
     pthread_mutex_unlock(&a->handles);
-    closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* shmi_close_handles has handles_of later, or had it */
+    closing = __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST); /* 0: shmi_close_handles takes handles_of later */
     if (r != NULL && !closing) {
         if (r->handle == NULL) {
             shmi_last.err = 0;
@@ -1770,9 +1773,9 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Sets end, which frees the handle of an object and all that the handle owns, for the case that the arena is closed
- * before the handle. The arena's file is unmapped before end runs, see shmi_unmapped. The caller holds a->handles_of.
- */
+/* Sets the function end, which frees the handle of an object and all that the handle owns, for the case that the arena
+ * is closed before the handle. The arena's file is unmapped before end runs: see shmi_unmapped. The caller holds
+ * a->handles_of. */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1783,7 +1786,7 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
         r->end = end;
 }
 /* Whether the arena was closed before the handle that is being ended. Then the words of the object are not mapped any
- * more, and the close of the arena has made the wakes. */
+ * more, and the close of the arena has woken the waiters. */
 SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way: then the last
  * such call ends the opening. The caller holds handles_of.
@@ -1802,8 +1805,8 @@ SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
     r->end(handle);
     shmi_close_object(a, off);
 }
-/* Gives one opening back. If it was the last one and no call through the handle is under way, calls end with the
- * handle. EBADF: the object is not open. */
+/* Closes one opening of the handle. If this was the last one and no call through the handle is under way, calls the
+ * function end for the handle. EBADF: the object is not open. */
 SHMI_FN int shmi_unshare(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1871,11 +1874,11 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
         shmi_settle_close(thing, a);
     shmi_exit(a);
 }
-/* Begins the rest of a call through the handle at thing, after the call has taken effect. Another thread may know of
- * the effect, and may have closed the handle and deleted the object. Then another object may have its bytes. So before
- * this function, such a call only loads words. After the result 1 it may use the words until shmi_exit_for. After the
- * result 0 the handle has ended, and its end has made the wakes of the call. No signal handler calls this function,
- * for the reason that shmi_enter_for has. */
+/* Begins the last part of a call through the handle at thing, after the call has taken effect. Another thread may see
+ * the effect, close the handle and delete the object. Then another object may have the bytes of this one. So between
+ * its effect and this function, the call only loads words. If the result is 1, the call may use the words until
+ * shmi_exit_for. If the result is 0, the handle has ended, and its end has made the wakes of the call. No signal
+ * handler calls this function, because the end of an opening takes locks. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
 {
     return shmi_enter_for(thing, a, NULL) == 0; /* a refusal is no failure: the call has succeeded */

@@ -182,25 +182,36 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     return detached && fstat(d->fd, &now) == 0 && now.st_dev == d->st.st_dev && now.st_ino == d->st.st_ino;
 }
 
+/* Whether /proc has this process under its process ID, and under no ID of an inner namespace. Returns -1 with an errno if
+ * a shortage prevents the answer. */
+SHMI_FN int shmi_proc_has_pid(void)
+{
+    const size_t cap = 4096; /* too large for a small stack */
+    char *b = (char *)malloc(cap), pid[16], *p = NULL;
+    int err = b == NULL ? ENOMEM : shmi_read_file("/proc/self/status", b, cap) <= 0 ? errno : 0, has = 0;
+    if (err == 0 && (p = strstr(b, "\nNSpid:")) != NULL) {
+        for (p += 7; *p == ' ' || *p == '\t'; p++) {
+        }
+        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
+        has = strncmp(p, pid, strlen(pid)) == 0;
+    }
+    free(b);
+    errno = err;
+    return has ? 1 : shmi_is_shortage(err) ? -1 : 0;
+}
 /* Whether /proc is that of this process's pid namespace, and shows that a living thread has memory. *dev is the device
  * number of /proc. Returns -1 with an errno if a shortage prevents the answer. */
 SHMI_FN int shmi_probe_threads(uint64_t *dev)
 {
-    char b[4096], pid[16], *p;
     shmi_tasks d;
     uint64_t start, size;
-    int ok = 0, stat_fd;
+    int ok, stat_fd;
     if (!shmi_has(&shmi_have.waitv) || shmi_disabled("threads"))
         return 0;
-    if (shmi_read_file("/proc/self/status", b, sizeof b) <= 0)
-        return shmi_is_shortage(errno) ? -1 : 0;
-    if ((p = strstr(b, "\nNSpid:")) == NULL)
-        return 0;
-    for (p += 7; *p == ' ' || *p == '\t'; p++) {
-    }
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
-    if (strncmp(p, pid, strlen(pid)) != 0)
-        return 0;
+    ok = shmi_proc_has_pid();
+    if (ok <= 0)
+        return ok;
+    ok = 0;
     if (!shmi_open_tasks("self", &d))
         return shmi_is_shortage(errno) ? -1 : 0;
     *dev = (uint64_t)d.st.st_dev;

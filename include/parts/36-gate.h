@@ -337,13 +337,19 @@ SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
 /* Whether the path of the arena leads to another file, or to none. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
-    char path[PATH_MAX];
+    char *path; /* too large for a small stack */
     struct stat st;
+    int moved;
     if (strchr(a->path, '/') == NULL)
         return 0;
-    if (lstat(a->path, &st) != 0)
-        return errno == ENOENT && !shmi_leads_home(a, path);
-    return ((uint64_t)st.st_dev != a->dev || (uint64_t)st.st_ino != a->ino) && !shmi_leads_home(a, path);
+    if (lstat(a->path, &st) != 0 ? errno != ENOENT : (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino)
+        return 0;
+    if (a->home < 0)
+        return 1;
+    path = (char *)malloc(PATH_MAX);
+    moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+    free(path);
+    return moved;
 }
 /* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -460,30 +466,30 @@ SHMI_FN int shmi_is_at(const char *path, const struct stat *own)
 /* Notes that the file fd could not be removed from path, and why, and returns err. */
 SHMI_COLD int shmi_fail_removal(int err, int fd, const char *path)
 {
-    char dir[PATH_MAX];
+    char *dir;
     struct stat own, st;
     const char *slash = strrchr(path, '/');
+    int known;
     if (err == EBUSY)
         return shmi_fail(err, "arena.remove", path, "the file is a mount point");
-    snprintf(dir, sizeof dir, "%.*s.", slash != NULL ? (int)(slash - path + 1) : 0, path);
-    if ((err != EPERM && err != EACCES) || fstat(fd, &own) != 0 || stat(dir, &st) != 0)
+    dir = slash != NULL ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    known = dir != NULL && fstat(fd, &own) == 0 && stat(dir, &st) == 0;
+    free(dir);
+    if ((err != EPERM && err != EACCES) || !known)
         return shmi_fail(err, "arena.remove", path, "%s", "");
     if ((st.st_mode & S_ISVTX) != 0)
         return shmi_fail(err, "arena.remove", path, "the directory has the sticky bit, and the file belongs to uid %u: only that user may remove it", (unsigned)own.st_uid);
     return shmi_fail(err, "arena.remove", path, "the removal needs write permission for the directory");
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
- * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
- * first, and then checks which file it has. */
-SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+enum { SHMI_privateMost = PATH_MAX + 300 }; /* room for a private name */
+/* The part of shmi_remove_file that uses the private name, for which private_name has room. */
+SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_name)
 {
-    char private_name[PATH_MAX + 300];
     struct stat own, there;
     int err;
-    *moved = 0;
     if (fstat(fd, &own) != 0)
         return shmi_fail(errno, "arena.remove", path, "%s", "");
-    shmi_private_name(path, (uint64_t)own.st_ino, private_name, sizeof private_name);
+    shmi_private_name(path, (uint64_t)own.st_ino, private_name, SHMI_privateMost);
     SHMSYNC_CRASHPOINT("arena.remove.checked");
     err = shmi_take_private_name(&own, path, private_name);
     if (err == EEXIST)
@@ -513,19 +519,30 @@ SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes files that were at path, and whose removers died after they had renamed them to private names. */
+/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
+ * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
+ * first, and then checks which file it has. */
+SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
+{
+    char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
+    int err;
+    *moved = 0;
+    err = private_name != NULL ? shmi_remove_by(fd, path, moved, private_name) : shmi_fail(ENOMEM, "arena.remove", path, "%s", "");
+    free(private_name);
+    return err;
+}
+/* Removes files that were at path, and whose removers died after they had renamed them to private names. Without memory,
+ * leaves them to the process that creates the next arena. */
 SHMI_FN void shmi_sweep_removed(const char *path)
 {
-    char private_name[PATH_MAX + 300], dir[PATH_MAX];
     const char *base = strrchr(path, '/') + 1;
+    char *private_name = (char *)malloc(SHMI_privateMost), *dir = strndup(path, (size_t)(base - path));
     struct dirent *e;
-    DIR *d;
-    snprintf(dir, sizeof dir, "%.*s", (int)(base - path), path);
-    d = opendir(dir);
+    DIR *d = private_name != NULL && dir != NULL ? opendir(dir) : NULL;
     while (d != NULL && (e = readdir(d)) != NULL) {
         struct stat own, there;
         int fd;
-        shmi_private_name(path, (uint64_t)e->d_ino, private_name, sizeof private_name);
+        shmi_private_name(path, (uint64_t)e->d_ino, private_name, SHMI_privateMost);
         if (strcmp(strrchr(private_name, '/') + 1, e->d_name) != 0)
             continue;
         fd = open(private_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -538,19 +555,25 @@ SHMI_FN void shmi_sweep_removed(const char *path)
     }
     if (d != NULL)
         closedir(d);
+    free(private_name);
+    free(dir);
 }
 
 /* Removes the file of an arena that this process has claimed. *moved says that the file was not removed, because the
  * path leads to another file by now, or because the claim has ended. */
 SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
 {
-    char path[PATH_MAX];
+    char *path;
     int err;
     *moved = 1;
     if (shmi_epoch(a) != w)
         return 0; /* a joiner without byte locks has ended the claim */
+    path = (char *)malloc(PATH_MAX);
+    if (path == NULL)
+        return shmi_fail(ENOMEM, "arena.remove", a->label, "%s", "");
     shmi_current_path(a, path);
     err = shmi_remove_file(a->fd, path, moved);
+    free(path);
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
@@ -724,6 +747,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 }
 
 /* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if no participant
@@ -758,7 +782,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     } else if (err == 0 && torn) {
         err = shmi_fail(EINVAL, "arena.open", a->label, "the computer was started again while processes were in, so pages of the file may be of different times; SHMSYNC_RECREATE_UNCLEAN replaces it");
     } else if (err == 0 && o != NULL && o->on_first != NULL) {
-        shmi_note_hook(a, 1);
+        shmi_note_hook(a, SHMI_inOnFirst);
         SHMI_OUTSIDE(err = o->on_first(a, &e, o->on_first_arg));
         shmi_note_hook(a, 0);
         if (err != 0)
@@ -789,14 +813,11 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and this
- * function removes it. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
-SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and these
+ * functions remove it. path has room for PATH_MAX bytes. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
-    char path[PATH_MAX];
     int err, moved;
-    if (!named || a->lock_fd < 0)
-        return SHMI_MOVED;
     shmi_current_path(a, path);
     if (!shmi_leads_to(a, path))
         return SHMI_MOVED;
@@ -812,12 +833,38 @@ SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
         return shmi_fail(err, "arena.open", a->label, "the arena was removed by another name of its file, and this name could not be removed");
     return SHMI_MOVED;
 }
+SHMI_COLD int shmi_drop_further_name(shmsync_arena *a, int named)
+{
+    char *path; /* too large for a small stack */
+    int err;
+    if (!named || a->lock_fd < 0)
+        return SHMI_MOVED;
+    path = (char *)malloc(PATH_MAX);
+    err = path != NULL ? shmi_drop_name(a, path) : shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    free(path);
+    return err;
+}
+
+/* Runs the function of shmsync_wait_hook if it is due in a wait that began at the time since. Returns whether the wait has
+ * to end. This thread holds no lock, so the function may call the library. */
+SHMI_FN int shmi_gate_hook(shmsync_arena *a, int64_t since)
+{
+    int64_t now = shmi_now();
+    int ends;
+    if (shmi_wait_hook.f == NULL || now - since < SHMI_CHECK_EVERY)
+        return 0;
+    shmi_note_hook(a, SHMI_inWaitHook);
+    ends = shmi_run_wait_hook(&now);
+    shmi_note_hook(a, 0);
+    return ends;
+}
 
 /* As shmi_admit. The caller frees *p afterwards. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
     int64_t pause = SHMI_GATE_PAUSE, now = shmi_now(), removal = now + SHMI_GATE_TIMEOUT, abs = 0;
+    int over = 0; /* the function of shmsync_wait_hook ends the wait */
     if (o != NULL && o->gate_timeout_ns > 0)
         abs = o->gate_timeout_ns < INT64_MAX - now ? now + o->gate_timeout_ns : INT64_MAX;
     if (a->lock_fd < 0 && o != NULL && (o->on_first != NULL || o->recreate != 0 || o->lifetime != SHMSYNC_LIFETIME_DURABLE))
@@ -876,13 +923,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 return shmi_fail(err, "arena.open", a->label, "could not take the gate, which is a byte lock");
             }
         }
-        if (abs != 0 && shmi_now() >= abs) {
+        if (over || (abs != 0 && shmi_now() >= abs)) {
             if (*p != NULL && (*p)->waiting && !shmi_gate_busy(a))
                 return shmi_fail(ETIMEDOUT, "arena.open", a->label, "the process of a participant that died does not end");
             return shmi_fail_gate(a, ETIMEDOUT, "arena.open");
         }
         shmi_nap(pause);
         pause = pause * 2 < SHMI_GATE_PAUSE_MOST ? pause * 2 : SHMI_GATE_PAUSE_MOST;
+        over = shmi_gate_hook(a, now);
     }
 }
 /* Makes this process, whose slot is live, a participant that is in: see admit in internal/arenakernel/gate.go. Returns

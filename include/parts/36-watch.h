@@ -324,7 +324,7 @@ SHMI_FN int64_t shmi_retry_registering(int64_t at)
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, fences = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so a ring at any later time ends the next sleep. */
@@ -338,6 +338,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         look = shmi_watch_name(a, look);
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
+        nodes = shmi_shrink_nodes(a, nodes);
         fences = shmi_retry_registering(fences);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
@@ -366,6 +367,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = lonely;
         if (crowd != 0 && (deadline == 0 || crowd < deadline))
             deadline = crowd;
+        if (nodes != 0 && (deadline == 0 || nodes < deadline))
+            deadline = nodes;
         if (fences != 0 && (deadline == 0 || fences < deadline))
             deadline = fences;
         err = 0;

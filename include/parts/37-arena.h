@@ -144,6 +144,12 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
 }
+/* Sets *path to the path for the name of an arena. The caller frees it, also after an error. */
+SHMI_FN int shmi_new_path(const char *name, char **path)
+{
+    *path = (char *)malloc(PATH_MAX); /* too large for a small stack */
+    return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
+}
 
 static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
 /* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
@@ -366,17 +372,19 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
  * path is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
-    char dir[PATH_MAX], self[64];
+    char self[64];
     const char *slash = strrchr(path, '/'), *base = slash + 1;
     size_t n = (size_t)(slash - path);
+    char *dir = strndup(path, n == 0 ? 1 : n); /* too large for a small stack */
     int dirfd_, err;
-    if (n >= sizeof dir)
-        return shmi_fail(EINVAL, "arena.create", path, "too long");
-    memcpy(dir, path, n);
-    dir[n] = 0;
-    dirfd_ = open(n == 0 ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd_ < 0)
-        return shmi_fail(errno, "arena.create", path, "open directory");
+    if (dir == NULL)
+        return shmi_fail(ENOMEM, "arena.create", path, "%s", "");
+    dirfd_ = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd_ < 0) {
+        err = shmi_fail(errno, "arena.create", path, "open directory");
+        free(dir);
+        return err;
+    }
     err = ENOTSUP;
     s->fd = shmi_has(&shmi_have.otmpfile) ? openat(dirfd_, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
     if (s->fd >= 0) {
@@ -390,10 +398,11 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
             shmi_unmap(s);
     }
     if (err == ENOTSUP) {
-        shmi_sweep_temp(n == 0 ? "/" : dir, dirfd_);
+        shmi_sweep_temp(dir, dirfd_);
         err = shmi_create_temp(s, path, dirfd_, base, o);
     }
     close(dirfd_);
+    free(dir);
     if (err != 0) {
         shmi_unmap(s);
         s->created = 0;
@@ -602,7 +611,7 @@ SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 /* Takes slot i over from a dead participant that no living process is reaping. Returns the new generation of this
  * joiner, or 0 if the joiner did not take the slot. The joiner holds the byte lock of the slot. */
-SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
+SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, const char *label)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
     uint64_t raw;
@@ -641,7 +650,9 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         shmi_nap(1000000);
     }
     shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
-    shmi_describe_self(a, i, next, "", 0);
+    /* shmi_fill_slot describes this joiner again, with the same label. So a process that reads one part before and the
+     * other part afterwards gets one description. */
+    shmi_describe_self(a, i, next, label, 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
     return next;
@@ -679,9 +690,9 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 #undef SHMI_USED_UP
 }
 
-/* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
- * the dead participant, and this joiner must clean up after it. */
-SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
+/* Takes a slot for this joiner, which has that label: a free one, or that of a dead participant. In the second case
+ * *before is the ID of the dead participant, and this joiner must clean up after it. */
+SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
     shmi_renewal renewal;
@@ -707,7 +718,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i);
             if (!shmi_slot_taken(w) || !shmi_note_byte_free(a, i, w) || !shmi_lock_slot(a, i))
                 continue;
-            next = shmi_inherit_slot(a, i, w);
+            next = shmi_inherit_slot(a, i, w, label);
             if (next != 0) {
                 *name = shmi_make_participant_id(i, next);
                 *before = shmi_id_in(i, w);
@@ -976,7 +987,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         }
     }
     do {
-        err = shmi_take_slot(a, &name, &before);
+        err = shmi_take_slot(a, label, &name, &before);
         if (err != 0) {
             shmi_dismiss_watcher(a);
             shmi_drop_lock(a);
@@ -1074,6 +1085,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
         after = s->next;
         free(s);
     }
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&a->dead_waits[i]);
     if (a->retired == SHMI_RETIRED_HERE)
         munmap(a->base, (size_t)a->size);
     shmi_close_home(a);
@@ -1245,18 +1258,35 @@ SHMI_FN void shmi_detach(shmsync_arena *a)
     *p = a->next;
 }
 
-/* Finds this process's arena of the file in s, or returns NULL. The caller holds shmi_attached_lock, which the call
- * releases while another thread joins. */
+/* Whether this thread is in the open of a, and runs a function of the user's. The thread must not wait for the end of the
+ * open. The caller holds shmi_attached_lock, and a is in stage SHMI_opening. */
+SHMI_FN int shmi_opens_itself(const shmsync_arena *a) { return a->in_hook && pthread_equal(a->hook_thread, pthread_self()); }
+
+/* Finds this process's arena of the file in s, or returns NULL. If the arena is in stage SHMI_opening, this thread must not
+ * wait for its open, or the function of shmsync_wait_hook has ended the wait. The caller holds shmi_attached_lock, which
+ * the call releases while another thread joins. */
 SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
 {
     shmsync_arena *a = shmi_attached;
+    int64_t since = 0;
+    int over = 0;
     while (a != NULL) {
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* this thread runs on_first, so it would wait for itself */
+            if (over || shmi_opens_itself(a))
                 break;
-            pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            if (shmi_wait_hook.f == NULL) {
+                pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
+            } else {
+                int64_t now = shmi_now();
+                since = since != 0 ? since : now;
+                pthread_mutex_unlock(&shmi_attached_lock);
+                over = shmi_hook_ends(since, &now);
+                if (!over)
+                    shmi_nap(SHMI_GATE_PAUSE_MOST);
+                pthread_mutex_lock(&shmi_attached_lock);
+            }
             a = shmi_attached;
         } else {
             break;
@@ -1269,7 +1299,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 {
     pthread_mutex_lock(&shmi_attached_lock);
     a->in_hook = runs;
-    a->given = 1;
+    a->given = a->given || runs == SHMI_inOnFirst;
     a->hook_thread = pthread_self();
     pthread_mutex_unlock(&shmi_attached_lock);
 }
@@ -1279,20 +1309,21 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
  * result would be too long. */
 SHMI_FN char *shmi_absolute(const char *path)
 {
-    char dir[PATH_MAX], *copy;
+    char *dir;
     size_t before, n = strlen(path);
-    if (path[0] == '/' || strchr(path, '/') == NULL || getcwd(dir, sizeof dir) == NULL || dir[0] != '/')
+    if (path[0] == '/' || strchr(path, '/') == NULL)
         return strdup(path);
-    before = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
-    if (before + 1 + n >= PATH_MAX)
+    dir = (char *)malloc(PATH_MAX);
+    if (dir == NULL)
+        return NULL;
+    before = getcwd(dir, PATH_MAX) == NULL || dir[0] != '/' ? PATH_MAX : strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+    if (before + 1 + n >= PATH_MAX) {
+        free(dir);
         return strdup(path);
-    copy = (char *)malloc(before + 1 + n + 1);
-    if (copy != NULL) {
-        memcpy(copy, dir, before);
-        copy[before] = '/';
-        memcpy(copy + before + 1, path, n + 1);
     }
-    return copy;
+    dir[before] = '/';
+    memcpy(dir + before + 1, path, n + 1);
+    return dir;
 }
 
 /* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
@@ -1340,13 +1371,24 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
+/* Reads the header of the arena, and fills in its geometry. */
+SHMI_FN int shmi_read_geometry(shmsync_arena *a)
+{
+    unsigned char *header = (unsigned char *)malloc(SHMI_headerSize); /* too large for a small stack */
+    ssize_t n;
+    int err;
+    if (header == NULL)
+        return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
+    n = pread(a->fd, header, SHMI_headerSize, 0);
+    err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    free(header);
+    return err;
+}
 /* Joins the arena in s with the new a. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
-    unsigned char header[SHMI_headerSize];
-    ssize_t n = pread(a->fd, header, sizeof header, 0);
     void *page;
-    int err = n < 0 ? shmi_fail(errno, "arena.open", a->label, "read") : shmi_validate(header, (size_t)n, a->size, a->label, &a->geo);
+    int err = shmi_read_geometry(a);
     if (err == 0)
         err = shmi_compare(a, o, s->created);
     if (err == 0)
@@ -1380,8 +1422,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     int err;
     if (a != NULL) {
         shmi_unmap(s);
+        if (a->stage == SHMI_opening && !shmi_opens_itself(a))
+            return shmi_fail(ETIMEDOUT, "arena.open", path, "another thread of this process opens it");
         if (a->stage == SHMI_opening)
-            return shmi_fail(EDEADLK, "arena.open", path, "its on_first opens it, and would wait for itself: use the arena that on_first gets");
+            return shmi_fail(EDEADLK, "arena.open", path, "%s", a->in_hook == SHMI_inOnFirst ? "its on_first opens it, and would wait for itself: use the arena that on_first gets" : "the function of shmsync_wait_hook opens it during an open, and would wait for itself");
         err = shmi_compare(a, o, 0);
         if (err == 0) {
             a->opens++;
@@ -1515,10 +1559,10 @@ SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
-    unsigned char header[SHMI_headerSize];
+    unsigned char *header = NULL; /* too large for a small stack */
     shmsync_arena *a;
     struct stat st;
-    ssize_t n;
+    ssize_t n = 0;
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
@@ -1535,9 +1579,11 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         return 0;
     }
     a = (shmsync_arena *)calloc(1, sizeof *a);
-    n = pread(fd, header, sizeof header, 0);
-    if (a == NULL || n < 0 || fstat(fd, &st) != 0)
-        err = shmi_fail(a == NULL ? ENOMEM : errno, op, path, "%s", "");
+    header = (unsigned char *)malloc(SHMI_headerSize);
+    if (a == NULL || header == NULL)
+        err = shmi_fail(ENOMEM, op, path, "%s", "");
+    else if ((n = pread(fd, header, SHMI_headerSize, 0)) < 0 || fstat(fd, &st) != 0)
+        err = shmi_fail(errno, op, path, "%s", "");
     else if (n < 8 || memcmp(header + SHMI_hdrMagic, SHMI_magic, 8) != 0)
         err = shmi_fail(EINVAL, op, path, "not an arena");
     else
@@ -1602,6 +1648,7 @@ out:
     if (a != NULL && a->base != NULL)
         munmap(a->base, (size_t)a->size);
     free(a);
+    free(header);
     close(fd);
     return err;
 }
@@ -1629,29 +1676,26 @@ SHMI_FN int shmi_remove_unused(const char *path, int judged)
 int shmsync_arena_remove(const char *name)
 {
     SHMI_BEGIN();
-    char path[PATH_MAX];
     shmi_failure before = shmi_last;
-    int err = shmi_path(name, path, sizeof path);
-    if (err != 0)
-        return SHMI_TELL(err);
-    pthread_once(&shmi_atfork_once, shmi_watch_forks);
-    shmi_probe();
+    char *path;
+    int err;
     shmi_hold_cancel();
-    err = shmi_remove_unused(path, -1);
+    err = shmi_new_path(name, &path);
+    if (err == 0) {
+        pthread_once(&shmi_atfork_once, shmi_watch_forks);
+        shmi_probe();
+        err = shmi_remove_unused(path, -1);
+    }
+    free(path);
     shmi_let_cancel();
     return SHMI_TELL(shmi_restore_note(err, &before));
 }
 
-SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+/* Opens the arena at path, whose options were checked. */
+SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
-    SHMI_ARENA_OPTIONS(name);
-    char path[PATH_MAX];
     shmi_segment s;
-    int moves, judged, err = shmi_check_abi(name, abi);
-    if (err == 0)
-        err = shmi_check_options(name, opts);
-    if (err == 0)
-        err = shmi_path(name, path, sizeof path);
+    int moves, judged, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -1696,6 +1740,21 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
     }
     if (err == 0)
         err = shmi_fail(EINVAL, "arena.open", path, "the arena was removed, but the name still leads to it, or leads to another file each time");
+    return err;
+}
+SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
+{
+    SHMI_ARENA_OPTIONS(name);
+    char *path;
+    int err = shmi_check_abi(name, abi);
+    if (err == 0)
+        err = shmi_check_options(name, opts);
+    if (err != 0)
+        return err;
+    err = shmi_new_path(name, &path);
+    if (err == 0)
+        err = shmi_open_path(path, opts, out);
+    free(path);
     return err;
 }
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi)
@@ -1774,6 +1833,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
         own = a;
     } else {
         *own = *a;
+        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
         own->base = (unsigned char *)base;
         here = shmi_unmap_file(a);
         __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
@@ -1861,7 +1921,7 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
  * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
-    return a->stage == SHMI_opening ? a->in_hook && pthread_equal(a->hook_thread, pthread_self()) : pthread_equal(a->watcher, pthread_self());
+    return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
 /* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it

@@ -11,7 +11,8 @@ enum {
     SHMI_spinChunk = 8,
     SHMI_probeEvery = 16,
     SHMI_yieldMost = 20000,
-    SHMI_yieldPause = 30
+    SHMI_yieldPause = 30,
+    SHMI_yieldLongest = 100000000
 };
 
 /* The words of an object that control how its waiters spin. All are hints. */
@@ -47,6 +48,9 @@ SHMI_FN int64_t shmi_pause_ns(void)
     return best;
 }
 
+/* Whether the machine has only one CPU. The CPU affinity of this process does not matter, because its peers may run on
+ * other CPUs. If a shortage, such as a full table of descriptors, keeps this process from reading the number of CPUs,
+ * the answer is no, and the next call reads again. */
 SHMI_FN int shmi_one_cpu(void)
 {
     int known = __atomic_load_n(&shmi_one_cpu_, __ATOMIC_RELAXED);
@@ -57,15 +61,16 @@ SHMI_FN int shmi_one_cpu(void)
         shmi_hold_cancel();
         fd = open("/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
         n = fd >= 0 ? read(fd, b, sizeof b) : -1;
+        if (n > 0)
+            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
+        else if (n == 0 || !shmi_is_shortage(errno))
+            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         if (fd >= 0)
             close(fd);
         shmi_let_cancel();
-        if (n > 0)
-            known = memchr(b, '-', (size_t)n) == NULL && memchr(b, ',', (size_t)n) == NULL ? 2 : 1;
-        else
-            known = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 2 : 1;
         errno = before;
-        __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
+        if (known != 0)
+            __atomic_store_n(&shmi_one_cpu_, known, __ATOMIC_RELAXED);
     }
     return known == 2;
 }
@@ -136,6 +141,18 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
+/* Called after a yield that took so many ns. Returns whether another thread has computed meanwhile. If so, this process
+ * does not yield for some time. That time does not depend on how long the process may have been stopped in the yield. */
+SHMI_FN int shmi_note_yield(int64_t took)
+{
+    if (took <= SHMI_yieldMost)
+        return 0;
+    if (took > SHMI_yieldLongest)
+        took = SHMI_yieldLongest;
+    __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep. Returns
  * whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
@@ -149,7 +166,6 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
         /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
-        int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
             shmi_learn(t, p, shmi_pay_after_yield(p, 0));
@@ -157,9 +173,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
         }
         if (shmi_now() < __atomic_load_n(&shmi_no_yield_until, __ATOMIC_RELAXED))
             return 0;
-        took = shmi_yield();
-        if (took > SHMI_yieldMost)
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        shmi_note_yield(shmi_yield());
         ok = done(arg);
         shmi_learn(t, p, shmi_pay_after_yield(p, ok));
         return ok;

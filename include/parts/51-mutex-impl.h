@@ -572,6 +572,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
                 if (step == SHMI_STEP_STAY)
                     break;
             }
+            if (err == EOWNERDEAD && may_repair && m->repair != NULL)
+                break; /* so does a lock that this call may repair, if the dead holder is gone */
             shmi_mutex_leave_wait(w);
             return shmi_brief(ETIMEDOUT, "mutex.lock", m->called);
         case SHMI_CLOSED:

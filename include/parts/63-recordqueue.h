@@ -93,7 +93,8 @@ struct shmi_rq {
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* at the last reap, a dead participant was not gone, or may have had a wait in the queue. Atomic. */
+    uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
+    uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
     shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
 };
@@ -471,6 +472,12 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     x->too_many = x->made = x->torn = 0;
     return shmi_rq_complete(q, x->c, b);
 }
+/* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
+ * the private lock. */
+SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
+SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
+
 /* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
  * says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
@@ -480,8 +487,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     uint32_t i;
     int err;
     *ok = 0;
-    if (shmi_ld64(q->commit) != x->c)
+    if (shmi_ld64(q->commit) != x->c) {
+        q->overtaken++;
         return 0;
+    }
     if (x->torn)
         return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
@@ -502,8 +511,10 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     }
     shmi_put64(r.kinds, kinds);
     SHMSYNC_CRASHPOINT("record.commit.written");
-    if (!shmi_cas64(q->commit, x->c, to))
+    if (!shmi_cas64(q->commit, x->c, to)) {
+        q->overtaken++;
         return 0;
+    }
     x->made = 1;
     SHMSYNC_CRASHPOINT("record.commit.named");
     err = shmi_rq_complete(q, to, b);
@@ -541,13 +552,14 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
 {
     shmi_node *n = s->node;
     uint32_t word = shmi_node_load(n);
-    s->tag++;
+    s->next_tag++;
+    s->extra_tag++;
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
     /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
-    shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
-    shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
+    shmi_st64(&n->next, SHMI_RECORDED(0, s->next_tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(0, s->extra_tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
 }
 /* Adds to x that the wait of a prepared node joins the end of the queue. */
@@ -561,7 +573,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
     SHMSYNC_CRASHPOINT("record.wait.prepared");
     last = shmi_rq_get(x, q->last);
-    shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(last, s->extra_tag));
     if (last == 0) {
         x->torn |= shmi_rq_get(x, q->first) != 0;
         shmi_rq_set(x, SHMI_rqFirst, q->queue, q->first, me);
@@ -607,14 +619,12 @@ SHMI_FN int shmi_rq_before_boundary(struct shmi_rq *q, struct shmi_rq_change *x,
     return v == 0 || (shmi_rq_wait_at(q, x, v, &other) && shmi_ld64(&w.n->wanted) < shmi_ld64(&other.n->wanted));
 }
 
-/* Stores the latest tag of the words of a node, which is on no queue, in its wait node. */
-SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
+/* Stores the last tags that the links of a node have had in its wait node. The node is on no queue. Each link counts on by
+ * itself, because during one wait it may change any number of times. */
+SHMI_FN void shmi_rq_note_tags(shmi_wait_node *s)
 {
-    uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
-    if ((int32_t)(next - s->tag) > 0)
-        s->tag = next;
-    if ((int32_t)(prev - s->tag) > 0)
-        s->tag = prev;
+    s->next_tag = (uint32_t)shmi_ld64(&s->node->next);
+    s->extra_tag = (uint32_t)shmi_ld64(&s->node->extra);
 }
 /* How a wait ended. */
 typedef struct shmi_rq_outcome {
@@ -626,7 +636,7 @@ typedef struct shmi_rq_outcome {
 SHMI_FN void shmi_rq_hand_back(struct shmi_rq *q, shmi_wait_node *s)
 {
     uint32_t w;
-    shmi_rq_note_tag(s);
+    shmi_rq_note_tags(s);
     shmi_st64(&s->node->stamp, 0);
     do /* the loop ends: otherwise only a peer that overwrites the node changes the word */
         w = shmi_node_load(s->node);

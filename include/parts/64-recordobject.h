@@ -246,6 +246,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
                 err = EPROTO; /* only a peer can have written that */
         } else {
             err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+            if (r == SHMI_LATE && (shmi_rq_reap_due(q) || q->kind->dead(q)))
+                shmi_rq_check_now(q); /* what a process that is gone has left takes precedence over the deadline */
         }
         if (err != 0) {
             if (shmi_rq_withdraw(q, s, before))

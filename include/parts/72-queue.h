@@ -877,6 +877,16 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
+/* Takes back the count of a lease that no caller gets. If a periodic check stores the date of the lease at the same time,
+ * the count stays. */
+SHMI_FN void shmi_queue_uncount(shmsync_lease *l)
+{
+    shmi_queue_slot *s = shmi_queue_at(l->impl, l->at);
+    uint64_t times = l->seq & SHMI_QUEUE_LEASE_TIMES;
+    uint64_t w = s != NULL ? shmi_ld64(&s->lease) : 0;
+    if (times > 0 && times < SHMI_QUEUE_LEASE_TIMES && ((w ^ l->seq) & SHMI_QUEUE_LEASE_UNDATED) == 0 && shmi_cas64(&s->lease, w, w - 1))
+        l->seq--;
+}
 /* Makes a call. If try_ is 0, the call waits until abs; abs 0 means no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
@@ -906,6 +916,7 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
             c->lease->serial = shmi_serial_of(c->x); /* during the wait the handle may have been closed and opened again */
             if (c->lease->serial == UINT64_MAX) {
                 err = shmi_fail(EBADF, "queue.lease", NULL, "the handle was closed meanwhile");
+                shmi_queue_uncount(c->lease);
                 shmi_queue_end_lease(c->lease, 1);
             }
         }

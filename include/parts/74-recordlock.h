@@ -131,12 +131,14 @@ SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_c
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, s);
 }
 /* Grants the lock to the first wait if the lock is free. Ends all waits if no process can get the lock. Takes waits of
- * dead participants off the front of the queue. */
+ * dead participants off the front of the queue. If other processes change the object all the time, leaves the rest to
+ * the periodic checks of the waiters. */
 SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         uint32_t s;
@@ -165,13 +167,16 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (ok)
             shmi_rq_reconsider(q, granted);
     }
+    return 0;
 }
-/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. */
+/* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. If other processes change the
+ * object all the time, leaves that to the next reap. */
 SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n, granted = 0;
         uint32_t s, next = 0;
         uint64_t w;
@@ -185,6 +190,7 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         if (shmi_fair_is_open(s)) {
             shmi_state_shut(l->state, l->key);
+            q->overtaken++; /* only a record opens the word again, or a peer that overwrites it */
             continue;
         }
         if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
@@ -212,6 +218,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
             return 0;
         }
     }
+    shmi_st32(&q->unreaped, 1);
+    return 0;
 }
 /* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
  * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is

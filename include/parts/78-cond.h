@@ -102,12 +102,14 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
     }
 }
 /* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. */
+ * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
+ * waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait w;
         int ok, stays = 0, err = shmi_rq_begin(q, x, b);
@@ -131,6 +133,7 @@ SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, st
         if (ok)
             shmi_cond_reconsider(q, &woken);
     }
+    return 0;
 }
 SHMI_FN int shmi_cond_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
@@ -144,15 +147,16 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 }
 /* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
  * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. */
+ * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
+ * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize);
+    uint64_t until = shmi_rq_until(q);
     *settled = 0;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait of a dead participant off the
-         * queue. */
+    while (outcome == SHMI_RECORDED_LEFT || shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait of a dead participant off the queue. */
         shmi_cond_woken woken;
         struct shmi_wait to;
         uint64_t next;
@@ -205,60 +209,91 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         }
         return 0;
     }
+    shmi_st32(&q->unreaped, 1);
+    return EAGAIN;
 }
 
-/* The nodes of dead participants that owe a Signal, in the order of their bounds. The order matters, because a later
- * Signal must not take the only wait that an earlier Signal may wake. If there are more nodes than places, the list
- * has the nodes with the smallest bounds. */
+/* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
+ * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
+ * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
     const struct shmi_rq_change *x;
-    uint32_t n;
-    struct {
-        struct shmi_wait w;
-        uint64_t bound;
-    } at[SHMI_condDebts];
+    uint64_t all;  /* the number of nodes that owe a Signal */
+    uint64_t n, room;
+    shmi_keyed *at; /* few, or memory of shmi_map_list */
+    shmi_keyed few[SHMI_condDebts];
 } shmi_cond_debts;
 SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_cond_debts *d = (shmi_cond_debts *)arg;
-    uint64_t bound = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
-    uint32_t i;
+    shmi_keyed debt;
     (void)a;
     if (!shmi_cond_of_dead(&d->k->q, n) || shmi_recorded_value(&n->next) != SHMI_RECORDED_OWES)
         return;
-    if (d->n == SHMI_condDebts && d->at[d->n - 1].bound <= bound)
-        return;
-    for (i = d->n < SHMI_condDebts ? d->n++ : d->n - 1; i > 0 && d->at[i - 1].bound > bound; i--)
-        d->at[i] = d->at[i - 1];
-    d->at[i].w.off = off;
-    d->at[i].w.n = n;
-    d->at[i].bound = bound;
+    d->all++;
+    debt.key = shmi_cond_bound(d->x, shmi_recorded_value(&n->extra));
+    debt.off = off;
+    if (d->n < d->room) {
+        d->at[d->n++] = debt;
+        if (d->n == d->room)
+            shmi_make_heap(d->at, d->n);
+    } else if (debt.key < d->at[0].key) {
+        d->at[0] = debt;
+        shmi_sift(d->at, 0, d->n);
+    }
+}
+SHMI_FN void shmi_cond_find_debts(shmi_cond_debts *d)
+{
+    struct shmi_rq *q = &d->k->q;
+    d->all = d->n = 0;
+    shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, d);
 }
 /* Settles the debts of dead participants. Their queued waits are already off the queue. */
 SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     shmi_cond_debts d;
     struct shmi_rq *q = &k->q;
+    uint64_t rounds = 0, most = 1;
+    int err;
     d.k = k;
     d.x = x;
+    d.at = d.few;
+    d.room = SHMI_condDebts;
     do {
-        /* The loop ends: each round settles debts, and dead participants get no new debts. shmi_rq_begin completes the
-         * last record, which may have woken a wait of a dead participant before that wait was taken off. */
-        uint32_t i;
-        int settled, err = shmi_rq_begin(q, x, b);
+        /* shmi_rq_begin completes the last record, which may have woken a wait of a dead participant before that wait
+         * was taken off. */
+        uint64_t i;
+        shmi_keyed *more;
+        int settled;
+        err = shmi_rq_begin(q, x, b);
         if (err != 0)
-            return err;
-        d.n = 0;
-        shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_add_debt, &d);
-        for (i = 0; i < d.n; i++) {
-            err = shmi_cond_settle(k, x, b, d.at[i].w, SHMI_RECORDED_REMOVED, &settled);
-            if (err != 0)
-                return err; /* the record of the commit word is corrupt, so no change is possible */
+            break;
+        shmi_cond_find_debts(&d);
+        if (rounds++ == 0 && d.all > d.room) {
+            most = d.all / d.room + 1;
+            more = shmi_map_list(d.all);
+            if (more != NULL) {
+                d.at = more;
+                d.room = d.all;
+                shmi_cond_find_debts(&d);
+            }
         }
-    } while (d.n == SHMI_condDebts);
-    return 0;
+        shmi_sort_list(d.at, d.n);
+        for (i = 0; i < d.n && err == 0; i++) {
+            struct shmi_wait w;
+            w.off = d.at[i].off;
+            w.n = shmi_node_at(q->a, w.off);
+            if (w.n != NULL)
+                err = shmi_cond_settle(k, x, b, w, SHMI_RECORDED_REMOVED, &settled);
+        }
+        /* After EPROTO, the record of the commit word is corrupt, so no change is possible. Each round settles debts,
+         * and dead participants get no new debts, unless a peer overwrites their nodes. */
+    } while (err == 0 && d.all > d.n && rounds < most);
+    if (d.at != d.few)
+        shmi_unmap_list(d.at, d.room);
+    return err == EAGAIN ? 0 : err;
 }
 /* A hash of the participants that have slot records of this Cond and are in the arena. */
 SHMI_FN uint64_t shmi_cond_there(struct shmi_rq *q)

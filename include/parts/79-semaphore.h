@@ -242,13 +242,13 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     return shmi_node_owner(w.n);
 }
 /* Grants, in order, the waits for which there are permits. Takes waits of dead participants off the front of the
- * queue. */
+ * queue. If other processes change the object all the time, leaves the rest to the periodic checks of the waiters. */
 SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    for (;;) {
-        /* The loop ends: each round follows a change by another call, or takes a wait off the queue, or closes a
-         * share. */
+    uint64_t until = shmi_rq_until(q);
+    while (shmi_rq_goes_on(q, until)) {
+        /* Each round follows a change by another call, or takes a wait off the queue, or closes a share. */
         shmi_participant_id granted = 0;
         struct shmi_wait w;
         int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
@@ -263,8 +263,10 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
             if (err != 0)
                 return err;
-            if (again)
+            if (again) {
+                q->overtaken++; /* another process may open the share again */
                 continue;
+            }
             if (!enough) {
                 err = shmi_rq_end(&s->q, x, b, &ok);
                 if (ok || err != 0)
@@ -282,6 +284,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         if (ok)
             shmi_rq_reconsider(&s->q, granted);
     }
+    return 0;
 }
 
 /* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
@@ -291,10 +294,13 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
         return shmi_sem_unaccepted(s, x, r) > 0;
     return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
+/* Takes back the share of a dead participant. If other processes change the object all the time, leaves that to the next
+ * reap. */
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
-    for (;;) {
-        /* The loop ends: each round follows a change by another call. */
+    uint64_t until = shmi_rq_until(&s->q);
+    while (shmi_rq_goes_on(&s->q, until)) {
+        /* Each round follows a change by another call. */
         shmi_participant_id n;
         int ok, err = shmi_rq_begin(&s->q, x, b);
         if (err != 0)
@@ -314,6 +320,8 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
         if (ok || err != 0)
             return err;
     }
+    shmi_st32(&s->q.unreaped, 1);
+    return 0;
 }
 /* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
  * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing

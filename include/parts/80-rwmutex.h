@@ -484,7 +484,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
     int64_t ask = 0, since = 0;
-    int err, spun = 0;
+    int err, spun = 0, late = 0;
     err = shmi_enter_for(m, m->a, "rwmutex.rdlock");
     if (err != 0) {
         shmi_rw_take_back(m);
@@ -523,6 +523,10 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
                 continue;
             spun = 1;
         }
+        if (late) { /* an open gate, and a lock that this call may repair, take precedence over the deadline */
+            err = shmi_rw_give_up(m, epoch) ? 0 : ETIMEDOUT;
+            break;
+        }
         if (!spun) {
             shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
             spun = 1;
@@ -557,10 +561,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         } else if (r == SHMI_LOOK) {
             shmi_rw_check_readers(m);
         } else if (r == SHMI_LATE) {
-            if ((shmi_rw_gate(m) == 0 && shmi_rw_enter(m, &epoch)) || shmi_rw_give_up(m, epoch))
-                break;
-            err = ETIMEDOUT;
-            break;
+            late = 1;
         } else {
             if (shmi_rw_give_up(m, epoch))
                 shmi_rw_take_back(m);

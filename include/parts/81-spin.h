@@ -331,10 +331,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
         took = shmi_yield();
         if (done(l))
             return 1;
-        if (took > SHMI_yieldMost) {
-            __atomic_store_n(&shmi_no_yield_until, shmi_now() + SHMI_yieldPause * took, __ATOMIC_RELAXED);
+        if (shmi_note_yield(took))
             return 0;
-        }
     }
     return 0;
 }
@@ -462,9 +460,10 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
             spun = 0;
         } else if (r == SHMI_LOOK) {
             sleep_spec.check(l);
-        } else if (r == SHMI_LATE && shmi_spin_try(l, as) == 0) {
-            err = 0; /* the lock became free in time, so this is no timeout */
-            break;
+        } else if (r == SHMI_LATE && (err = shmi_spin_try(l, as)) == 0) {
+            break; /* the lock became free in time, so this is no timeout */
+        } else if (r == SHMI_LATE && err == EOWNERDEAD && may_repair && l->repair != NULL) {
+            continue; /* a lock that this call may repair takes precedence over the deadline, too */
         } else {
             shmi_spin_leave(l, as, slept);
             err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "spinlock.lock", l->called, "this process closed the arena");
@@ -575,7 +574,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
-            if (err == 0 && who != 0)
+            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* beside a close, no lock is taken: the close would make it owner-dead */
                 err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
             break;
         }

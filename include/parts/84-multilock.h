@@ -1,7 +1,7 @@
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0059-multilock-without-a-lock.md ----
  *
- * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The word hold of
+ * A bucket has a commit word and entries. An entry is a small lock for one key: see 74-recordlock.h. The hold word of
  * an entry is a recorded word. Its value consists of a kind and an ID:
  *
  *     kind           ID    meaning
@@ -65,7 +65,7 @@ struct shmi_multilock {
     shmi_multilock_block **table;
 };
 
-/* ---- The word hold ---- */
+/* ---- The hold word ---- */
 
 SHMI_FN uint32_t shmi_key_state(const shmi_multilock_entry *e) { return shmi_recorded_value(&e->hold); }
 SHMI_FN int shmi_key_valid(uint32_t s) { return shmi_state_valid(s, 1); }
@@ -361,8 +361,8 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the word hold
- * before the key. The key of an entry changes only by a record that also changes the tag of the word hold. So if the
+/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the hold word
+ * before the key. The key of an entry changes only by a record that also changes the tag of the hold word. So if the
  * CAS succeeds, the entry still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
@@ -389,7 +389,7 @@ SHMI_FN int shmi_key_lock_fast(struct shmi_key_bucket *k, uint64_t key, shmsync_
                 return 1;
     return 0;
 }
-/* Unlocks the hold h if the word hold is open. Returns 0 if the word is closed, or if this process does not have the
+/* Unlocks the hold h if the hold word is open. Returns 0 if the word is closed, or if this process does not have the
  * hold h. */
 SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *h)
 {
@@ -443,11 +443,12 @@ SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x,
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
             shmi_key_serve(k, x, b);
@@ -466,6 +467,7 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
+    uint64_t until = shmi_rq_until(q);
     shmi_entry_walk v;
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
@@ -478,7 +480,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
             shmi_key_focus(k, v.at);
             shmi_rq_remove_dead(q, x, b);
         }
-    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
+    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;
@@ -1191,7 +1193,7 @@ typedef struct shmi_key_recovery {
     struct shmi_key_bucket *k;
     uint64_t key;
     int took;                  /* this process is recovering the key */
-    uint32_t tag;              /* the tag that this recovery has given to the word hold */
+    uint32_t tag;              /* the tag that this recovery has given to the hold word */
     shmi_participant_id died;  /* the participant whose death requires the recovery */
     shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
     uint64_t *word, was;       /* the word that names the participant waits, and the value of this word */
@@ -1469,7 +1471,7 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back those keys of dead participants whose word hold is open. Returns whether dead participants have other
+/* Takes back those keys of dead participants whose hold word is open. Returns whether dead participants have other
  * keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {

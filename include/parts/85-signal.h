@@ -181,12 +181,16 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
         shmi_deliver_one(w->a, &w->wake_word, k);
 }
-/* Issues n permits, n > 0. */
-SHMI_FN void shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
+/* Issues n permits, n > 0. Returns 0, and issues none, if there would be too many. A caller that releases a permit for a
+ * signal needs none then. */
+SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
-    shmi_add64(&w->w->permits, n);
+    int fits = shmi_add64(&w->w->permits, n) <= UINT64_MAX - n;
+    if (!fits)
+        shmi_add64(&w->w->permits, 0 - n); /* for a moment there were few permits, so a waiter may have fallen asleep */
     SHMSYNC_CRASHPOINT("signal.release.permitted");
     shmi_signal_rouse(w, n);
+    return fits;
 }
 SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
 {
@@ -844,8 +848,8 @@ int shmsync_signalwaker_release(shmsync_signalwaker *w, int64_t n)
     int err = shmi_use(w->impl->a, "signalwaker.release");
     if (err == 0 && n < 0)
         err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits", (long long)n);
-    if (err == 0 && n > 0)
-        shmi_signal_release(w->impl, (uint64_t)n);
+    if (err == 0 && n > 0 && !shmi_signal_release(w->impl, (uint64_t)n))
+        err = shmi_fail(EINVAL, "signalwaker.release", w->impl->called, "%lld permits: too many permits", (long long)n);
     return SHMI_TELL(err);
 }
 uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w)

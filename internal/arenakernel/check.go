@@ -66,7 +66,7 @@ func (c *checker) bad(format string, args ...any) {
 // checkHeap checks the chunk words, the block words, the directory and the wait nodes.
 func (c *core) checkHeap() []error {
 	ck := checker{core: c, found: map[string]Offset{}}
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		ck.checkChunk(i)
 	}
 	c.handles.Lock()
@@ -158,10 +158,18 @@ func (c *checker) checkObjects() {
 	})
 }
 
+// entryFrom does what the method chunkFrom does, for the entries of the directory.
+func (c *core) entryFrom(pos uint64) uint64 {
+	if c.data == nil {
+		return pos
+	}
+	return c.afterHole(c.geo.dirOff, pos, c.geo.dirCount)
+}
+
 // checkDirectory checks that each name leads to an object, and that each object can be found by its
 // name. The caller has locked c.handles.
 func (c *checker) checkDirectory() {
-	for pos := range c.geo.dirCount {
+	for pos := c.entryFrom(0); pos < c.geo.dirCount; pos = c.entryFrom(pos + 1) {
 		e := c.loadEntry(pos)
 		if !e.used() {
 			continue

@@ -44,7 +44,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		}
 	}
 	for {
-		name, before, err := a.takeSlot()
+		name, before, err := a.takeSlot(label)
 		if err != nil {
 			a.dropLock()
 			return err
@@ -134,14 +134,14 @@ const takeTimeout = 1e9
 
 // takeSlot changes the state of a free slot to joining. If no slot is free, it takes the slot of a
 // dead participant. In that case, the result named before is the ID of that participant, and the
-// caller has to recover what that participant left.
-func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
+// caller has to recover what that participant left. label is that of this joiner.
+func (a *Arena) takeSlot(label string) (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
 		// Read the clock before the search. If the time runs out while this joiner is stopped, it still searches once
 		// more.
 		late := shmsync.Monotonic() > end
 		a.lockErr = nil
-		if name, before = a.trySlots(); name != 0 {
+		if name, before = a.trySlots(label); name != 0 {
 			return name, before, nil
 		}
 		if a.lockErr != nil {
@@ -208,7 +208,7 @@ func (a *Arena) vacating() bool {
 	return false
 }
 
-func (a *Arena) trySlots() (name, before ParticipantID) {
+func (a *Arena) trySlots(label string) (name, before ParticipantID) {
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); w.phase() == phaseFree && !a.usedUp(i, w) && a.lockSlot(i) {
 			if next, raw := a.nextGeneration(i, w, false); next != 0 && a.take(i, w, next, raw) {
@@ -219,7 +219,7 @@ func (a *Arena) trySlots() (name, before ParticipantID) {
 	}
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); w.taken() && a.noteByteFree(i, w) && a.lockSlot(i) {
-			if next := a.inherit(i, w); next != 0 {
+			if next := a.inherit(i, w, label); next != 0 {
 				return makeParticipantID(i, next), participantIn(i, w)
 			}
 			a.unlockSlot(i)
@@ -296,7 +296,7 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 
 // inherit takes over slot i from a dead participant that no living process is reaping. It returns the generation that
 // this process has in the slot, or 0 if it did not take the slot. The caller holds the byte lock of the slot.
-func (a *Arena) inherit(i int, w slotWord) uint32 {
+func (a *Arena) inherit(i int, w slotWord, label string) uint32 {
 	next, raw := a.nextGeneration(i, w, true)
 	if next == 0 {
 		a.endStepBack(i, w)
@@ -340,7 +340,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		time.Sleep(time.Millisecond)
 	}
 	a.recordDeaths(i, a.ownWord(phaseJoining, next), w.generation())
-	a.describeSelf(i, next, "")
+	// fillSlot describes this joiner again, with the same words. So a process that reads one part before and the other part
+	// afterwards gets one description.
+	a.describeSelf(i, next, label)
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
 	return next

@@ -2,6 +2,7 @@ package arenakernel
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 
@@ -80,6 +81,18 @@ func outlivesBoot(f *os.File) bool {
 		return false
 	}
 	return true
+}
+
+// nextData returns the first offset from off on that is not in a hole of the file, or the largest offset if there is none.
+// If the file system does not tell, it returns off.
+func nextData(f *os.File, off uint64) uint64 {
+	switch data, err := unix.Seek(int(f.Fd()), int64(off), unix.SEEK_DATA); {
+	case err == nil:
+		return uint64(data)
+	case err == unix.ENXIO:
+		return math.MaxUint64
+	}
+	return off
 }
 
 // bootID identifies the boot of the computer during which a process runs. It is zero if the process

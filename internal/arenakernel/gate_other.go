@@ -22,6 +22,7 @@ func inode(os.FileInfo) uint64                           { return 0 }
 func renameNew(from, to string) error                    { return shmsync.ErrNotSupported }
 func renameNoReplace(from, to string) error              { return shmsync.ErrNotSupported }
 func outlivesBoot(*os.File) bool                         { return false }
+func nextData(_ *os.File, off uint64) uint64             { return off }
 func isShortage(error) bool                              { return false }
 func (a *Arena) askForBoot() error                       { return nil }
 func (a *Arena) rebooted() bool                          { return false }

@@ -13,11 +13,11 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// This file is the model of the two stages of a death: first a process is dead, then it is gone.
-// Processes lock a Mutex and let the kernel write into the data that the Mutex guards. They die
-// while such a system call is in progress. Other processes recover the Mutex, and join in the slots
-// of the dead processes. One process may be stopped for ever before any of its steps, and one
-// system call may last for ever.
+// This file is the model of the two stages of a death: first a process is dead, then it is gone. A process
+// locks a Mutex. Then it makes a system call in which the kernel writes into the data that the Mutex guards.
+// The process may die during this system call. Other processes recover the Mutex, and join in the slots of dead
+// processes. One process may be stopped for ever before any of its steps, and one system call may last for
+// ever.
 
 const goneProcs = 3
 
@@ -29,7 +29,7 @@ const (
 	gmRecovering
 )
 
-// The states of the kernel's work on a process that was killed.
+// The states of a process for the kernel: the process runs, or the kernel is ending it after a kill.
 const (
 	gkRuns uint8 = iota
 	gkKilled
@@ -40,9 +40,9 @@ const (
 // A goneProc is a slot and the process in it.
 type goneProc struct {
 	pc       uint8
-	of, word uint8 // the participant that the process asks about, and the kind of the owner word that it has read
-	before   uint8 // slotGone as it was before the check
-	named    uint8 // the generation of the process that the slot identified
+	of, word uint8 // the owner that the process has read in the owner word, and the kind of that word
+	before   uint8 // the value of gone in a slot, which the process reads before it checks the slot
+	named    uint8 // the value of ident that the process has read in the slot
 	locks    uint8 // how many more times the process calls Lock
 	lives    uint8 // how many more processes may join in this slot
 
@@ -63,7 +63,8 @@ type goneState struct {
 	kills    uint8
 }
 
-// goneModel is the model of the recovery of a Mutex and of Gone, or a version with a mistake.
+// goneModel is the model of Arena.Gone and of the recovery of a Mutex. Each field from asksNobody on plants a
+// mistake in the model.
 type goneModel struct {
 	release bool  // PolicyRelease
 	async   bool  // the participants declare KernelIOAsynchronous
@@ -107,7 +108,7 @@ func (goneModel) participant(k, gen uint8) uint8 { return 1 + k + goneProcs*(gen
 // step does one step of the process in slot k. It returns false if the process has no step to do.
 func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 	p := &s.p[k]
-	q := &s.p[(max(p.of, 1)-1)%goneProcs] // the slot of the participant that the process asks about
+	q := &s.p[(max(p.of, 1)-1)%goneProcs] // the slot of participant p.of
 	gen := (max(p.of, 1)-1)/goneProcs + 1
 	me := m.participant(k, p.gen)
 	unless := func(ok bool, pc, otherwise uint8) {
@@ -183,8 +184,8 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 		unless(q.ident != 0, gnLook, gnRead)
 		return "reads the identity", true
 	case gnLook:
-		// If the slot identifies a process of an earlier generation, that process ended before the process of the
-		// present generation could join.
+		// If p.named is less than q.gen, the slot identifies an earlier process than the one that has the slot
+		// now. The earlier process has ended, because a later one could join only after that.
 		unless(p.named < q.gen || q.kernel >= gkDetached, gnCheck, gnRead)
 		return "looks at the threads", true
 	case gnCheck:
@@ -238,7 +239,7 @@ func (m goneModel) read(s *goneState, p *goneProc, me uint8) (label string, ok b
 	return "asks whether the dead one is gone", true
 }
 
-// act is the step of Lock after the participant that it asked about is gone.
+// act is the step of Lock that follows when the participant p.of is gone.
 func (m goneModel) act(s *goneState, p *goneProc, me uint8) string {
 	switch of, word := p.of, p.word; {
 	case m.takesFirst && s.word == gmRecovering && s.by == me:

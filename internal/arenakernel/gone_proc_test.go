@@ -24,7 +24,7 @@ type manyThreads struct {
 	Unfenced bool // the process does not wait until the fences of other processes reach it
 }
 
-// oneOfMany is what that process reports about itself.
+// oneOfMany is what a process with the program manyThreads reports about itself.
 type oneOfMany struct {
 	Name ParticipantID
 	TID  int // a thread that is neither the leader nor the death watcher
@@ -82,8 +82,8 @@ func needThreads(t *testing.T) {
 	}
 }
 
-// TestLastThreadDecidesWhatIsGone: a participant is gone when its last thread has dropped its
-// memory, and not before. In the test, a tracer stops one thread during its exit. That thread keeps
+// TestLastThreadDecidesWhatIsGone checks that a participant is gone when the last thread of its process has
+// dropped the memory, and not before. In the test, a tracer stops one thread during its exit. That thread keeps
 // the memory, although the other threads have disappeared from the list of threads.
 func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	needThreads(t)
@@ -121,10 +121,11 @@ func killSlowly(t *testing.T, v *proctest.Proc, tid int) {
 	require.True(t, status.Stopped(), "%v", status)
 }
 
-// TestCallThatMeetsASlowDeathFreesTheSlot: the watchers of a dying participant are stopped, and no fence reaches its
-// process, one of whose threads takes long to end. Another process, which does not watch that participant, finds the
-// death in a single call, which can do nothing yet. When the thread ends, the death watcher of that other process must
-// mark the participant dead and free its slot, although no event wakes it.
+// TestCallThatMeetsASlowDeathFreesTheSlot checks that a slot is freed even if one thread of the dying victim
+// takes long to end. All watchers of the victim are stopped, and the victim is not registered for fences. The
+// test process does not watch the victim. It calls Dead once, which cannot mark the victim yet. When the thread
+// ends, no event wakes the death watcher of the test process. This death watcher must still mark the victim
+// dead, and free the slot.
 func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 2+watchTargets)
@@ -154,9 +155,10 @@ func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
 	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseFree })
 }
 
-// TestCallThatWaitsForASlowEndFreesTheSlot: a participant was marked dead while one of its threads still had memory, and
-// then its watchers were stopped. Another process, which does not watch that participant, asks once whether it is gone.
-// When the thread ends, the death watcher of that other process must free the slot, although no event wakes it.
+// TestCallThatWaitsForASlowEndFreesTheSlot checks that a slot is freed even if one thread of the victim ends
+// long after the victim was marked dead. All watchers of the victim are stopped after the mark. The test
+// process does not watch the victim. It calls Gone once. When the thread ends, no event wakes the death watcher
+// of the test process. This death watcher must still free the slot.
 func TestCallThatWaitsForASlowEndFreesTheSlot(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 2+watchTargets)
@@ -177,7 +179,8 @@ func TestCallThatWaitsForASlowEndFreesTheSlot(t *testing.T) {
 	for _, w := range watchers {
 		defer w.Cont(t)
 	}
-	// A watcher that is stopped in the last step of a reap would keep the others from that step.
+	// Stop the watchers at a moment at which none of them is the reaper of the slot. A stopped reaper would
+	// prevent all other processes from freeing the slot.
 	pollFor(t, a, func() bool {
 		for _, w := range watchers {
 			w.Cont(t)
@@ -201,10 +204,11 @@ func lookAgain(a *Arena) {
 	a.endings.since = nil
 }
 
-// TestLateLookLeavesTheNextDeathAlone: a goroutine is preempted while it checks whether a participant is gone. When it
-// goes on, the slot has had another participant, which is dead, too. That participant has a later generation, or the
-// same generation in another window. The goroutine must leave alone what its process remembers of the later death.
-// Otherwise the quiet watch would not ask for the slot.
+// TestLateLookLeavesTheNextDeathAlone checks that a goroutine with an old state of a slot does not change the
+// notice of a later death. The goroutine is preempted while it checks whether a participant is gone. Meanwhile
+// another participant takes the slot and dies. The later participant has another generation, or the same
+// generation in another window. If the goroutine replaced its notice, the quiet watch, a long sleep of the
+// death watcher, would not check the byte lock of the slot.
 func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -261,17 +265,17 @@ func threadsOf(t *testing.T, pid int) int {
 	return len(entries)
 }
 
-// TestWrongIdentityIsNotGone: the identity in a slot may be wrong. It may name a process that did not have the slot,
-// alive or dead, or contain an impossible pid, another pid namespace, or another boot. Such an identity does not
-// prove that the participant is gone.
+// TestWrongIdentityIsNotGone checks that a wrong identity in a slot does not prove that the participant is
+// gone. A wrong identity names a living or dead process that did not have the slot, an impossible pid, another
+// pid namespace, or another boot.
 func TestWrongIdentityIsNotGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	// The test ends this process before it starts the victim. The kernel may take long to end a process, and the victim
-	// does not live for ever.
+	// Kill this process before the victim starts, because the kernel may take long to end a process, and the
+	// victim lives only for a limited time.
 	zombie, err := os.StartProcess("/proc/self/exe", []string{"-", "-test.run=^$"}, &os.ProcAttr{})
 	require.NoError(t, err)
 	require.NoError(t, zombie.Kill())
@@ -325,8 +329,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		a.u64(s + slotStart).Store(id.start)
 		require.False(t, detached(), what)
 	}
-	// With the identity of an unrelated dead process, the participant counts as gone. So each of
-	// the checks below tests the other fields.
+	// The pid and the start time of an unrelated dead process would show that the participant is gone. So only
+	// the changed pid namespace or boot can be the reason why detached returns false.
 	a.u32(s + slotPID).Store(uint32(zombie.Pid))
 	a.u64(s + slotStart).Store(startOf(zombie.Pid))
 	for what, off := range map[string]Offset{"pid namespace": slotPIDNS, "boot": slotBootID} {
@@ -338,7 +342,7 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		}
 		word.Store(was)
 	}
-	pollFor(t, a, detached)                                    // the death watcher may have checked a moment ago
+	pollFor(t, a, detached)                                    // false for a moment after a check by the death watcher
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() + 1)) // recorded for another participant
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() | 1<<generationBits)) // recorded in another window

@@ -103,7 +103,7 @@ func TestWaitedForIsGone(t *testing.T) {
 		require.False(t, detached(), "pid %d", other)
 		pid.Store(was)
 	}
-	pollFor(t, a, detached) // the death watcher of this process may have checked a moment ago
+	pollFor(t, a, detached) // false for a moment after a check by the death watcher
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))

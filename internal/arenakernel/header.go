@@ -115,11 +115,10 @@ func checksum(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// validate checks the header of a segment and returns the geometry, which locates everything else
-// in the arena. The parameter b is a copy of the header that the caller has read from the file. So
-// a peer cannot change what validate has already checked. The copy does not come from the mapping,
-// because a page of the mapping may be a hole. If memory is full, a read of a hole kills the
-// process. The parameter name is only for the error.
+// validate checks the header of a segment and returns the geometry, which locates everything else in the arena.
+// The parameter b is a copy of the header that the caller has read from the file. So a peer cannot change what
+// validate has already checked. The copy does not come from the mapping, because a page of the mapping may be a
+// hole. If memory is full, a read of a hole kills the process. The error contains the name of the arena.
 func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}

@@ -53,6 +53,29 @@ func (c *core) chunk(i uint64) *atomic.Uint64 {
 
 func (c *core) loadChunk(i uint64) chunkWord { return chunkWord(c.chunk(i).Load()) }
 
+// chunkFrom returns the first chunk from chunk i on that may not be free. For an Inspector it skips the chunks whose words
+// are in a hole of the file, because a file may have any size, and its holes cost nothing. Other participants skip nothing.
+func (c *core) chunkFrom(i uint64) uint64 {
+	if c.data == nil {
+		return i
+	}
+	return c.chunkAfterHole(i)
+}
+
+func (c *core) chunkAfterHole(i uint64) uint64 {
+	return c.afterHole(c.geo.chunksOff, i, c.geo.chunkCount)
+}
+
+// afterHole returns the first of the count words of 8 bytes at base that is not in a hole of the file, from word i on. It
+// asks once for each piece that an Image copies.
+func (c *core) afterHole(base, i, count uint64) uint64 {
+	at := base + i*8
+	if i >= count || i > 0 && at%chunkSize != 0 {
+		return i
+	}
+	return min(count, max(i, (max(c.data(at), at)-base)/8))
+}
+
 func (c *core) swapChunk(i uint64, old, to chunkWord) bool {
 	return c.chunk(i).CompareAndSwap(uint64(old), uint64(to))
 }
@@ -105,7 +128,7 @@ func (c *core) claimBlock(class int, in room) (Offset, error) {
 		return off, nil
 	}
 	off, err := c.claimSearching(class, in)
-	if err != nil && isNoSpace(err) && c.flushDeferred() { // frees blocks that a peer guarded when they were deleted
+	if err != nil && isNoSpace(err) && c.flushDeferred() { // frees deleted blocks that a peer has guarded until now
 		off, err = c.claimSearching(class, in)
 	}
 	return off, err
@@ -193,9 +216,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// A sweeper may have taken the chunk back meanwhile, and the chunk may have any use by now.
-		// But if the chunk is a slab of the class now, it stays one: a sweeper has to mark each
-		// block of the slab as blocked, and this participant has claimed one of the blocks.
+		// A sweeper may have taken the slab back before the claim. Then the chunk may have any use by now. But
+		// if the chunk is a slab of the class now, it stays a slab of the class: no sweeper can take back a
+		// slab with a claimed block.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -239,8 +262,8 @@ func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error)
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk of a room whose chunk word has all the given bits. The search begins
-// at the hint in the header.
+// claimChunk claims a free chunk of the given room. The chunk word has all the given bits. The search begins at
+// the hint in the header.
 func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
@@ -272,10 +295,9 @@ func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool)
 	return 0, false, busy
 }
 
-// The method called back allocates memory for n chunks that this participant has claimed, beginning
-// with the given one, and for their block words. Then it marks the chunks as reserved. If there is too
-// little memory for all of them, it gives back what it has allocated. The block words come first, because
-// they need less memory.
+// back makes sure that the n chunks from the given one on, and their block words, have memory. This participant
+// has claimed the chunks. back then marks the chunks as reserved. If there is too little memory for all of them,
+// back gives back what it has allocated. The block words come first, because they need less memory.
 //
 // If this participant dies before the marks, memory remains of which no word knows. The next allocation
 // that claims the chunks gets this memory.
@@ -325,8 +347,8 @@ func (c *core) reservedIn(chunk, n uint64) (count uint64) {
 	return count
 }
 
-// noSpace returns the error of a heap that has no room for size bytes. The parameter in is the last
-// room in which the caller has looked.
+// noSpace returns the error for a heap that has no room for size bytes. The caller has searched the given room
+// last.
 func (c *core) noSpace(size uint64, in room) error {
 	free, kept := uint64(0), uint64(0)
 	for i := range c.geo.chunkCount {

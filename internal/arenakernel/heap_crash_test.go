@@ -56,7 +56,8 @@ func pointOf(s string) (string, int) {
 	return name, n
 }
 
-// runEverything does every deed completely, in an arena in which other participants have died.
+// runEverything allocates and frees blocks, objects, records and nodes, in an arena in which other participants
+// have died.
 func runEverything(t *testing.T, a *Arena) {
 	for _, size := range []uint64{64, 100, 20000, 4 * chunkSize} {
 		a.Free(mustAlloc(t, a, size, 0))
@@ -142,8 +143,7 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 		used += size / chunkSize
 		return true
 	})
-	// The slabs in use have at most three chunks: one of nodes, one of small blocks, one of
-	// objects.
+	// At most three chunks are slabs: one of nodes, one of small blocks, one of objects.
 	require.LessOrEqual(t, a.geo.chunkCount-a.Stats().FreeChunks, used+3)
 }
 

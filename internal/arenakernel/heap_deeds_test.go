@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A deed is an action of a participant that passes crash points. It also says what is left of the
-// action if the participant dies at such a point: usually nothing.
+// A deed is an action of a participant that passes crash points. A deed also says which of its effects remain
+// if the participant dies at such a point: usually none.
 type deed struct {
 	prepare func(t *testing.T, survivor, victim *Arena) Offset
 	do      func(victim *Arena, prepared Offset)
 	points  []string
 
-	wordPtr, objects, nodes, records int // how many more there are than before the deed
+	wordPtr, objects, nodes, records int // how many more raw blocks, objects and so on than before the deed
 }
 
 var deeds = map[string]deed{

@@ -156,7 +156,7 @@ func TestSpanWithoutMemoryTriesTwoRows(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestFullestRow: the row that needs the least memory is found, whatever lies between the chunks.
+// TestFullestRow checks that fullestRow finds the row of free chunks that needs the least memory.
 func TestFullestRow(t *testing.T) {
 	a := newNeighbours(4<<20, 4).join(1)
 	set := func(words map[uint64]chunkWord) {

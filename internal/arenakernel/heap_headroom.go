@@ -30,17 +30,17 @@ const (
 	// chunk has 1,024 wait nodes. A chunk that was used for wait nodes is never used for anything
 	// else.
 	headroomNodes = 1
-	// headroomPause is how long an allocation in the headroom pauses before each of its last tries.
-	// Another participant may be making a slab of the only chunk, and may have lost its CPU or died.
-	// The pause gives it, or its reaper, time to finish.
+	// headroomPause is how long an allocation in the headroom pauses before each of its last tries. The
+	// headroom may have only one suitable chunk. If another participant is making a slab of this chunk, and has
+	// lost its CPU or died, the pause gives that participant or its reaper time to finish.
 	headroomPause = 2 * time.Millisecond
-	// classHeadroom is the least class of a block in the headroom. It has room for a slot record of
-	// each kind of object, except a Waitable whose state has more than 8 bytes. So if the headroom is one
-	// chunk, that chunk is of use for all kinds.
+	// classHeadroom is the size class of the smallest blocks in the headroom. Such a block has room for a slot
+	// record of each kind of object, except a Waitable whose state has more than 8 bytes. So a headroom of one
+	// chunk is enough for all other objects.
 	//
-	// The slot record of such a Waitable contains two states, that is, data of a user. It can lie
-	// only in the chunks for records of any size. So the other chunks remain for the recovery of
-	// locks.
+	// The slot record of a Waitable contains its state twice, and the state is data of a user. A record with a
+	// larger state can lie only in the chunks for records of any size. So the other chunks remain for the
+	// recovery of locks.
 	classHeadroom = 3
 )
 
@@ -71,13 +71,13 @@ func planHeadroom(heapOff, chunks uint64) headroom {
 // chunks returns the number of chunks of the headroom.
 func (h *headroom) chunks() uint64 { return h.records + h.large + h.nodes }
 
-// A room is a part of the heap. Each chunk is in exactly one room; in addition, chunks of roomOfAll
-// can be in roomOfLinked.
+// A room is a set of chunks of the heap. Each chunk is in one room only, except that roomOfLinked is a part of
+// roomOfAll.
 type room int
 
 const (
 	roomOfAll     room = iota // for every allocation
-	roomOfLinked              // for wait nodes and listed blocks: the chunks of roomOfAll within reach of a link of 32 bits
+	roomOfLinked              // for wait nodes, and blocks on lists of objects: the part of roomOfAll that links reach
 	roomOfRecords             // headroom for slot records of up to 256 bytes
 	roomOfLarge               // headroom for slot records of any size
 	roomOfNodes               // headroom for wait nodes
@@ -86,7 +86,7 @@ const (
 // inHeadroom reports whether the room is a part of the headroom.
 func (in room) inHeadroom() bool { return in > roomOfLinked }
 
-// common returns the number of chunks for every allocation.
+// common returns the number of chunks outside the headroom.
 func (g *geometry) common() uint64 { return g.chunkCount - g.headroom.chunks() }
 
 // serves reports whether an allocation in the given room may use a chunk.
@@ -110,11 +110,11 @@ func (g *geometry) roomOf(chunk uint64) room {
 	return roomOfNodes
 }
 
-// claimListed claims a block of at least size bytes that the caller will push on the list of an
-// object, so the block lies within reach of a link. If the parameter named exists is true, the block
-// may lie in the headroom.
+// claimListed claims a block of at least size bytes that the caller will push on the list of an object, so the
+// block lies within reach of a link. If exists is true, the list already has a slot record, and the block may
+// lie in the headroom.
 //
-// The first slot record of an object may not lie there, because the creator of the object makes this
+// The first slot record of an object never lies in the headroom, because the creator of the object makes this
 // record. Otherwise a participant could use up the headroom by creating objects.
 func (c *core) claimListed(size uint64, exists bool) (Offset, error) {
 	off, err := c.claimOutside(size, 1, roomOfLinked)

@@ -25,9 +25,9 @@ func newFar(t *testing.T) *neighbours {
 	return p
 }
 
-// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, and 64 chunks out of reach. Their
-// directory is small, because a check reads all of it. The function returned makes the next search for a free chunk begin
-// out of reach.
+// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, and then 64 chunks out
+// of reach. The directory is small, because a check reads all of it. beyond is the first chunk out of reach.
+// After a call of lookBeyond, the next search for a free chunk begins out of reach.
 func nearFar(t *testing.T) (p *neighbours, beyond uint64, lookBeyond func(a *Arena)) {
 	t.Helper()
 	p = newFar(t)
@@ -37,9 +37,9 @@ func nearFar(t *testing.T) (p *neighbours, beyond uint64, lookBeyond func(a *Are
 	return p, 64, func(a *Arena) { a.u64(hdrChunkHint).Store(64) }
 }
 
-// TestSlotRecordsLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the word
-// objRecords. Then a slot record, and an additional block, takes a block within reach. The headroom serves slot records
-// only after the last of these blocks.
+// TestSlotRecordsLieWithinReach checks that slot records and the blocks of AddBlock lie within reach of the
+// word objRecords, even if the next free block of an arena of more than 256 GiB is out of reach. Slot records
+// use the headroom only if no other block within reach is free.
 func TestSlotRecordsLieWithinReach(t *testing.T) {
 	for _, size := range []uint64{256, 3000, chunkSize + 1} {
 		p, beyond, lookBeyond := nearFar(t)
@@ -64,7 +64,7 @@ func TestSlotRecordsLieWithinReach(t *testing.T) {
 		require.Equal(t, roomOfAll, roomOf(off))
 		requireSound(t, a)
 
-		// Every chunk within reach is in use, outside the headroom. There are free chunks out of reach only.
+		// Outside the headroom, every chunk within reach is in use. All free chunks are out of reach.
 		b := p.join(2)
 		for i := range p.geo.headroom.first {
 			switch w := a.loadChunk(i); {
@@ -94,8 +94,9 @@ func TestSlotRecordsLieWithinReach(t *testing.T) {
 	}
 }
 
-// TestWaitNodesLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the 32-bit
-// links of queues. Then a wait node takes a block that is within reach, and after the last one there is no space.
+// TestWaitNodesLieWithinReach checks that wait nodes lie within reach of the 32-bit links of queues, even if
+// the next free block of an arena of more than 256 GiB is out of reach. If no block within reach is free,
+// ClaimNode fails.
 func TestWaitNodesLieWithinReach(t *testing.T) {
 	p, beyond, lookBeyond := nearFar(t)
 	a := p.join(1)

@@ -71,9 +71,9 @@ func TestHeadroomOfEachSize(t *testing.T) {
 	}
 }
 
-// TestHeadroomIsForUsersOfObjects: the allocations of a user, and the creation of objects, leave the
-// headroom untouched. The slot records of further users of an object, and wait nodes, go there. What an
-// object had there is free after its deletion.
+// TestHeadroomIsForUsersOfObjects checks that Alloc and the creation of objects leave the headroom untouched.
+// Wait nodes, and the slot records of further users of an object, use the headroom. The deletion of an object
+// frees its blocks in the headroom.
 func TestHeadroomIsForUsersOfObjects(t *testing.T) {
 	for _, size := range []uint64{2 << 20, 4 << 20, 16 << 20} {
 		t.Run(fmt.Sprint(size>>20, " MiB"), func(t *testing.T) {

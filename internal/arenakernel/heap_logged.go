@@ -1,10 +1,10 @@
 package arenakernel
 
-// Allocation in transactions. A block that a transaction allocates or frees is called logged. After
-// the undo log has recorded the block, and until the end of the transaction, the block word names
-// the process of the transaction. During that time, only the process that holds the lock with the
-// log changes the word. So neither a reaper nor an allocator gives the block to another user while
-// a rollback may still write into it. See docs/design/0039.
+// Allocation in transactions. A block that a transaction allocates or frees is called logged. After the undo
+// log has recorded the block, and until the end of the transaction, the block word names the process of the
+// transaction. During that time, only the process that holds the lock of the transaction changes the word. So
+// neither a reaper nor an allocator gives the block to another user while a rollback may still write into it.
+// See docs/design/0039.
 
 // HasByteLock reports whether this process holds the byte lock of its slot, a file lock that the
 // kernel drops when the process has ended. Without this lock, no other process can prove that this
@@ -59,9 +59,8 @@ func (a *Arena) LogBlock(off Offset) error {
 	return nil
 }
 
-// CanLogFreed returns "" if a transaction can free the block at off. Otherwise it returns why it
-// cannot. The result named logged reports whether the block already belongs to a transaction of
-// this process.
+// CanLogFreed returns "" if a transaction can free the block at off. Otherwise it returns the reason as a text.
+// The second result reports whether the block already belongs to a transaction of this process.
 func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	b, ok := a.locate(off)
 	if !ok {

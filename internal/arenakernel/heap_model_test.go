@@ -63,7 +63,8 @@ const (
 	gReaped        // the processes that were reaped, as a bit set
 )
 
-// heapModel is the model of the protocol, or a version with a mistake.
+// heapModel is the model of the protocol by which participants claim, sweep and reap chunks and blocks. Each
+// field plants a mistake in the model.
 type heapModel struct {
 	looksOnce, blocksNothing, goesOnBlocked, leavesSweeps, freesSweeps, leavesClaims, noFence bool
 }
@@ -205,7 +206,7 @@ func (m heapModel) sweep(x *model.Exec) {
 	}
 }
 
-// make does the next step of claimFresh, for either class, and of the Free of its block.
+// make does the next step of claimFresh, and then of the Free of the block. It makes a slab of either class.
 func (m heapModel) make(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -299,9 +300,8 @@ func (m heapModel) reap(x *model.Exec) {
 	}
 }
 
-// TestModelHeap: a block stays in the chunk in which its owner has claimed it, even if another
-// process sweeps the chunk, uses it for something else, or dies. Nothing stays claimed by a dead
-// process.
+// TestModelHeap checks that a chunk stays a slab of its class while a block of it is claimed, even if another
+// process sweeps the chunk or dies. In the end, no chunk and no block is claimed by a dead process.
 func TestModelHeap(t *testing.T) {
 	r := heapModel{}.explore()
 	if r.Violation != nil {

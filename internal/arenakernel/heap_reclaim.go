@@ -8,11 +8,10 @@ package arenakernel
 // had committed. Blocks that transactions of the participant have allocated or freed stay as they
 // are until the transactions are undone.
 //
-// Preconditions: no thread of the dead participant stores to the arena any more. Or this process is
-// leaving: then the parameter named dead is its own ID, and it does nothing else in the arena any
-// more. This process is the reaper of the participant's slot, so no other process calls
-// reclaimBlocks for the same participant at the same time. If this process dies during the call,
-// another process may repeat it.
+// Preconditions: no thread of the dead participant stores to the arena any more. A participant that leaves may
+// call reclaimBlocks with its own ID, if it does nothing else in the arena any more. This process is the reaper
+// of the participant's slot, so no other process calls reclaimBlocks for the same participant at the same time.
+// If this process dies during the call, another process may repeat the call.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -85,9 +84,9 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	// The block may be a slot record, which an object has for one participant. If another
-	// participant that deletes the object has published the slot record, the record no longer
-	// belongs to the dead participant. In that case, the block may by now have any other use.
+	// The block may be a slot record of an object. If another participant is deleting that object, it publishes
+	// the record. After that, the record no longer belongs to the dead participant, and its block may have any
+	// other use by now.
 	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}
@@ -98,7 +97,7 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 // block that is claimed or freed at the same time. It may also call f for a block that was freed a
 // moment ago. So f must check a block again before it uses the block.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		if !c.eachBlockOf(i, f) {
 			return
 		}
@@ -138,7 +137,7 @@ type AllocStats struct {
 	Reserved     uint64 // chunks that are backed by memory
 	Raw          uint64 // blocks that Alloc returned and no process has freed
 	Objects      uint64
-	SlotRecords  uint64 // blocks in which objects keep data for each slot whose participant used them
+	SlotRecords  uint64 // blocks in which an object keeps data for one slot
 	Nodes        uint64 // wait nodes that are in use or on the list of an object
 	PollerNodes  uint64 // blocks on the node list of an object, which are freed with the object
 	Claimed      uint64 // blocks that are being made or freed
@@ -152,12 +151,13 @@ func (a *Arena) Stats() AllocStats {
 	a.mustBeginCall("arena.stats") // Close does not take the memory away while the heap is read
 	defer a.EndCall()
 	s := AllocStats{Chunks: a.geo.chunkCount, Headroom: a.geo.chunkCount - a.geo.common(), Bytes: a.geo.chunkCount * chunkSize}
-	for i := range a.geo.chunkCount {
+	s.FreeChunks, s.FreeHeadroom = s.Chunks, s.Headroom
+	for i := a.chunkFrom(0); i < a.geo.chunkCount; i = a.chunkFrom(i + 1) {
 		w := a.loadChunk(i)
-		if w.kind() == chunkFree {
-			s.FreeChunks++
+		if w.kind() != chunkFree {
+			s.FreeChunks--
 			if a.geo.roomOf(i) != roomOfAll {
-				s.FreeHeadroom++
+				s.FreeHeadroom--
 			}
 		}
 		if w.reserved() {

@@ -11,8 +11,8 @@ const (
 	// nearWords is how many chunk words such a search reads at most.
 	nearWords = 4096
 
-	// firstSlabs and firstWords are these limits while the first pass over all chunks is under way.
-	// The pass costs a process this much more once for each fresh chunk that it takes meanwhile.
+	// firstSlabs and firstWords replace nearSlabs and nearWords during the first pass of a process over all
+	// chunks. So during this pass, each search before a fresh chunk costs the process more.
 	firstSlabs = 256
 	firstWords = 1 << 16
 )
@@ -21,11 +21,10 @@ const (
 // from which the last block came. It goes downwards, and continues where the last search found a
 // block. So if few blocks are free, each search finds the next of them.
 //
-// The search begins with one pass over all chunks of the arena. Most slabs are the work of other
-// processes, and without this pass each short-lived process would take a fresh chunk. The pass
-// begins where the last chunk was claimed, because there the slab of a process that came before is
-// likely to have room. After the pass, the search covers the chunks in which this process has seen
-// slabs of the class: in an arena of many chunks, it does not pass over all of them again.
+// The search begins with one pass over all chunks of the arena, because most slabs were made by other
+// processes. Without this pass, each short-lived process would take a fresh chunk. The pass begins at the chunk
+// that was claimed last: probably an earlier process has made a slab of this chunk, and the slab still has free
+// blocks. After the pass, the search covers only the chunks in which this process has seen slabs of the class.
 type slabSearch struct {
 	turn   sync.Mutex // held by the goroutine that searches or takes a fresh chunk
 	begun  bool       // guarded by: turn
@@ -44,12 +43,12 @@ func (s *slabSearch) know(chunk uint64) {
 	s.first, s.end = min(s.first, chunk), max(s.end, chunk+1)
 }
 
-// claimKnown claims a block in a slab that is not full, if a search finds one. The caller has the
-// turn.
+// claimKnown claims a block in a slab that is not full, if a search finds one. The caller holds the mutex turn
+// of the search.
 //
-// In the headroom, it searches all chunks: an allocation takes no fresh chunk of the small headroom
-// while another of its chunks has a free block. It also searches all chunks for a block for a wait
-// node, because no chunk of such blocks is ever used for anything else.
+// In the headroom, claimKnown searches all chunks, because the headroom is small: no fresh chunk of it is used
+// while another one has a free block. For a wait node, claimKnown also searches all chunks, because a chunk of
+// wait nodes is never used for anything else.
 func (c *core) claimKnown(class int, in room) (Offset, bool) {
 	s, count := &c.heap.search[class], c.geo.chunkCount
 	if count == 0 {
@@ -79,10 +78,10 @@ func (c *core) claimKnown(class int, in room) (Offset, bool) {
 	return off, ok
 }
 
-// claimBelow claims a block of the class in one of the chunks from first to end-1. It goes downwards
-// from *at, and from first to end-1. It reads the given number of chunk words at most, and searches
-// the given number of slabs. It returns how many chunk words it has read, and sets *at to the last of
-// these chunks.
+// claimBelow claims a block of the class in one of the chunks from first to end-1. The search goes downwards
+// from *at. After chunk first, it goes on with chunk end-1. It reads at most the given number of chunk words,
+// and searches at most the given number of slabs. claimBelow returns how many chunk words it has read, and
+// stores in *at the last chunk whose word it has read.
 func (c *core) claimBelow(class int, in room, at *uint64, first, end, words, slabs uint64) (off Offset, read uint64, ok bool) {
 	i := *at
 	for read < words && slabs > 0 && !ok {

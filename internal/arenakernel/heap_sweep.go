@@ -24,18 +24,18 @@ func (c *core) sweep(want uint64, in room) (swept uint64) {
 
 // sweepChunk frees chunk i if the chunk is a slab with no block in use.
 //
-// An allocator that read the chunk word earlier may claim a block at any time. So the sweeper first
-// marks each free block as blocked by a CAS, which fails if an allocator has claimed the block. And
-// the allocator reads the chunk word again after its claim:
+// An allocator that read the chunk word earlier may claim a block at any time. So the sweeper first changes
+// each block word from free to blocked. The CAS of this change fails if an allocator has claimed the block. In
+// addition, the allocator reads the chunk word again after its claim:
 //
 //	allocator                         sweeper
 //	chunk is a slab
 //	                                  chunk: slab -> sweeping
-//	                                  block: free -> blocked, each
-//	                                  block: blocked -> free, each
+//	                                  each block: free -> blocked
+//	                                  each block: blocked -> free
 //	block: free -> claimed
 //	                                  chunk: sweeping -> free
-//	chunk is no such slab: give up
+//	chunk is not a slab of the class: give up
 func (c *core) sweepChunk(i uint64) bool {
 	w := c.loadChunk(i)
 	class := int(w.number())
@@ -72,8 +72,7 @@ func (c *core) sweepChunk(i uint64) bool {
 	return true
 }
 
-// unblock frees the blocks of chunk i that the participant n has blocked, so that allocators cannot
-// claim them.
+// unblock marks the blocks of chunk i that the participant n has blocked as free again.
 func (c *core) unblock(i uint64, n ParticipantID) {
 	blocked := uint32(makeBlock(blockBlocked, n))
 	for k := range uint64(blockWords) {

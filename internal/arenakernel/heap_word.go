@@ -7,7 +7,7 @@ import "strconv"
 //	bits 0..2    kind      below
 //	bit  3       reserved  the chunk and its page of block words have memory behind them
 //	bits 4..34   number    of a slab: its size class; of a head: chunks of the span; of a tail: its head
-//	bits 35..63  name      the participant at work, of claimed and sweeping chunks
+//	bits 35..63  name      of a claimed or sweeping chunk: the participant that has claimed it or sweeps it
 //
 //	kind      reserved  number  name  meaning                                     left by
 //	free      0         0       0     never used; all-zero memory                 creator
@@ -27,7 +27,7 @@ import "strconv"
 //
 // crash: [core.reclaimBlocks] recovers the chunks of a dead participant. A claimed chunk becomes
 // free again. A sweep is undone: blocked words become 0, and the chunk becomes the slab that it
-// was. A span without all its tails has a block word in state claimed or freeing, and is freed with
+// was. A span of which some tails are missing has a block word in state claimed or freeing, and is freed with
 // that block.
 type chunkWord uint64
 
@@ -97,7 +97,7 @@ func (w chunkWord) legal(i, count uint64) bool {
 // all block words of its chunk. So a stray write into a block cannot harm the allocator.
 //
 //	bits 0..2   kind  below
-//	bits 3..31  name  the participant at work, of claimed, freeing, blocked and logged
+//	bits 3..31  name  of a claimed, freeing, blocked or logged block: the participant that has made it so
 //
 //	kind     name  meaning                                       left by
 //	free     0     free; all-zero memory                         creator, unclaim, Free
@@ -108,14 +108,13 @@ func (w chunkWord) legal(i, count uint64) bool {
 //	object   0     an object; its header says in which phase     publish
 //	node     0     a wait node in use                            claimNode
 //	freeing  n     being taken apart by n                        Free, Delete, freeNode
-//	blocked  n     free; n looks whether its whole slab is       sweepChunk
+//	blocked  n     free; n checks whether all blocks are free    sweepChunk
 //	logged   n     allocated or freed by a transaction of n that LogBlock
 //	               has not ended; an undo log has its offset
 //
-// crash: [core.reclaimBlocks] recovers the blocks of a dead participant. Claimed blocks become
-// free, or objects if the object had been committed. Freeing blocks are freed, and blocked blocks
-// become free. Logged blocks stay as they are: the next holder of the lock with the log makes them
-// raw or free.
+// crash: [core.reclaimBlocks] recovers the blocks of a dead participant. Claimed blocks become free, or objects
+// if the object had been committed. Freeing blocks are freed, and blocked blocks become free. Logged blocks
+// stay as they are until the next holder of the lock of the transaction makes them raw or free.
 type blockWord uint32
 
 const (

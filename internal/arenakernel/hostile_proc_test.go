@@ -134,8 +134,8 @@ func TestScribbledArena(t *testing.T) {
 				sufferer := ta.start(t)
 				if when == "meanwhile" {
 					peer := ta.start(t)
-					// Do not change the first slots, because a process whose own slot was taken
-					// away ends itself.
+					// The peer does not write into the first slots, because a process whose own slot was marked
+					// dead ends itself.
 					require.Empty(t, peer.must(t, order{Do: "scribble", Arena: ta.name, Text: region, N: int(seed >> 33)}).Err)
 					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name, N: 3 * rounds})
 					require.Empty(t, a.Err)

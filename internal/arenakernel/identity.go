@@ -150,8 +150,8 @@ type description struct {
 //	readers: every process that records a death or asks who a participant is
 //	order:   acq_rel
 //	futex:   none
-//	crash:   0, or the generation of an earlier participant, may be left. All that is then known of a later
-//	         participant is that it was pending
+//	crash:   0, or the generation of an earlier participant, may be left. Then the death record of a later
+//	         participant says only that it was pending
 func (a *Arena) describe(i int) description {
 	s := a.slot(i)
 	word := a.u32(s + slotDescribed)
@@ -166,10 +166,11 @@ func (a *Arena) describe(i int) description {
 	return d
 }
 
-// dateIn returns the date in the word slotDied, or 0 if there is none. Until a participant dies, the word slotDied of
-// its slot contains its generation. A process that stores a date expects the generation of the dead participant there.
-// So if it was stopped before, and a later participant has the slot now, the compare-and-swap of the date fails. A date
-// is a time in Unix ns, which is greater than every generation.
+// dateIn returns the date in the word slotDied, or 0 if there is none. While a participant lives, the word
+// slotDied of its slot contains its generation. A process replaces this generation by the date of the death,
+// with a compare-and-swap. If the process is stopped before that, and a later participant takes the slot, the
+// word has another generation, and the compare-and-swap fails. A date is a time in Unix ns, which is greater
+// than every generation.
 func dateIn(died uint64) uint64 {
 	if died <= maxGeneration {
 		return 0

@@ -83,6 +83,7 @@ func (i *Inspector) read() error {
 	a := &Arena{membership: &membership{seg: &shm.Segment{}, copied: true, reaps: map[int]*reapProgress{}}}
 	a.memory = newMemory(img.Bytes())
 	a.fetch = img.Fetch
+	a.data = func(off uint64) uint64 { return nextData(img.File(), off) }
 	a.geo = geo
 	a.label = img.Name()
 	// A walk over the objects writes the offset of the object that it visits into a slot of the
@@ -164,9 +165,8 @@ func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
 // MaxParticipants returns how many processes can be in the arena at once.
 func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
 
-// Epoch returns the number of the last epoch that began, or 0. The result named first is the
-// participant that is beginning the next epoch, or 0. The result named clean is true if no death
-// was recorded since the last epoch began.
+// Epoch returns the number of the last epoch that began, or 0. The second result is the participant that is
+// beginning the next epoch, or 0. The third result is true if no death was recorded since the last epoch began.
 func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 	w := i.a.epochWord()
 	if w.phase() == epochClaiming || w.phase() == epochClaimed {
@@ -213,10 +213,10 @@ type Witness struct {
 	// reaped yet, although its State is still live. It is "unknown" if the participant has left, or was
 	// reaped, since the copy was made.
 	Life string
-	// Unlocked reports that the participant counts as dead only because its byte lock is free: its slot is not marked
-	// dead, and the kernel, which marks the alive words of each process that ends, has marked none of them. If the process
-	// exists, other processes may hold the lock elsewhere: byte locks belong to the file of a mount, and not to a copy or
-	// to another view of the file.
+	// Unlocked reports that the participant counts as dead only because its byte lock is free. The slot is not
+	// marked dead, and the kernel has not marked the alive words, although it marks them when a process ends.
+	// If the process exists, it may have locked the byte of another file: a copy, or another view of the file,
+	// does not share the byte locks of the original.
 	Unlocked bool
 }
 
@@ -243,9 +243,9 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// isUnmarked reports whether nothing in the file itself says that the participant in a slot has ended, although the end
-// of its process would have left a mark. It reads the words of the slot from the file, because the process may have
-// ended since the copy was made.
+// isUnmarked reports whether the file shows no end of the participant in a slot: the slot is not marked dead,
+// and the kernel has not marked the alive words, as it does when such a process ends. isUnmarked reads the
+// words of the slot from the file, because the process may have ended since the copy was made.
 func (i *Inspector) isUnmarked(slot int) bool {
 	if now := i.stateNow(slot); now != i.a.slotState(slot) || now.phase() == phaseDead || i.a.slotCaps(slot)&capRobust == 0 {
 		return false
@@ -327,7 +327,7 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	return all
 }
 
-// Deaths returns how many deaths and leaves have been recorded.
+// Deaths returns the number of recorded deaths plus the number of recorded leaves.
 func (i *Inspector) Deaths() uint32 { return i.a.reaped() }
 
 // ObjectInfo is an Object with further facts that the arena knows about it.

@@ -15,7 +15,7 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {
 		return err
 	}
-	for c := range a.geo.chunkCount {
+	for c := a.chunkFrom(0); c < a.geo.chunkCount; c = a.chunkFrom(c + 1) {
 		w := a.loadChunk(c)
 		if !w.legal(c, a.geo.chunkCount) || !w.reserved() || w.kind() == chunkFree || w.kind() == chunkTail {
 			continue
@@ -35,10 +35,15 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 	return i.img.Err()
 }
 
-// part passes size bytes at off to f, in pieces. It skips pieces that contain only zeros. If keep
+// part passes size bytes at off to f, in pieces. It skips holes of the file, and pieces that contain only zeros. If keep
 // is not nil, keep first clears the bytes that must not be in the report.
 func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f func(off uint64, b []byte) error) error {
 	for size > 0 {
+		if data := i.a.data(off); data > off {
+			hole := min(size, data-off)
+			off, size = off+hole, size-hole
+			continue
+		}
 		n := min(size, chunkSize-off%chunkSize)
 		b := append([]byte(nil), i.a.slice(Offset(off), n)...)
 		if keep != nil {
@@ -87,9 +92,9 @@ func (i *Inspector) IsThere(o Object) bool {
 	return ok && i.sameObject(b)
 }
 
-// stillIs reports whether the file still has the same block word for b, and the same first n bytes in b, as the copy.
-// If so, these bytes belong to the use that the word names, even if the copy has the word and the bytes from different
-// times.
+// stillIs reports whether the file still has the same block word for b, and the same first n bytes in b, as the
+// copy. If so, these bytes belong to the use of the block that the block word names, even if the copy has the
+// word and the bytes from different times.
 func (i *Inspector) stillIs(b block, n uint64) bool {
 	return i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize) && i.unchanged(b.off, n)
 }
@@ -114,8 +119,8 @@ func zero(b []byte) bool {
 // The parameter b contains the bytes of the arena from off.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// The function named each calls the function named do for the part of b that overlaps the n
-	// bytes at the offset named from.
+	// each calls do with the part of b that overlaps the n bytes at the offset from, and with the same part of
+	// kept.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

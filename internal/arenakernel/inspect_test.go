@@ -180,9 +180,9 @@ func TestInspectParts(t *testing.T) {
 	}
 }
 
-// TestInspectRecordOfStoppedMaker: a participant is stopped before it has published the block of
-// its slot record. A report must contain this record, and must count it for its object. It must
-// contain no other block that is still being made.
+// TestInspectRecordOfStoppedMaker checks that a report contains a slot record even if its maker is stopped
+// before it has published the block of the record. Usage counts the block for the object of the record. The
+// report contains no other block that a participant has only claimed.
 func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const held, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
@@ -213,8 +213,9 @@ func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	require.Zero(t, found[secret])
 }
 
-// TestInspectReadsClaimedRecordsBeforeWaits: an Inspector reads the slot record of a stopped maker
-// before it reads the waits. So no hold in its copy has begun after a wait in the copy has ended.
+// TestInspectReadsClaimedRecordsBeforeWaits checks that an Inspector reads a slot record before it reads the
+// waits, even if the maker of the record has not published it yet. So no hold in the copy has begun after a
+// wait in the copy has ended.
 func TestInspectReadsClaimedRecordsBeforeWaits(t *testing.T) {
 	a, path := inspected(t, Options{})
 	_, records := withSlotRecords(t, "x", a)

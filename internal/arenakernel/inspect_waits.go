@@ -42,7 +42,7 @@ func (i *Inspector) readWaitsLast() {
 			i.readAgain(uint64(a.announceRecord(slot, 0)), announceCount*announceStride)
 		}
 	}
-	for c := range a.geo.chunkCount {
+	for c := a.chunkFrom(0); c < a.geo.chunkCount; c = a.chunkFrom(c + 1) {
 		if w := a.loadChunk(c); w.legal(c, a.geo.chunkCount) && w.reserved() && w.slabOf(classNode) {
 			i.readAgain(uint64(a.chunkOff(c)), chunkSize)
 		}

@@ -31,7 +31,7 @@ const (
 	HoldUpgradable = "upgradable" // a read hold that can become exclusive without being released
 	HoldClosing    = "closing"    // a writer that keeps new readers out, and waits for the present readers to unlock
 	HoldRecovering = "recovering" // the participant repairs what a dead holder left behind
-	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant, which has not taken it yet
+	HoldReserved   = "reserved"   // the object was granted to a waiter of the participant; the waiter has not taken it yet
 	HoldPermits    = "permits"    // permits of a semaphore
 	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
 	HoldParty      = "party"      // a Barrier waits for the participant, which has not arrived yet

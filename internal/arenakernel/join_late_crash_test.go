@@ -14,10 +14,10 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestLateJoinerLeavesTheSlotAlone: a joiner is stopped while it takes a slot, and another
-// participant gets the slot meanwhile. When the joiner continues, it must not write to the slot. It
-// must not store there whether its process has a byte lock, or which thread the kernel marks at a
-// death.
+// TestLateJoinerLeavesTheSlotAlone checks that a joiner that has lost its slot to another participant does not
+// write to the slot. The joiner is stopped while it takes the slot, and another participant gets the slot
+// meanwhile. When the joiner continues, it must not store whether it has a byte lock. It must not store its
+// thread ID in an alive word either.
 func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		point           string
@@ -92,10 +92,11 @@ func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	survivor.Cont(t)
 }
 
-// TestLateLookLeavesTheNextJoinerAlive: a joiner gives back the slot of a dead participant, so the
-// next joiner gets the same generation. While the first joiner has the slot, a third process finds
-// the byte of the slot unlocked, and is stopped. When the third process continues, the second
-// joiner has the slot. The third process must not record that the second joiner is gone.
+// TestLateLookLeavesTheNextJoinerAlive checks that no process records a living joiner as gone after it has
+// found the byte lock of an earlier joiner free. Two joiners get the same generation in one slot, because the
+// first one gives the slot of a dead participant back. A third process has read the slot of the first joiner,
+// finds the byte lock free, and is stopped. It continues when the second joiner has the slot. It must not
+// record that the second joiner is gone.
 func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	ta := newTestArena(t, 3)
 	survivor, victim, reaper := ta.join(t, "survivor"), ta.join(t, "victim"), ta.join(t, "reaper")
@@ -143,9 +144,10 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	require.False(t, p.foundGone(2, joining), "the second joiner is alive")
 }
 
-// TestStoppedJoinerWithoutAByteKeepsItsSlot: a joiner without a byte lock is stopped for long while it fills its slot
-// in. The kernel marks the joiner if it dies. There is no such mark, so the joiner is alive, and no other process
-// gets the slot. If the joiner is killed, the next joiner gets the slot at once.
+// TestStoppedJoinerWithoutAByteKeepsItsSlot checks that a joiner without a byte lock keeps its slot while it is
+// stopped for long. The joiner is stopped while it fills its slot in. At this point its robust list already
+// contains the alive words, so the kernel would mark them if the joiner died. Without this mark, no other
+// process takes the slot. If the joiner is killed, the next joiner gets the slot at once.
 func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
 	for _, point := range []string{"arena.enter.joining", "arena.enter.registered"} {
 		for _, with := range []string{"", "ofd"} {
@@ -159,7 +161,7 @@ func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
 			p := ta.peek(t)
 			w := p.slotState(1)
 			require.Equal(t, phaseJoining, w.phase())
-			age := func() { // as if that had been long ago
+			age := func() { // makes the join look as if it had begun long ago
 				p.u64(p.slot(1) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
 			}
 			age()
@@ -184,9 +186,10 @@ func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// TestLateJoinerWithoutAByteLeavesTheSlotAlone: a joiner without a byte lock is stopped when it has taken a slot, and
-// before the kernel would mark its death. The other processes give it up. When it goes on, another participant has the
-// slot. The joiner must change no word of the slot.
+// TestLateJoinerWithoutAByteLeavesTheSlotAlone checks that a joiner without a byte lock changes no word of a
+// slot that it has lost. The joiner is stopped after it has taken the slot, and before it has put the alive
+// words on its robust list. So its death would leave no mark, and after a time limit another joiner takes the
+// slot.
 func TestLateJoinerWithoutAByteLeavesTheSlotAlone(t *testing.T) {
 	ta := newTestArena(t, 1)
 	ta.join(t, "first").close(t)
@@ -210,8 +213,9 @@ func TestLateJoinerWithoutAByteLeavesTheSlotAlone(t *testing.T) {
 	require.Equal(t, before, slot)
 }
 
-// TestJoinerWithoutByteDiesInTheOnlySlot: a joiner without a byte lock dies in the only slot of an
-// arena, before the kernel would mark its death. After some time, the next joiner can take the slot.
+// TestJoinerWithoutByteDiesInTheOnlySlot checks that the only slot of an arena becomes free after the death of
+// a joiner without a byte lock. The joiner dies before it has put the alive words on its robust list, so its
+// death leaves no mark. After a time limit, the next joiner can take the slot.
 func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 	for _, with := range []string{"", "ofd"} {
 		ta := newTestArena(t, 1)
@@ -236,9 +240,10 @@ func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 	}
 }
 
-// TestJoinerWithoutAByteSeesThatItHasLostItsSlot: a joiner without a byte lock is stopped immediately before it stores
-// that the kernel would mark its death. The other processes mark its slot dead, or free it. The store still succeeds,
-// because no participant has taken the slot. The joiner must not go on in that slot. It takes the slot again.
+// TestJoinerWithoutAByteSeesThatItHasLostItsSlot checks that a joiner without a byte lock does not go on in a
+// slot that other processes have marked dead or freed. The joiner is stopped immediately before it stores the
+// bit capRobust, which says that the kernel marks its death. This store succeeds, because no other participant
+// has taken the slot. Then the joiner must find that it has lost the slot, and take the slot again.
 func TestJoinerWithoutAByteSeesThatItHasLostItsSlot(t *testing.T) {
 	for _, lost := range []phase{phaseFree, phaseDead} {
 		ta := newTestArena(t, 1)
@@ -263,10 +268,11 @@ func TestJoinerWithoutAByteSeesThatItHasLostItsSlot(t *testing.T) {
 	}
 }
 
-// TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead: a process gives up a joiner without a byte lock, and is stopped
-// before it marks the slot dead. Meanwhile the joiner stores that the kernel would mark its death. Then the slot is
-// marked dead. The kernel marks nothing, because the joiner is alive. The Open of the joiner fails, and the next joiner
-// gets the slot.
+// TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead checks that the slot of a joiner becomes free if another
+// process marks the slot dead by mistake. The joiner has no byte lock. The other process gives the joiner up,
+// and is stopped before it marks the slot. Meanwhile the joiner stores that the kernel marks its death. Then
+// the other process marks the slot. The kernel never marks the alive words, because the joiner lives. The Open
+// of the joiner fails, and the next joiner gets the slot.
 func TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead(t *testing.T) {
 	ta := newTestArena(t, 1)
 	ta.join(t, "first").close(t)

@@ -90,8 +90,8 @@ func TestFailedOpenLeavesNoWatcher(t *testing.T) {
 	pollUntil(func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestMeeting: the goroutine that waits for a meeting continues, whether it is still awake or
-// asleep, and whichever goroutine comes first, with one P and with two.
+// TestMeeting checks that await returns when another goroutine calls arrive. The call of arrive comes before or
+// after that of await. The test runs with one P and with two.
 func TestMeeting(t *testing.T) {
 	for _, ps := range []int{1, 2} {
 		t.Run(fmt.Sprint(ps), func(t *testing.T) {

@@ -44,9 +44,10 @@ func stringOf(b []byte) string {
 	return string(s)
 }
 
-// clearBeforeLabel stores 0 in w so that other CPUs see this store before the later plain stores of putLabel. The load
-// has the effect of an acquire, and no CPU executes it before the store. A swap would not be enough: on an arm64 CPU
-// without the instructions of LSE, later plain stores may overtake the store of a swap.
+// clearBeforeLabel stores 0 in w so that other CPUs see this store before the later plain stores of putLabel.
+// For this purpose, it loads w after the store: the load is an acquire, and no CPU executes it before the
+// store. A swap instead of the store and the load would not be enough. On an arm64 CPU without the instructions
+// of LSE, later plain stores may overtake the store of a swap.
 func clearBeforeLabel[T uint32 | uint64](w interface {
 	Store(T)
 	Load() T

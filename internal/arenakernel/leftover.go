@@ -2,8 +2,9 @@ package arenakernel
 
 import "sync/atomic"
 
-// unfinished says which kinds of work are left in the slots of the set leftover; 0 means none. The
-// bits above leftToFree are a counter. Its changes show a quiet watch that there is new work.
+// unfinished says which kinds of work are left in the slots of the set leftover; 0 means none. The bits above
+// leftToFree are a counter. Its changes end a quiet watch, that is, a long sleep of the death watcher, because
+// there is new work.
 type unfinished struct{ atomic.Uint32 }
 
 const (
@@ -19,12 +20,13 @@ func (u *unfinished) leave(what uint32) {
 
 func (u *unfinished) any() bool { return u.Load() != 0 }
 
-// onlyToFree reports whether the only work left is to free slots. A quiet watch can handle this work.
+// onlyToFree reports whether the only work left is to free slots. A quiet watch of the death watcher can handle
+// this work.
 func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
 
-// leaveFor postpones the cleanup after the death in slot i, or the rest of it. The death watcher of
-// this process continues it. If leaveFor returns true, the watcher may be asleep, so a caller other
-// than the watcher has to ring the doorbell of the watcher.
+// leaveFor postpones what is still to be done after the death in slot i. The death watcher of this process does
+// it later. If leaveFor returns true, the death watcher may be asleep. Then a caller that is not the death
+// watcher has to ring its doorbell.
 func (a *Arena) leaveFor(i int) (asleep bool) {
 	asleep = a.unfinished.onlyToFree()
 	asleep = a.leftover.add(i) || asleep
@@ -67,8 +69,7 @@ func (a *Arena) forgetReaps() {
 	}
 }
 
-// goOn wakes the death watcher of this process if another goroutine has left it the rest of the
-// cleanup after a death.
+// goOn wakes the death watcher of this process if there is postponed work after a death.
 func (a *Arena) goOn() {
 	if a.unfinished.any() {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)

@@ -33,9 +33,9 @@ func unpinLock(page []byte) {
 	}
 }
 
-// losesItsPin returns a text for a process that was declared dead, if the file at path is on overlayfs: there pinLock has
-// no effect, because the kernel maps the file of the upper layer. The mapping then does not keep the open file description
-// that has the byte lock.
+// losesItsPin returns a text for the error of a process that was declared dead. The text is empty unless the
+// file at path is on overlayfs. On overlayfs, the kernel maps the file of the upper layer. So the mapping of
+// pinLock does not keep the open file description that has the byte lock.
 func losesItsPin(path string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil || uint32(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {

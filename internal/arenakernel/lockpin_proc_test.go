@@ -124,10 +124,11 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	s.must(t, order{Do: "lock", Text: "held"})
 }
 
-// TestLostDescriptorsSpareOtherFiles: after a mistaken close, all descriptors of an arena refer to another file. Close
-// closes none of them, and the garbage collector does not either. The arena stays usable, and the other file gets no
-// memory. The path counts as before. The last Close removes the file of an ephemeral arena, and otherwise writes the file
-// back to its disk.
+// TestLostDescriptorsSpareOtherFiles checks that an arena leaves another file alone after a mistake of the
+// program: all descriptors of the arena refer to the other file. Neither Close nor the garbage collector closes
+// these descriptors. The arena stays usable, and PathState still finds its file. The arena reserves no memory
+// in the other file. The last Close removes the file of an ephemeral arena. It writes the file of a durable
+// arena back to its disk.
 func TestLostDescriptorsSpareOtherFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, life := range []Lifetime{LifetimeEphemeral, LifetimeDurable} {
@@ -183,7 +184,7 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		i := v.self.Slot()
 		w := a.slotState(i)
 		require.Equal(t, phaseLive, w.phase())
-		v.must(t, order{Do: "fenced"}) // otherwise other participants would check its byte lock
+		v.must(t, order{Do: "fenced"}) // so that declareDead succeeds without a check of the byte lock, which v holds
 		require.True(t, a.declareDead(i, w))
 		e := v.Wait(t)
 		require.False(t, e.OK())

@@ -27,11 +27,10 @@ func (m *meeting) arrive() {
 	close(m.late)
 }
 
-// await waits until another goroutine calls arrive. The parameter named locked means that the
-// calling goroutine is locked to its thread. For such a goroutine, runtime.Gosched would switch
-// threads, so await yields the CPU in the kernel instead. It keeps its P meanwhile, the Go
-// runtime's permission to run Go code. If the other goroutine cannot run, because there is no other
-// P, await sleeps at once.
+// await waits until another goroutine calls arrive. If locked is true, the calling goroutine is locked to its
+// thread. For such a goroutine, runtime.Gosched would switch threads, so await yields the CPU in the kernel
+// instead. Meanwhile the goroutine keeps its P, the Go runtime's permission to run Go code. If there is only
+// one P, the other goroutine cannot run, so await sleeps at once.
 func (m *meeting) await(locked bool) {
 	if !locked || runtime.GOMAXPROCS(0) > 1 {
 		for end := shmsync.Monotonic() + awake; !m.done.Load() && shmsync.Monotonic() < end; {

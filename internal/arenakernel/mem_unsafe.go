@@ -15,6 +15,8 @@ type memory struct {
 	// fetch is set for an Inspector. It reads bytes from the file unless the copy already contains
 	// them.
 	fetch func(off, n uint64)
+	// data is set for an Inspector. It returns the first offset from off on that is not in a hole of the file.
+	data func(off uint64) uint64
 }
 
 func newMemory(b []byte) memory {
@@ -27,8 +29,8 @@ func (m *memory) within(off Offset, n, align uint64) bool {
 	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
 }
 
-// The method called at returns the address of n bytes at off. The caller has validated off. If off is
-// invalid, which is a bug in this package, the method panics.
+// at returns the address of the n bytes at off. The caller has validated off. If off is invalid, which is a bug
+// in this package, at panics.
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")

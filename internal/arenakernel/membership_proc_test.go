@@ -108,8 +108,8 @@ func TestDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestManyDeathsAreToldOnce: many participants die at once, and all deaths are reported. If each
-// death had two records, the ring would be too small for them.
+// TestManyDeathsAreToldOnce checks that every survivor is told of each death once if several participants die
+// at the same time, many times in a row.
 func TestManyDeathsAreToldOnce(t *testing.T) {
 	rounds, each := 8, 4
 	if testing.Short() {
@@ -418,7 +418,7 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.Equal(t, joining, a.slotState(3))
 	look(joinTimeout + 1)
 	require.NotEqual(t, joining, a.slotState(3))
-	// If the joiner is alive after all, it cannot become live any more.
+	// If the joiner lives in spite of the timeout, its slot can no longer change to phaseLive.
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 

@@ -14,14 +14,15 @@ type Metrics struct {
 // ObjectMetrics describes one object in numbers.
 type ObjectMetrics struct {
 	Kind    string  // four letters
-	Holds   int     // how many participants hold the object, or a part of it
+	Holds   int     // how many holds of the object, or of parts of it, participants have
 	Waiters uint64  // how many goroutines wait, as far as the arena records it
 	Lost    bool    // no participant can take the object any more
 	Counts  *Counts // nil if the arena is not counted
 }
 
-// Metrics returns the numbers of the arena and of its objects, except values and blocks. The call
-// takes longer the more objects there are. To publish the numbers in package expvar:
+// Metrics returns the numbers of the arena and of its objects. It leaves out objects of the kinds Value and
+// Block, and of kinds that this process does not know. The call takes longer the more objects there are. To
+// publish the numbers in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {

@@ -100,16 +100,17 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// reapNode frees a wait node that is on no list and that its owner does not use any more. Several
-// participants may try to free the same node at the same time. The participant that makes itself
-// the owner by CAS frees the node. If that participant dies first, its own reaper frees the node.
+// reapNode frees a wait node that is on no list and that its owner does not use any more. If several
+// participants try to free the same node at the same time, only one of them makes itself the owner by CAS, and
+// frees the node. If this participant dies first, its own reaper frees the node.
 //
-// The parameter named still is a function that checks the node once more. While it runs, no participant
-// can get the ID of the owner. The parameter is nil if no other participant can change the node.
+// reapNode first calls the function still, and frees the node only if still returns true. During this call, no
+// participant can get the ID of the owner. still is nil if no other participant can change the node.
 //
-// The CAS alone is not enough. The owner may be a reaper that died while it freed the node, or the node
-// may be freed and claimed again while this process is stopped. So reapNode frees the node only if the
-// node is in use, and if it has not been freed since the call began.
+// The CAS can succeed although another participant has freed the node or has begun to free it. In one case, the
+// owner is a reaper that died while it freed the node. In the other case, the node is freed and claimed again
+// while this process is stopped. So after the CAS, reapNode checks that the node is in use, and that it was not
+// freed since the call began.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
 	if owner == 0 {
 		return // the node is free, or another participant is about to free it
@@ -191,7 +192,7 @@ func (n *Node) retire() bool {
 
 // eachNode calls f for every node in use.
 func (c *core) eachNode(f func(off Offset, n *Node)) {
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		if !c.loadChunk(i).slabOf(classNode) {
 			continue
 		}
@@ -215,9 +216,8 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // If a participant takes the node off and then dies, freeNodesOf for that participant frees the
 // node.
 //
-// A node that another participant may still push on the ready stack of the dead participant stays
-// for now. The node is freed after the next death or leave of a participant that has changed
-// something.
+// A node that another participant may still push on the ready stack of the dead participant stays for now. A
+// later call of freeNodesOf, for another participant, frees the node.
 //
 // Preconditions: as for reclaimBlocks.
 func (a *Arena) freeNodesOf(dead ParticipantID) {
@@ -226,10 +226,9 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// If the owner is leaving and not dead, another participant can still grant a wait after
-	// awaitTold has returned. This granter may not have told the owner's poller yet. To tell a
-	// poller is to push the node on the ready stack of the poller's participant, and to wake the
-	// poller.
+	// untold reports whether a granter may still have to tell the owner of the node n that its wait is over,
+	// that is, push the node on the owner's ready stack and wake its poller. If the owner is leaving and not
+	// dead, its wait can be granted even after awaitTold has returned. So untold calls allTold again.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -240,9 +239,9 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
-				// The node was taken off its queue when its owner was reaped. The participant that
-				// took the node off the queue has not freed the node. Either that participant died,
-				// or it is about to free the node. forgetWait relies on this guard.
+				// Another participant took the node off its queue after the death of the owner, but has not
+				// freed it. This other participant is dead, or is about to free the node. The guard of the
+				// object tells forgetWait that this process may free the node.
 				c.guard(n.Object())
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
@@ -269,10 +268,10 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// A poller node that is not ready is freed, too, because the dead participant may have
-			// popped it from its ready stack. If n.Swap fails, a granter has changed the word and
-			// wakes the poller of the owner. If the owner is leaving, a granter may still be about
-			// to wake the poller, so awaitTold is called a second time.
+			// Free the poller node even if it is not on the ready stack, because the dead participant may have
+			// popped it. If n.Swap fails, a granter has changed the word, and wakes the poller of the owner. If
+			// the owner is leaving, a granter may have begun to do so after the first call of awaitTold. So
+			// call awaitTold again.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -336,9 +335,10 @@ const toldYields = 50
 // wait, but perhaps no process that knows the kind has examined the object since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
-		owner := n.Owner() // one load: a reaper makes itself the owner of the node of a dead participant
-		// Load list before object. If the node is freed meanwhile, and becomes a poller node of another object, its new
-		// owner stores the object first. So with the new list, n.Object() is the new object, too.
+		owner := n.Owner() // load it only once: a reaper of the owner may make itself the owner
+		// Load list before object. Meanwhile the node may be freed and become a poller node of another object.
+		// Its new owner stores the field object before the field list. So if this process has loaded the new
+		// list, n.Object() returns the new object.
 		list := n.list.Load()
 		switch {
 		case n.Object() != object:
@@ -353,18 +353,18 @@ func (c *core) freeNodesAt(object Offset) {
 	})
 }
 
-// forgetWait clears the stamp of a node whose object is being deleted. Its owner discarded the node
-// when a peer had overwritten the queue, because the queue might still have named the node. By now
-// the queue does not exist any more. If the node kept its stamp, the next object at that offset would
-// take the node for one of its own waits. If the wait was over, the node stays until its owner leaves
-// or dies.
+// forgetWait clears the stamp of a node whose object is being deleted. The owner discarded this node when a
+// peer had overwritten the queue: the queue might still have named the node. Now the queue does not exist any
+// more. If the node kept its stamp, the next object at that offset would take the node for one of its own
+// waits. forgetWait also frees the node, unless the wait was resolved. A resolved node stays until its owner
+// leaves or dies.
 //
-// If the owner dies, its reaper may free the node at any time, and another participant may then use the
-// node for another object. So forgetWait reads the object after the other words, and its changes are
-// conditional on what it has read before that.
+// If the owner dies, its reaper may free the node at any time, and another participant may then use the node
+// for another object. So forgetWait reads the object of the node after the owner, the stamp and the word. It
+// changes the node only if it finds these three unchanged.
 //
-// The owner that forgetWait finds may also be a reaper, or a participant that leaves, which is about to
-// free the node:
+// The node may also have an owner that is about to free it. This owner is a reaper, or a participant that
+// leaves:
 //
 //	participant that is about to free the node    forgetWait
 //	guards the object                             loads the owner
@@ -373,13 +373,16 @@ func (c *core) freeNodesAt(object Offset) {
 //	ends the guard                                is the object guarded? is the node still in the same use?
 //	                                              frees the node
 //
-// If the CAS of forgetWait is the first one, the other CAS fails. If the owner that forgetWait has
-// loaded is a reaper, the reaper had guarded the object before. So forgetWait finds the guard, or
-// the reaper has freed the node and forgetWait finds another use. In both cases forgetWait leaves
-// the node alone, because the reaper may have claimed the node again. A participant that leaves
-// claims no nodes, so the second check is enough for it. If forgetWait finds a guard that is there
-// for another reason, such as a short lookup, the node and its stamp stay until its owner leaves or
-// dies.
+// If forgetWait executes its CAS first, the other CAS fails.
+//
+// If the owner that forgetWait has loaded is a reaper, this reaper guarded the object before it became the
+// owner. So forgetWait finds the guard, or the reaper has freed the node and forgetWait finds another use. In
+// both cases forgetWait does not free the node, because the reaper may have claimed the node again.
+//
+// If the owner leaves, it claims no nodes any more. So the second check of forgetWait is enough.
+//
+// A participant may guard the object for another reason, such as a short lookup. Then the node and its stamp
+// stay until the owner of the node leaves or dies.
 func (c *core) forgetWait(off Offset, n *Node, object Offset) {
 	c.beginTell() // until the call of endTell, no participant gets the ID of the owner
 	defer c.endTell()

@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// leave lets b free its nodes as it does when it leaves. The ID of b is still current. b first sees
-// that all telling counts are 0. When b has come to the first of its nodes, leave calls the
-// function named meanwhile.
+// leave makes b free its nodes, as a participant does when it leaves. The ID of b is still current. First b
+// sees that no participant is in a telling section; see slotTelling. When b frees the first of its nodes, leave
+// calls the function meanwhile.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())
@@ -27,9 +27,9 @@ func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	require.True(t, called)
 }
 
-// TestWhoLeavesIsToldStill: a participant that is leaving still learns that its wait is over. Here the
-// wait is resolved after the participant has seen that all telling counts are 0. The participant keeps
-// the node until the granter has pushed the node on its ready stack.
+// TestWhoLeavesIsToldStill checks that a participant that leaves keeps the node of a wait until the granter has
+// pushed the node on the ready stack. The granter resolves the wait after the leaving participant has seen that
+// no participant is in a telling section.
 func TestWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -51,9 +51,9 @@ func TestWhoLeavesIsToldStill(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestPollerNodeOfWhoLeavesIsToldStill: a poller node of a leaving participant is made ready after the
-// participant has seen that all telling counts are 0. No other participant gets the node until it has
-// been pushed on the ready stack of its owner.
+// TestPollerNodeOfWhoLeavesIsToldStill checks that no other participant gets a poller node of a participant
+// that leaves, until a releaser has pushed the node on the ready stack of its owner. The releaser makes the
+// node ready after the leaving participant has seen that no participant is in a telling section.
 func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

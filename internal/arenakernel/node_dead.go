@@ -33,9 +33,9 @@ func (a *Arena) slotSeen(i int) slotSeen {
 	return slotSeen{a.slotState(i), window}
 }
 
-// NodesOfDead returns the wait nodes of an object that belonged to dead participants. The caller
-// reaps the participant that the argument named dead names. That may be this participant itself if
-// it is leaving. The caller has to check each node: see [deadNodes].
+// NodesOfDead returns the wait nodes of an object that belonged to dead participants. The caller reaps the
+// participant dead, or is itself this participant and leaves. The caller has to check each node: see
+// [deadNodes].
 func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()
@@ -51,11 +51,10 @@ func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 	return l.of[object]
 }
 
-// NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is
-// complete for all participants that were marked dead more than age ago. If age is not 0, the
-// result includes the nodes of participants that so far only the kernel has marked. Such
-// participants may stay unmarked for long, because all processes that watch them may be stopped.
-// The caller has to check each node: see [deadNodes].
+// NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is complete for
+// all participants that were marked dead more than age ago. If age is not 0, the call also finds deaths that
+// only the kernel has marked, because all processes that watch these participants may be stopped. The result
+// includes the nodes of these participants. The caller has to check each node: see [deadNodes].
 func (a *Arena) NodesOfAllDead(object Offset, age time.Duration) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()

@@ -16,12 +16,11 @@ var (
 	_ = crashpoint.Register("arena.poller.retired")
 )
 
-// PollerNode returns a poller node of o for this participant. Through this node, a releaser finds
-// the poller of this process, the goroutine that sleeps in the kernel for all others. The argument
-// named head is the word of o's body at which the list of poller nodes begins. This word is 0 in a
-// new object. PollerNode first looks for a node that this participant owns and for which unused
-// returns true. If there is none, it takes a node without an owner, or pushes a new node. Nodes
-// leave the list only when the object is deleted.
+// PollerNode returns a poller node of o for this participant. Through this node, a releaser finds the poller of
+// this process, the goroutine that sleeps in the kernel for all other goroutines. head is the word of o's body
+// at which the list of poller nodes begins. This word is 0 in a new object. PollerNode returns a node that this
+// participant owns, if the function unused returns true for it. If there is no such node, PollerNode takes a
+// node without an owner, or pushes a new node. Nodes leave the list only when the object is deleted.
 //
 // If this participant did not own the node before the call, the node is idle.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
@@ -60,9 +59,9 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes this process the owner of a poller node that has no owner. It takes only a
-// free node. Another node without an owner belonged to a dead participant, and a releaser may still
-// be about to push the node on the ready stack of that participant.
+// takePollerNode makes this process the owner of a poller node that has no owner and is in state NodeFree. A
+// node without an owner in another state belonged to a dead participant. A releaser may still be about to push
+// this node on the ready stack of that participant.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false
@@ -187,7 +186,7 @@ type nodeLists struct {
 
 func (c *core) newNodeLists() *nodeLists {
 	l := &nodeLists{core: c, on: map[Offset]map[Offset]bool{}}
-	for i := range c.geo.chunkCount {
+	for i := c.chunkFrom(0); i < c.geo.chunkCount; i = c.chunkFrom(i + 1) {
 		if c.loadChunk(i).slabOf(classNode) {
 			l.left += blocksOf(classNode)
 		}
@@ -195,8 +194,8 @@ func (c *core) newNodeLists() *nodeLists {
 	return l
 }
 
-// has reports whether the node at off is on the list whose head is at the offset named list. It may
-// wrongly return true for a list that a peer has forged.
+// has reports whether the node at off is on a list. The parameter list is the offset of the head of that list.
+// It may wrongly return true for a list that a peer has forged.
 func (l *nodeLists) has(list, off Offset) bool {
 	on, walked := l.on[list]
 	if !walked {

@@ -17,11 +17,10 @@ package arenakernel
 //	RecordedOwes       off the queue: the wait was woken, and the owner has not used the wake yet
 //	other              the next node of the queue, an offset divided by 64
 //
-// Only records change the words next and extra of a node that is on a recorded queue. In the state
-// RecordedOwes, the owner of the node changes these words, too. If a participant dies after it has
-// committed a record, next does not show whether the node is on the queue until the record is
-// complete. So a process that knows the kind of the object completes the record before it frees the
-// node; see offQueue.
+// While a node is on a recorded queue, only records change its words next and extra. In the state RecordedOwes,
+// the owner of the node also changes these words. If a participant dies after it has committed a record, the
+// word next does not show whether the node is on the queue until the record is complete. So a process that
+// knows the kind of the object completes the record before it frees the node; see offQueue.
 
 // RecordedStamp is a bit that each stamp has. So a stamp is not 0 even if the number of the wait is 0.
 const RecordedStamp = 1 << 63
@@ -54,9 +53,9 @@ func (n *Node) onQueue() bool {
 	return v == RecordedLast || v == RecordedOwes || v >= RecordedFirst
 }
 
-// ReapRemoved frees a node of a dead participant that a record has taken off its recorded queue.
-// The argument named next is the value that the record stored in the node's word of the same name.
-// If several participants call ReapRemoved, only one of them frees the node.
+// ReapRemoved frees a node of a dead participant that a record has taken off its recorded queue. The argument
+// next is the value that the record has stored in the word next of the node. If several participants call
+// ReapRemoved, only one of them frees the node.
 //
 // If the wait was already resolved, its granter may still be about to push the node on the ready
 // stack of the dead participant. In this case, ReapRemoved does nothing, and freeNodesOf frees the
@@ -69,8 +68,8 @@ func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	}
 }
 
-// RecordedEnds reports whether v is a value of a node's field next that ends the wait of an owner
-// that still waits.
+// RecordedEnds reports whether v, a value of the word next of a node, says that the wait is over and that its
+// owner may not know this yet.
 func RecordedEnds(v uint32) bool {
 	return v == RecordedGranted || v == RecordedRefused || v == RecordedOwes
 }
@@ -80,7 +79,7 @@ type waitProgress uint8
 
 const (
 	waitOff     waitProgress = iota // the node is on no queue
-	waitOn                          // the node is on a queue, or owes; see onQueue
+	waitOn                          // the node is on a queue, or its owner has not used the wake yet; see onQueue
 	waitJoining                     // a record that is committed and not completed may still put the node on a queue
 	waitEnding                      // a record has ended the wait, and the state of the node does not show that yet
 )

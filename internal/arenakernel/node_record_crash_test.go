@@ -32,10 +32,11 @@ func stopsIn(t *testing.T, f func()) {
 	f()
 }
 
-// TestLateReaperLeavesNodeOfAnother: a process that completes a record late does not free the node of another
-// participant. The steps are: a reaper dies while it frees the node of a dead waiter. Another process, named
-// late here, completes the same record, makes itself the owner of the node, and is stopped. The node is freed
-// meanwhile, and a third process claims it. When late goes on, the third process keeps the node.
+// TestLateReaperLeavesNodeOfAnother checks that a process that completes a record late does not free the node
+// of another participant. A reaper dies while it frees the node of a dead waiter. Another process, the
+// participant late in the code, completes the same record, makes itself the owner of the node, and is stopped.
+// Meanwhile the node is freed, and a third process claims it. When late continues, the third process keeps the
+// node.
 func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	p := newNeighbours(2<<20, 6)
 	waiter, reaper, late, next, third := p.join(1), p.join(2), p.join(3), p.join(4), p.join(5)
@@ -60,9 +61,9 @@ func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	requireSound(t, third)
 }
 
-// TestLateReaperLeavesNodeOfNobody: a reaper is stopped while it frees the node of a dead waiter. The
-// node has no owner at this point. A process that completes the same record late must not change the
-// node.
+// TestLateReaperLeavesNodeOfNobody checks that a process that completes a record late does not change a node
+// without an owner. Another process has completed the record before, and is stopped while it frees the node of
+// the dead waiter. At this point the node has no owner.
 func TestLateReaperLeavesNodeOfNobody(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	waiter, reaper, late := p.join(1), p.join(2), p.join(3)

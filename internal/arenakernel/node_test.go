@@ -254,7 +254,8 @@ func TestHostileReadyStackEnds(t *testing.T) {
 		})
 		require.True(t, orphans)
 	}
-	// The peer changes the stack during the walk, and never leads the walk back to the node by which it finds a cycle.
+	// The peer changes the stack during the walk. The walk never comes back to the node that it remembers to
+	// detect a cycle.
 	at := func(step int) Offset { return ring[bits.Len(uint(max(step, 1)-1))%2*2+step%2] }
 	a.node(at(0)).readyNext.Store(uint64(at(1)))
 	ready.Store(uint64(at(0)))
@@ -268,8 +269,8 @@ func TestHostileReadyStackEnds(t *testing.T) {
 	require.Greater(t, step, 1000)
 }
 
-// TestResolvedNodesOfTheDeadWaitForWhoTells: a granter has resolved a wait and may still push the node
-// on a ready stack. Until then, no other participant gets the node.
+// TestResolvedNodesOfTheDeadWaitForWhoTells checks that the resolved node of a dead participant is not freed
+// while the granter may still push the node on a ready stack.
 func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -366,10 +367,9 @@ func TestNodeThatIsUsedAgainIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestDeleterFreesNoNodeThatAnotherFrees: while a participant deletes an object, another participant is about to free
-// a node of that object. This other participant is the reaper of the owner, or the owner itself, which leaves. The
-// other participant guards the object, and has the node as its own or has already cleared the owner of the node. The
-// deleter must not free the node.
+// TestDeleterFreesNoNodeThatAnotherFrees checks that a participant that deletes an object does not free a node
+// that another participant is about to free. The other participant is the reaper of the node's owner, or is the
+// owner and leaves. It guards the object, or has already cleared the owner of the node.
 func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	for name, begin := range map[string]func(b *Arena, n *Node, deleted Offset){
 		"guards":           func(b *Arena, n *Node, deleted Offset) { b.guard(deleted) },

@@ -30,7 +30,7 @@ type Node struct {
 	//   readers: all participants
 	//   order:   relaxed, the push on a list carries the edge
 	//   futex:   none
-	//   crash:   goes with the node
+	//   crash:   stays until the node is freed
 	object atomic.Uint64
 	// next is, in a poller node, the offset of the next node of the same list. In a node for a recorded
 	// queue it is the state of the wait, or the next node of the queue, with a tag; see node_record.go.
@@ -50,18 +50,18 @@ type Node struct {
 	//   futex:   none
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
-	// wanted says what the owner waits for: the key of a MultiLock, the number of permits of a Semaphore,
-	// the value of E of a Waitable, or the number of a wait for a Cond. In a poller node it is the time
-	// when the first goroutine that the node stands for began to wait, CLOCK_MONOTONIC ns, for tools.
+	// wanted says what the owner waits for: the key of a MultiLock, the number of permits of a Semaphore, the
+	// value for which the owner waits at a Waitable, or the number of a wait for a Cond. In a poller node it is
+	// the time when the first goroutine that the node stands for began to wait, CLOCK_MONOTONIC ns, for tools.
 	//   writers: the owner before it waits
 	//   readers: all participants
 	//   order:   relaxed, the word carries the edge
 	//   futex:   none
 	//   crash:   any value is consistent
 	wanted atomic.Uint64
-	// stamp is 0, or consists of RecordedStamp, the number of the wait in the order of arrival, and a time
-	// for tools, at which the wait was the first of its queue. The stamp is not 0 from before the node is
-	// queued until the owner has seen that the node is off its queue.
+	// stamp is 0, or consists of RecordedStamp, the number of the wait in the order of arrival, and a time for
+	// tools, at which the wait was the first of its queue. The owner sets the stamp before the node is queued,
+	// and clears it after it has seen that the node is off its queue.
 	//   writers: the owner; by CAS a participant that adds the time; a participant that frees the object
 	//   readers: all participants
 	//   order:   relaxed, the record that queues the node carries the edge
@@ -138,7 +138,7 @@ func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 // Stamp returns the field with the number of the wait in the order of arrival; see RecordedStamp.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 
-// Extra returns the field that contains the node before in the queue, or how the wait ended.
+// Extra returns the field that contains the previous node of the queue, or how the wait ended.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 
 // SetParkedSince records when the wait began. The owner calls it for a node that is about to be parked,
@@ -146,8 +146,8 @@ func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 // queued node, 0 means that the owner is awake.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
-// SetBehind records, for tools, how many waiting goroutines a poller node stands for. The argument
-// named since is the time when the first of these goroutines began to wait, in CLOCK_MONOTONIC ns.
+// SetBehind records, for tools, how many waiting goroutines a poller node stands for, and since when the first
+// of them has waited, in CLOCK_MONOTONIC ns.
 func (n *Node) SetBehind(count int, since int64) {
 	n.wanted.Store(uint64(since))
 	n.extra.Store(uint64(count))
@@ -155,8 +155,8 @@ func (n *Node) SetBehind(count int, since int64) {
 
 // node returns the node at off, which the caller has validated.
 func (c *core) node(off Offset) *Node {
-	// SAFETY: a Node has no pointers, and its layout is that of the host. at has checked that its
-	// 64 bytes are in the arena and aligned.
+	// SAFETY: a Node has no pointers, and its layout is that of the host. The method at has checked that its 64
+	// bytes are in the arena and aligned.
 	return (*Node)(c.at(off, nodeSize, nodeSize))
 }
 

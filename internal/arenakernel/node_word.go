@@ -16,8 +16,8 @@ import "fmt"
 //	ready    woken, and the owner has not seen it yet         a releaser, by CAS from waiting
 //	queued   on a queue of an object; its owner is awake, or  the owner; its granter
 //	         waits for its turn in its process
-//	asleep   the same; a thread sleeps on the word            the owner; its granter, which wakes
-//	parked   the same; a goroutine waits for its poller       the owner; its granter, which tells the poller
+//	asleep   on a queue; a thread sleeps on the word          the owner; its granter, which wakes
+//	parked   on a queue; a goroutine waits for its poller     the owner; its granter, which tells the poller
 //	resolved the wait is over                                 the owner
 //	left     its owner has discarded it, and a queue that a   the participant that deletes the object, or the reaper
 //	         peer has overwritten may still name it           of the owner: to free
@@ -28,14 +28,14 @@ import "fmt"
 // moves the word to resolved. If the owner gives up, its record takes the node off the queue, and then the
 // owner moves the word to idle.
 //
-// The generation changes whenever the node becomes free, and whenever the owner of a resolved node
-// keeps the node for another wait. So a releaser that has read the word before cannot resolve the next
-// wait. The generation wraps around.
+// The generation changes whenever the node becomes free, and whenever the owner of a resolved node keeps the
+// node for another wait. So a releaser that has read the word during one wait cannot resolve the next wait. The
+// generation wraps around.
 //
-//	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
-//	owner's stack stays as it is, without an owner, until a later death, while a releaser
-//	may still be about to push it. The code of the object's kind first takes a node off
-//	its queue.
+//	crash: freeNodesOf frees the nodes of a dead participant. Before that, the code of the
+//	object's kind takes a node off its queue. If a releaser may still be about to push a
+//	poller node on the owner's stack, the node stays in its state, without an owner, until
+//	a later death.
 type NodeWord uint32
 
 // NodeState is the state of a wait node.

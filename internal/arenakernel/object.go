@@ -10,7 +10,7 @@ import (
 // Object is an object of the arena. It consists of an immutable header, and of a body whose layout the
 // kind of the object defines.
 type Object struct {
-	Offset  Offset // offset of the header, which the methods called Offset return
+	Offset  Offset // offset of the header; the methods Offset of the primitives return it
 	Body    Offset // offset of the body, a multiple of 64
 	Size    uint64 // size of the body
 	Kind    Kind
@@ -51,13 +51,13 @@ const (
 //
 //	bits 0..2   phase  below
 //	bits 3..31  name   the maker of a pending object; the deleter of a deleting one;
-//	                   the one or the other for an aborted one
+//	                   the maker or the deleter of an aborted one
 //
 //	phase      name  meaning                                      left by
 //	pending    n     in the directory, private to n               create
 //	committed  0     all participants can open it                 its maker; an opener that cancels a deletion
 //	aborted    n     was never made, or is deleted                a racing maker, withdraw, erase
-//	deleting   n     there, but n checks whether it is open       erase
+//	deleting   n     visible, but n checks whether it is open     erase
 //	                 anywhere; an opener makes it committed
 //	                 and so cancels the deletion
 //

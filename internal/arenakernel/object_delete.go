@@ -63,12 +63,11 @@ func (a *Arena) deleteAlone(name string) error {
 	return a.erase(h.Offset)
 }
 
-// DeleteObject removes an object as Delete does. The object need not have a name. If the object was
-// deleted, and an object of another name, kind, type or size is at its offset now, DeleteObject
-// does not remove this other object. But if the other object agrees with o in all of these,
-// DeleteObject removes it. If o has only an offset, DeleteObject removes whatever object is there.
-// If an interrupted upgrade has left the contents of an earlier object of the same name,
-// DeleteObject does not remove them. The next upgrade finds them.
+// DeleteObject removes an object as Delete does. The object need not have a name. If the object was deleted,
+// another object may be at its offset now. DeleteObject removes the other object only if its name, kind, type
+// and size are those of o. If o has only an offset, DeleteObject removes whatever object is there. An
+// interrupted upgrade may have left the contents of an earlier object of the same name. DeleteObject does not
+// remove these contents, and the next upgrade finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -117,15 +116,15 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide makes the deletion of the object h final, unless a participant has the object open. It
-// moves the state of h from committed over deleting to aborted. Some participants have an object
+// decide makes the deletion of the object h final, unless a participant has the object open. It changes the
+// state of h from committed to deleting, and then from deleting to aborted. Some participants have an object
 // open only for a moment, so decide waits a little for them.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
 //	phase is committed: opened        an open bit is set: -> committed, busy
 //	phase is deleting: -> committed   no open bit is set: deleting -> aborted
-//	phase is aborted: not there
+//	phase is aborted: no such object
 //
 // Both the opener and the deleter write before they read. So the deleter sees the open bit, or the
 // opener sees the phase, or both. Then one CAS of the phase decides between them.
@@ -179,10 +178,9 @@ func (c *core) busy(h *header, why string) error {
 	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
 }
 
-// holders returns a text for each living participant that holds an object or a part of it, if this
-// process knows the kind of the object. It leaves out holds that stand for work which a participant
-// still has to do, such as to arrive or to produce a result: only participants that have the object
-// open wait for such work.
+// holders returns a text for each living participant that holds an object or a part of it, if this process
+// knows the kind of the object. If the participant only owes something, such as an arrival or a result, holders
+// leaves the hold out: only participants that have the object open wait for what it owes.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {

@@ -53,7 +53,7 @@ type openLocal struct {
 	refs     map[Offset]*openRef // guarded by: Mutex
 	left     bool                // guarded by: Mutex; this participant is giving up its slot, and clears its open bits
 	deferred []Offset            // guarded by: Mutex; blocks that this process is freeing, and that a peer guarded
-	passed   uint64              // guarded by: Mutex; removed entries passed by searches since the reach was lowered
+	passed   uint64              // guarded by: Mutex; how many removed entries searches have met since the reach was lowered
 	// lowerAfter delays the next attempt to lower the reach, that is, how far a search for a name
 	// goes. Searches have to pass this many more removed entries than lowerRatio requires.
 	lowerAfter uint64 // guarded by: Mutex
@@ -92,9 +92,9 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen frees a block, as the method release does, if the block was in the directory or was
-// an object. If a participant guards the block, releaseUnseen only marks the block as freeing. This
-// process then releases it later.
+// releaseUnseen frees a block that other participants may have found in the directory, or that was an object.
+// If no participant guards the block, releaseUnseen calls release. Otherwise it only marks the block as
+// freeing, and this process releases the block later.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if w.kind() == blockClaimed {
 		// A claimed block has no slot records. But if its participant died before it had cleared

@@ -167,9 +167,9 @@ func (c *core) createAnonymous(spec ObjectSpec) (Object, error) {
 	return h.Object, nil
 }
 
-// createNamed makes the object that spec describes. If another participant has made an object of
-// that name meanwhile, createNamed opens the other object, and the result named found is true. The
-// error errOutvoted means that the caller has to search again.
+// createNamed makes the object that spec describes. If another participant has made an object of that name
+// meanwhile, createNamed opens the other object, and the second result is true. The error errOutvoted means
+// that the caller has to search again.
 func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, err error) {
 	pending := makeObject(objectPending, c.self)
 	mine, err := c.build(spec, hash, pending)

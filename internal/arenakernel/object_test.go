@@ -133,8 +133,8 @@ func TestAnonymousObjects(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestDeleteObjectLeavesAnotherObjectAlone: an object is deleted, and another one gets its place. Then
-// DeleteObject of the first one deletes nothing.
+// TestDeleteObjectLeavesAnotherObjectAlone checks that DeleteObject of a deleted object does not delete another
+// object at the same offset.
 func TestDeleteObjectLeavesAnotherObjectAlone(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

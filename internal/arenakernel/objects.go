@@ -56,13 +56,13 @@ func (a *Arena) Objects() iter.Seq[Object] {
 // error Is [shmsync.ErrCorrupt] if the header is impossible. When Close has begun, the last error
 // Is [shmsync.ErrClosed].
 //
-// The body of the loop may take any time, and may call Close. So only the steps between two bodies
-// are calls for which Close waits.
+// The body of the loop may take any time, and may call Close. So Close waits only for the steps between two
+// executions of the body.
 func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		a.mustUse("arena.objects")
 		var found []Offset
-		for i := range a.geo.chunkCount {
+		for i := a.chunkFrom(0); i < a.geo.chunkCount; i = a.chunkFrom(i + 1) {
 			if err := a.BeginCall("arena.objects"); err != nil {
 				yield(Object{}, err)
 				return

@@ -131,7 +131,7 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 			sweepRemoved(seg.Name())
 		}
 		if err == nil && o.Recreate != 0 && !created {
-			// While this descriptor is open, no other file can get its inode number.
+			// While this process has the file open, no other file can get its inode number.
 			if judged, err = seg.Reopen(); errors.Is(err, shmsync.ErrNotSupported) {
 				err = nil
 			} else if err != nil {
@@ -223,10 +223,9 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. The parameter called name is the name by which
-// seg was found, or "". The parameter watcher may be nil. The result named joined means that the segment
-// contains the arena that was asked for. This result may be true together with an error, for example an error
-// of OnFirst.
+// join makes this process a participant of the arena in seg. The parameter name is the name by which seg was
+// found, or "". The parameter watcher may be nil. The second result is true if the segment contains the arena
+// that was asked for, even if join also returns an error, for example an error of OnFirst.
 func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, name string, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
@@ -302,8 +301,9 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, na
 	return a, true, nil
 }
 
-// keep starts what an opening with the options o needs while it is open. The hook h has already
-// collected events for the opening. If h is nil, keep makes a hook if the options need one.
+// keep carries out the options o of an opening: it notes LifetimeEphemeral, watches the path for OnDetached,
+// and starts the calls of OnEvent. The hook h has already collected events for the opening. If h is nil, keep
+// makes a hook if the options need one.
 func (a *Arena) keep(o *Options, h *eventHook) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)
@@ -343,8 +343,8 @@ func (a *membership) compare(opts *Options, created bool) error {
 	return nil
 }
 
-// newMember makes a participant and enters it into the arena. The participant works on the
-// parameter named bytes, which is a mapping of the file of seg.
+// newMember makes a participant and enters it into the arena. The parameter bytes is a mapping of the file of
+// seg, on which the participant works.
 func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
 	if watcher == nil {
 		watcher = startWatcherThread()
@@ -387,7 +387,7 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 	}
 	a.caps |= o.KernelIO.caps()
 	if o.OnEvent != nil {
-		a.firstHook = a.events.hook(o.OnEvent) // made before this process repairs anything, which causes events
+		a.firstHook = a.events.hook(o.OnEvent) // made before enter, because repairs in enter cause events
 	}
 	if err := a.enter(o.Label, watcher); err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	},
 }
 
-// requireRefused checks three things: no process can join the file, the error names the file and
-// contains the texts in says, and the file does not change.
+// requireRefused checks three things: no process can join the file, the error names the file and contains each
+// text of the parameter says, and the file does not change.
 func requireRefused(t *testing.T, name string, opts *Options, kind error, says ...string) {
 	t.Helper()
 	path := filepath.Join(shm.Dir, name)

@@ -86,9 +86,8 @@ const (
 	LifetimeEphemeral
 )
 
-// replaces reports whether the participant that begins the epoch e has to replace the arena with a
-// new one, as the options say. The parameter named untouched means that no participant can have
-// changed the arena yet.
+// replaces reports whether the participant that begins the epoch e has to replace the arena with a new one, as
+// the options say. If untouched is true, no participant can have changed the arena yet.
 func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 	return o.Lifetime == LifetimeEphemeral && !untouched ||
 		o.Recreate&RecreateUnclean != 0 && !e.Clean ||

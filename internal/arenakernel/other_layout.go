@@ -16,10 +16,9 @@ type OtherLayout struct {
 	InUse   bool   // whether a process has the arena open
 }
 
-// InspectOtherLayout examines an arena that Inspect cannot read because of its layout. It can do so
-// because the magic number, the version and the byte locks of participants are at the same places
-// in every layout. The result named ok is false if the file is no arena, or is an arena that
-// Inspect can read.
+// InspectOtherLayout examines an arena that Inspect cannot read because of its layout. It can do so because the
+// magic number, the version and the byte locks of participants are at the same places in every layout. The
+// second result is false if the file is no arena, or is an arena that Inspect can read.
 func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 	l.Path = name
 	if !isPath(name) {

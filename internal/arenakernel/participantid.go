@@ -45,10 +45,13 @@ func (n ParticipantID) Covers(o ParticipantID) bool {
 func ParseParticipantID(text string) (ParticipantID, error) {
 	var slot int
 	var generation uint32
-	if _, err := fmt.Sscanf(text, "%d.%d", &slot, &generation); err != nil || slot < 1 || slot > MaxSlots || generation > maxGeneration {
-		return 0, fmt.Errorf("%q is no participant such as 3.1", text)
+	_, err := fmt.Sscanf(text, "%d.%d", &slot, &generation)
+	inRange := slot >= 1 && slot <= MaxSlots && generation >= 1 && generation <= maxGeneration
+	// Sscanf also accepts spaces, signs, and anything behind the last number, and String returns none of these.
+	if n := makeParticipantID(slot, generation); err == nil && inRange && n.String() == text {
+		return n, nil
 	}
-	return makeParticipantID(slot, generation), nil
+	return 0, fmt.Errorf("%q is no participant such as 3.1", text)
 }
 
 // String renders the ID as slot.generation.

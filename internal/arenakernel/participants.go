@@ -23,10 +23,9 @@ type Participant struct {
 	// "ofd" if they have to ask the kernel whether the participant still holds its byte lock.
 	Notice string
 	Fenced bool // the participant may release locks by a plain store; see [Arena.Fenced]
-	// Missed is set for OnDeath only. Missed is the number of death records, since the last death
-	// that OnDeath reported, that were overwritten before this process could read them. The count
-	// may be too high: if a process dies while it records a death, another process may record the
-	// same death again.
+	// Missed is set for OnDeath only. It says how many death records other processes overwrote before this
+	// process could read them, since OnDeath last reported a death. The count may be too high: if a process
+	// dies while it records a death, another process may record the same death again.
 	Missed uint64
 }
 

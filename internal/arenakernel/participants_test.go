@@ -166,9 +166,9 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Empty(t, told)
 }
 
-// TestOnDeathEndsWithItsOpening: the functions that were registered through an opening are not called for deaths that
-// are found after its Close. The functions of other openings are called, even if they are registered when no other
-// function is left.
+// TestOnDeathEndsWithItsOpening checks that the functions that were registered through an opening are not
+// called for deaths after its Close. The functions of other openings are still called. If no function is left,
+// and a new one is registered, the new function is called only for later deaths.
 func TestOnDeathEndsWithItsOpening(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	reopened := func() *Arena {
@@ -216,8 +216,8 @@ func TestOnDeathEndsWithItsOpening(t *testing.T) {
 	require.Empty(t, first)
 }
 
-// TestOnEventEndsWithItsOpening: when the last opening with a function for events is closed, a death needs to wake this
-// process no longer. A function that is registered later gets the deaths from then on.
+// TestOnEventEndsWithItsOpening checks that a death no longer wakes this process after the last opening with a
+// function for events was closed. A function that is registered later is called only for later deaths.
 func TestOnEventEndsWithItsOpening(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -369,9 +369,9 @@ func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load())
 }
 
-// TestSlotIsInheritedWhenItsDeadHasEnded: this test has no byte locks, so only the marks in the alive
-// words show that a dead process writes no more. The slot keeps its ID until all marks are set.
-// Otherwise [Arena.Gone] would return true too early.
+// TestSlotIsInheritedWhenItsDeadHasEnded checks that a joiner takes over the slot of a dead participant only
+// after the kernel has marked all alive words of the slot. Otherwise [Arena.Gone] would return true too early.
+// The arena has no byte locks, so only these marks show that the dead process writes no more.
 func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)
@@ -380,18 +380,21 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
 	a.u32(a.slot(3) + slotCaps).Store(makeCaps(capRobust, a.slotState(3).generation()))
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
-	require.Zero(t, a.inherit(3, live))
+	require.Zero(t, a.inherit(3, live, "heir"))
 	require.Equal(t, live.with(phaseDead), a.slotState(3))
 	for k := range aliveWords {
 		a.u32(a.aliveWord(3, k)).Store(shmsync.RobustOwnerDied)
 	}
-	require.EqualValues(t, 6, a.inherit(3, a.slotState(3)))
+	require.EqualValues(t, 6, a.inherit(3, a.slotState(3), "heir"))
 	require.Equal(t, makeSlotWord(phaseJoining, 6), a.slotState(3))
+	d := a.describe(3)
+	a.describeSelf(3, 6, "heir") // as fillSlot does later
+	require.Equal(t, a.describe(3), d)
 
 	// A participant that died before it became live has no marks.
 	joined := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(4) + slotState).Store(uint32(joined))
-	require.EqualValues(t, 6, a.inherit(4, joined))
+	require.EqualValues(t, 6, a.inherit(4, joined, "heir"))
 }
 
 // TestReaperOfUnknownKindKeepsTouchedChunks: a reaper that does not know the kind of an object cannot
@@ -417,7 +420,7 @@ func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 
 var (
 	versionedKind     = KindOf("VERS")
-	versionedRepaired atomic.Uint32 // one bit for each version of which an object was repaired
+	versionedRepaired atomic.Uint32 // bit k is set if Repair was called for an object of version k
 )
 
 func init() {

@@ -20,7 +20,7 @@ const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
 	PathReplaced PathState = "replaced" // another file is at the path
-	PathNone     PathState = "none"     // the arena has no path: a memfd, or a file whose name led elsewhere
+	PathNone     PathState = "none"     // no path: a memfd, or a file opened by a name that does not lead to it
 )
 
 // PathState reports whether the path of the arena still leads to the arena's file. After the file
@@ -96,9 +96,10 @@ func workingDirOf(name string) workingDir {
 	return workingDir{dir, info, strings.TrimPrefix(name, "./")}
 }
 
-// leadsTo returns an absolute path of the file own, if the relative path still leads from the directory to that file.
-// Otherwise it returns "". The directory may have been renamed, so leadsTo asks the kernel for its current path. It
-// does not ask for the path of the file itself: if a file was made without a name, the kernel says that it is deleted.
+// leadsTo returns an absolute path of the file own, if the relative path still leads from the directory to that
+// file. Otherwise it returns "". The directory may have been renamed, so leadsTo asks the kernel for its
+// current path. It does not ask for the path of the file itself: if a file was made without a name, the kernel
+// always says that the file is deleted.
 func (w workingDir) leadsTo(own os.FileInfo) string {
 	if w.dir == nil {
 		return ""
@@ -126,7 +127,7 @@ func (w workingDir) close() {
 // to, so these files stay here.
 var lostFiles sync.Map // *os.File to nil
 
-// closeUnlessLost closes f if f still has its own descriptor, as the parameter named own says.
+// closeUnlessLost closes f if own is true, that is, if f still has its own descriptor.
 func closeUnlessLost(f *os.File, own bool) {
 	if own {
 		f.Close()

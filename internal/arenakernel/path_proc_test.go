@@ -110,7 +110,8 @@ func TestNameOfADescriptorIsNoPath(t *testing.T) {
 	}
 }
 
-// TestRemoveBesideALabelOfMemfd: the relative path of an arena begins like the label of a memfd. Remove removes it.
+// TestRemoveBesideALabelOfMemfd checks that Remove removes the file of an arena whose relative path begins with
+// "memfd:", as the label of a memfd does.
 func TestRemoveBesideALabelOfMemfd(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("memfd:d", 0o700))
@@ -142,10 +143,10 @@ func TestRelativePathOutlivesChdir(t *testing.T) {
 	}
 }
 
-// TestRelativePathOutlivesARenamedWorkingDirectory: a process opens an arena by a relative path. Then its working directory
-// is renamed, and even another directory with another arena gets its name. The path still counts as the path of the arena,
-// and the last Close removes the file of an ephemeral arena. If the file itself, or a directory in the relative path, is
-// renamed, the path leads to the file no more.
+// TestRelativePathOutlivesARenamedWorkingDirectory checks that a relative path still counts as the path of an
+// arena after its working directory was renamed. This is so even if another directory with another arena has
+// got the old name. The last Close removes the file of an ephemeral arena. If the file itself, or a directory
+// in the relative path, is renamed, the path no longer leads to the file.
 func TestRelativePathOutlivesARenamedWorkingDirectory(t *testing.T) {
 	top := t.TempDir()
 	opts := &Options{Size: 2 << 20, MaxParticipants: 4, Lifetime: LifetimeEphemeral}
@@ -206,8 +207,9 @@ func TestSymbolicLinkIsNoPath(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPrivateNameIsBesideTheFile: the path of an arena has ".." behind a symbolic link. The private name that the file
-// has during its removal is in the directory of the file, and not in the directory that the path has without "..".
+// TestPrivateNameIsBesideTheFile checks that the private name of a file during its removal is in the directory
+// of the file. In the test, the path of the arena has ".." behind a symbolic link, so filepath.Clean would find
+// another directory.
 func TestPrivateNameIsBesideTheFile(t *testing.T) {
 	top := t.TempDir()
 	require.NoError(t, os.MkdirAll(top+"/elsewhere/sub", 0o700))

@@ -11,11 +11,10 @@ var (
 	_ = crashpoint.Register("arena.ready.pushed")
 )
 
-// ReadyOne wakes the poller of one process, which then checks whether waiting goroutines of its
-// process may go on. ReadyOne chooses a waiting poller node from the list at head, makes the node
-// ready, and rings the doorbell of the node's owner. It reports whether there was a waiting node.
-// If the argument named turn grows from call to call, the choice is distributed over the waiting
-// processes.
+// ReadyOne wakes the poller of one process, which then checks whether waiting goroutines of its process may go
+// on. ReadyOne chooses a waiting poller node from the list at head, makes the node ready, and rings the
+// doorbell of the node's owner. It reports whether there was a waiting node. If the argument turn grows by 1
+// from call to call, the calls choose the waiting processes in turn.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -68,9 +67,9 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	return done
 }
 
-// The method called ready moves a poller node from waiting to ready, pushes it on the ready stack of
-// its owner, and rings the owner's doorbell. If this process dies in between, the node is ready but
-// on no stack. The owner finds such a node by its periodic check.
+// ready moves a poller node from waiting to ready, pushes it on the ready stack of its owner, and rings the
+// owner's doorbell. If this process dies in between, the node is ready but on no stack. The owner finds such a
+// node by its periodic check.
 func (a *Arena) ready(off Offset, n *Node) bool {
 	if n.State() != NodeWaiting {
 		return false
@@ -91,9 +90,9 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell tells the owner of a node that the wait of the node is over. It pushes the node on the ready
-// stack of its owner and rings the owner's doorbell. The goroutine of the wait was parked. The
-// argument named owner is the owner that the node had when its wait was decided.
+// Tell tells the owner of a node that the wait of the node is over. It pushes the node on the ready stack of
+// its owner and rings the owner's doorbell. The goroutine of the wait was parked. The argument owner is the
+// participant that owned the node when the wait was decided.
 //
 // Only the granter that has resolved the node calls Tell, and only once. It calls BeginTell before it
 // resolves the node, and EndTell after Tell. The owner does not reuse the node before it is off the
@@ -121,10 +120,9 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	a.ring(s + slotDoorbell)
 }
 
-// TakeReady empties this participant's ready stack and calls f for each node on it. Such a node is
-// a poller node, which is idle when f is called, or a node whose wait is over. The result named
-// orphans is true if something else was on the stack. In that case a node may be missing from the
-// stack, and the caller has to search for this node.
+// TakeReady empties this participant's ready stack and calls f for each node on it. Such a node is a poller
+// node, which is idle when f is called, or a node whose wait is over. The result is true if something else was
+// on the stack. In that case a node may be missing from the stack, and the caller has to search for this node.
 func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	// Between beginTell and endTell, no other participant takes over a node of a dead participant
 	// that is on the stack and that this loop has not reached yet.
@@ -180,10 +178,9 @@ func (a *Arena) NodeReady(node Offset) bool {
 	return err == nil && n.State() == NodeReady
 }
 
-// TakeReadyNode makes a ready node idle, and reports whether the node was ready. A slow releaser may
-// still push the node on the stack of this participant. So this participant has to keep the node: if
-// the node got a new owner and were pushed on that owner's stack, the late push would cut off nodes of
-// that stack.
+// TakeReadyNode makes a ready node idle, and reports whether the node was ready. A slow releaser may still push
+// the node on the stack of this participant. So this participant has to keep the node: a new owner could have
+// the node on its own stack, and the late push would cut off nodes of that stack.
 func (a *Arena) TakeReadyNode(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.swapState(NodeReady, NodeIdle)

@@ -75,7 +75,7 @@ func (a *Arena) becomeFenceTarget() (again time.Duration) {
 	return 0
 }
 
-// fenceAgain is how long after an attempt that failed for want of something the process tries again.
+// fenceAgain is the pause after an attempt that failed because of a shortage, such as a lack of memory.
 const fenceAgain = time.Second
 
 // pauseFencing waits between two attempts. It is a variable so that tests need not wait.
@@ -84,8 +84,8 @@ var pauseFencing = time.Sleep
 const (
 	// identifyAfter is how long after its join a participant reads its identity from /proc.
 	identifyAfter = time.Millisecond
-	// identifyAgain is how long after an attempt that failed the participant tries again. It is longer than fenceAfter,
-	// so that the postponed work stays in the order of the times.
+	// identifyAgain is the pause after an attempt that failed. It is longer than fenceAfter, so that the list
+	// of postponed work stays ordered by time.
 	identifyAgain = time.Second
 )
 

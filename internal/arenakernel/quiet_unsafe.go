@@ -15,11 +15,11 @@ import (
 // leave or a death wakes the thread. The thread then reads the slots, finds out which words to sleep on
 // now, and sleeps again. The quiet watch returns when the watcher may have to act.
 //
-// The Go scheduler takes the whole quiet watch for one long system call, during which the thread
-// has no P. When a thread returns from a long system call, two other threads of the Go runtime wake
-// up: the thread that supervises system calls, and a thread that looks for work. These two wakes
-// make the return three to four times as expensive. A quiet watch usually avoids these wakes: of
-// the three watchers of a dead participant, two have nothing to do if the first one reaps.
+// The Go scheduler takes the whole quiet watch for one long system call, during which the thread has no P. When
+// a thread returns from a long system call, two other threads of the Go runtime wake up: the thread that
+// supervises system calls, and a thread that looks for work. These two wakes make the return three to four
+// times as expensive. A quiet watch usually avoids these wakes: a participant has three watchers, and if the
+// first one reaps the dead participant, the other two stay in their quiet watches.
 //
 // Without a P, code must not grow its stack, allocate, or call anything that may do so. So every
 // function below is nosplit and calls only nosplit functions. A quiet watch decides nothing: it
@@ -57,7 +57,7 @@ type quietWatch struct {
 	round   uint64 // incremented after each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
-	left    uint32 // the value of the field unfinished when the array frees was filled
+	left    uint32 // the value of *unfinished just before this process filled frees
 	frees   [quietTurns]free
 	freesN  uint
 	entries [1 + watchTargets]shmsync.WaitVEntry
@@ -298,8 +298,8 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// The method ask prepares the system call that asks whether the byte lock of slot i is held. The
-// parameter named asking is the value for the field q.asking.
+// The method ask prepares the system call that asks whether the byte lock of slot i is held. It also stores
+// asking in q.asking.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {
@@ -366,7 +366,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// The method called by limits the next sleep, which then ends no later than at the given time.
+// The method by makes the next sleep end at the given time at the latest.
 //
 //go:nosplit
 //go:nocheckptr

@@ -18,7 +18,8 @@ import (
 )
 
 func init() {
-	// "work" never ends, unless something is wrong.
+	// "work" uses the arena again and again. If N is not 0, it leaves and joins once in N rounds. It ends only
+	// if something is wrong.
 	agentOrders["work"] = func(s *agent, o order, a *answer) error {
 		x := s.arena
 		for i := 1; ; i++ {
@@ -109,8 +110,8 @@ func TestRandomKills(t *testing.T) {
 	}
 	require.NotEmpty(t, told)
 	require.LessOrEqual(t, len(told), kills+workers)
-	// A participant that leaves cannot free a block that another participant guards. Such a block is freed with the memory
-	// of the next participant of the slot. So each slot gets a participant once more.
+	// A participant that leaves cannot free a block that another participant guards. This block is freed when
+	// the next participant in the slot leaves. So a process joins and leaves in each slot once more.
 	next := make([]*remote, workers+1)
 	for i := range next {
 		next[i] = ta.join(t, "next")

@@ -279,9 +279,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	if b.written == 0 {
 		switch {
 		case a.hasDeathRecord(dead):
-			// Another participant has written the record before, so the waiters that the death woke
-			// have already had the CPU. The delay is not repeated for each reaper: with a series of
-			// short-lived reapers it would never end.
+			// Another participant has written the record. The waiters that the death woke have already had the
+			// CPU since then. So do not wait for reclaimAfter again: otherwise a series of short-lived reapers
+			// would never finish the reap.
 			b.written = now - reclaimAfter
 		case a.recordDeaths(i, b.of, dead.Generation()):
 			b.written = now

@@ -48,10 +48,10 @@ func Remove(name string) error {
 // releases the gate after a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena if there is no participant in the arena. If the parameter named judged is
-// not nil, removeUnused removes the file only if it is the same file as judged. If the path leads to another file again
-// and again, removeUnused gives up after maxMoves attempts. The parameter named mapped is the segment of the file
-// judged, or nil if this process has not mapped that file.
+// removeUnused removes the file of an arena if there is no participant in the arena. If judged is not nil,
+// removeUnused removes only this file. The parameter mapped is the segment of this file, or nil if this process
+// has not mapped the file. If the path leads to another file again and again, removeUnused gives up after
+// maxMoves attempts.
 func removeUnused(name string, judged os.FileInfo, mapped *shm.Segment) error {
 	end, moves := time.Now().Add(gateTimeout), 0
 	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
@@ -72,8 +72,8 @@ func removeUnused(name string, judged os.FileInfo, mapped *shm.Segment) error {
 // that a removal makes a further attempt.
 var pauseRemoval = time.Sleep
 
-// tryRemove makes one attempt to remove the file of an arena. The result named again is true if a
-// further attempt may have another result.
+// tryRemove makes one attempt to remove the file of an arena. The first result is true if a further attempt may
+// have another result.
 func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool, err error) {
 	path := name
 	if !isPath(name) {
@@ -229,9 +229,9 @@ func (a *Arena) seemsUnused() error {
 	return nil
 }
 
-// unlinkClaimed removes the file of an arena that this process has claimed, so that no other
-// process is in the arena. The result named moved is true if the file was not removed: the path
-// leads to another file now, or another process has ended the claim.
+// unlinkClaimed removes the file of an arena that this process has claimed. No other process is in a claimed
+// arena. The first result is true if the file was not removed, because the path leads to another file now, or
+// because another process has ended the claim.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
@@ -244,18 +244,17 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
-	// A joiner that has the file open sees the phase removed and starts over. If the file was moved
-	// instead, the phase must change, too, because the joiners do not know the new path of the
-	// file.
+	// A joiner that has the file open sees the phase epochRemoved and starts over. The phase must change even
+	// if the file was not removed because it has another path now: the joiners do not know the new path.
 	a.casEpoch(w, w.with(epochRemoved))
 	crashpoint.Hit("arena.remove.marked")
 	return moved, nil
 }
 
-// dropFurtherName is for a joiner that finds the epoch word removed. The remover has removed the name that it knew, but
-// the file may have a further name: a hard link, or a new path after a rename. No process can join the arena any more. So
-// if the joiner has found the file by such a name, dropFurtherName removes this name. The result Is errMoved if the joiner
-// can start over at the name.
+// dropFurtherName is for a joiner that finds the phase epochRemoved in the epoch word. The remover has removed
+// the name that it knew, but the file may have a further name: a hard link, or a new path after a rename. No
+// process can join the arena any more. So if the joiner has found the file by such a name, dropFurtherName
+// removes this name. The result Is errMoved if the joiner can start over at the name.
 //
 // A correct remover claims the arena first, so no participant is in. If a participant is in, a peer has changed the epoch
 // word, and the name stays.
@@ -263,7 +262,8 @@ func (a *Arena) dropFurtherName(named bool) error {
 	if !named || a.lock == nil || a.pathState() != PathThere {
 		return errMoved
 	}
-	// The gate keeps other removers from the private name. The method leave releases it together with the byte lock.
+	// While this process has the gate, no other remover uses the private name of the file. The method leave
+	// releases the gate together with the byte lock.
 	locked, err := a.lockGate()
 	if err != nil {
 		return err

@@ -37,8 +37,8 @@ func removedPrefix(path string) string {
 	return "." + base[:min(len(base), 200)] + "."
 }
 
-// removeFile removes the file f from path. The caller has the gate of the arena in f. The result
-// named moved is true if the path led to another file. That file is then still at the path.
+// removeFile removes the file f from path. The caller has the gate of the arena in f. The first result is true
+// if the path led to another file. In this case the other file is still at the path.
 //
 // The kernel has no call that removes a name only if it leads to a certain file. So removeFile first
 // renames the file at path to a private name, which no other program uses. If the private name then
@@ -56,7 +56,7 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	case errors.Is(err, fs.ErrExist):
 		return false, fmt.Errorf("another program has a file at %q, which %q needs while it is removed: move it away: %w", private, path, err)
 	case err != nil && !leadsTo(path, own):
-		return true, nil // such as a directory, which cannot replace the symbolic link
+		return true, nil // something else is at the path, such as a directory, which rename cannot put over the placeholder
 	case err != nil:
 		return false, err
 	}
@@ -80,9 +80,9 @@ func leadsTo(path string, own os.FileInfo) bool {
 	return err == nil && os.SameFile(own, there)
 }
 
-// takePrivateName renames the file at path to its private name. The private name may exist already.
-// If a process that died while it removed the file has left it, takePrivateName replaces it.
-// Otherwise the error Is [fs.ErrExist].
+// takePrivateName renames the file at path to its private name. Something may already be at the private name.
+// takePrivateName replaces it if it was left by a process that died while it removed the same file. Otherwise
+// the error Is [fs.ErrExist].
 func takePrivateName(own os.FileInfo, path, private string) error {
 	err := renameToPrivate(own, path, private)
 	if errors.Is(err, fs.ErrExist) && leftByRemover(own, private) {

@@ -76,10 +76,10 @@ const (
 //	         word proves the death, and any process then moves the word to dead
 type slotWord uint32
 
-// heldByte is a bit of a slotWord. It says that the participant holds the byte lock of the slot.
-// The bit is in the state word, and not in the capabilities, so that the CAS that takes the slot
-// also sets the bit. A joiner that cannot use byte locks does not set it. If other processes could
-// not tell such a joiner from the state word, they would take its free byte for its death.
+// heldByte is a bit of a slotWord. It says that the participant holds the byte lock of the slot. The bit is in
+// the state word, and not in the capabilities, so that the CAS that takes the slot also sets the bit. A joiner
+// that cannot use byte locks does not set it. Without this information, other processes would take the free
+// byte lock of such a joiner for its death.
 const heldByte slotWord = 1 << 21
 
 type phase uint32
@@ -118,7 +118,7 @@ func (w slotWord) hasByte() bool               { return w&heldByte != 0 }
 func (w slotWord) is(p phase, gen uint32) bool { return w&^heldByte == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// The method called with returns the state word that the slot of the same participant has in phase p.
+// with returns the state word of the slot for the same participant in phase p.
 func (w slotWord) with(p phase) slotWord {
 	v := makeSlotWord(p, w.generation())
 	if p != phaseFree {
@@ -223,8 +223,8 @@ func (c *core) casSlot(i int, from, to slotWord) bool {
 	return c.u32(c.slot(i)+slotState).CompareAndSwap(uint32(from), uint32(to))
 }
 
-// aliveWord returns the offset of one of the words that the kernel marks when the participant in
-// slot i is gone.
+// aliveWord returns the offset of an alive word of slot i. The kernel marks these words when the thread of the
+// participant's death watcher ends.
 //
 //	writers: the owner once, while joining; the kernel
 //	readers: watchers, every process that finds the participant's ID

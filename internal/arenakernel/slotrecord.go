@@ -22,9 +22,9 @@ var (
 // used it. The next participant of the slot inherits the record, which exists until the object is
 // deleted.
 //
-// The list also has the object's additional blocks, that is, blocks that participants have added to
-// the object because it needed more room. An additional block stays until the object is deleted, as
-// a slot record does.
+// The list of slot records also has the object's additional blocks, that is, blocks that participants have
+// added to the object because it needed more room. An additional block stays until the object is deleted, as a
+// slot record does.
 //
 // The list of an object's records begins in the header of the object. Records are pushed at the
 // front, and no record leaves the list before the object is deleted. A participant stores into its
@@ -48,7 +48,8 @@ var (
 //	8..15   object  offset of the object. Set before the push
 //	16..19  slot    the slot. Set before the push
 //	20..23  number  0 in a slot record. In an additional block, one more than the number of the
-//	                nearest additional block behind it on the list. Never changes after the push
+//	                next additional block on the list; 1 if there is none. Never changes
+//	                after the push
 //
 // So the numbers of the additional blocks fall along the list. A walk of the list stops if a number
 // is not less than the one before, or if a slot comes a second time. Therefore each walk ends, even
@@ -127,8 +128,8 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 // zero after its first [SlotRecordHeader] bytes. The block is deleted with the object. If there is
 // not enough room, the error Is [shmsync.ErrNoSpace].
 //
-// The argument named head is the value that the word SlotRecords had before the caller found that o needs a
-// block. If the word has another value now, another call may have added the block. Then AddBlock adds
+// The argument head is a value of the word SlotRecords, which the caller has loaded before it found that o
+// needs a block. If the word has another value now, another call may have added the block. Then AddBlock adds
 // nothing, and returns 0 without an error.
 //
 // Preconditions: this participant has o open.
@@ -150,10 +151,9 @@ func (a *Arena) addRecord(add func() (Offset, error)) (Offset, error) {
 	return add()
 }
 
-// pushRecord makes the slot record of an object for the given slot. If the argument init is not nil,
-// pushRecord makes an additional block instead, and init initializes the block. In this case, pushRecord does
-// nothing and returns 0 if the object's list no longer begins with the record that the parameter named first
-// gives.
+// pushRecord makes the slot record of an object for the given slot. If init is not nil, pushRecord makes an
+// additional block instead, and init initializes the block. In this case, the word objRecords must still have
+// the value of the parameter first. Otherwise pushRecord does nothing and returns 0.
 //
 // pushRecord pushes the record on the object's list while the block is still marked as claimed. So if
 // the participant dies before the push, its reaper frees the record like other claimed blocks.
@@ -226,12 +226,12 @@ func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot in
 	})
 }
 
-// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it, the latest first.
-// The walk begins with the record that the argument named head gives. It ends before the record that the argument named
-// until gives, or at the end of the list if until is 0. Both arguments are values that the word SlotRecords had, and
-// until is the earlier value. Each block has at least size bytes. The argument named has of f is the size of the block.
-// If the list contains anything but slot records and additional blocks, or does not lead from head to until, the error
-// Is [shmsync.ErrCorrupt].
+// EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it, the latest
+// first. The walk begins with the record to which head leads. It ends before the record to which until leads,
+// or at the end of the list if until is 0. Both are values that the word SlotRecords had, and until is the
+// earlier value. Each block has at least size bytes; f gets the offset and the size of the block. If the list
+// contains anything but slot records and additional blocks, or does not lead from head to until, the error Is
+// [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset, has uint64)) error {
@@ -263,9 +263,9 @@ func (c *core) eachRecord(object Offset, f func(b block, slot int) bool) error {
 	})
 }
 
-// eachRecordFrom calls f for the records of an object, from the record at off on. The result named more of f
-// says whether to go on. The result named ok of f says whether the record can belong to the object; if it
-// cannot, eachRecordFrom returns an error.
+// eachRecordFrom calls f for the records of an object, from the record at off on, until the first result of f
+// is false. If the second result of f is false, the record cannot belong to the object, and eachRecordFrom
+// returns an error.
 func (c *core) eachRecordFrom(object, off Offset, f func(b block, slot int, number uint32) (more, ok bool)) error {
 	var seen slotSet
 	last := uint64(1 << 32)
@@ -307,9 +307,8 @@ func (c *core) lastNumber(object, off Offset) (last uint32, err error) {
 	return last, err
 }
 
-// recordAt returns the slot record of an object at off. The offset may have come from a peer. The
-// maker of the record may not have published the block yet. The result named ok is false if there
-// is no record.
+// recordAt returns the slot record of an object at off. The offset may have come from a peer. The maker of the
+// record may not have published the block yet. The last result is false if there is no record.
 func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	b, ok = c.locate(off)
 	if !ok || b.class == classNode {
@@ -370,9 +369,9 @@ func (a *Arena) recordWords(b block) (n uint64, known bool) {
 // the list.
 func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
-	// While the object is guarded, its list loses no record: a deleter either sees the guard, or
-	// has already made the block of the object something else. keepRecord loads the word of that
-	// block only once, because a deleter may change the word between two loads.
+	// While the object is guarded, its list loses no record: a deleter either sees the guard, or has already
+	// changed the block word of the object. keepRecord loads this block word only once, because a deleter may
+	// change it between two loads.
 	c.guard(object)
 	defer c.unguard()
 	o, ok := c.locate(object)

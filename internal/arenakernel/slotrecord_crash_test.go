@@ -156,8 +156,7 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 }
 
 // closesWhile closes the arena while the function add is at a crash point. After that, another participant
-// makes its record. The parameter named records is how many slot records and additional blocks must exist
-// then.
+// makes its record. Then the object must have as many slot records and additional blocks as records says.
 func closesWhile(t *testing.T, point string, records uint64, add func(a *Arena, o Object) error) {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// withSlotRecords opens an object and makes its slot records for all.
+// withSlotRecords opens an object for each participant in all, and makes the slot record of each.
 func withSlotRecords(t *testing.T, name string, all ...*Arena) (o Object, records []Offset) {
 	t.Helper()
 	for _, a := range all {
@@ -298,9 +298,9 @@ func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
 	}
 }
 
-// addedBlocks returns the contents of the blocks that were added after the record that the parameter named
-// until gives, the latest one first. It requires that their numbers fall by one each, down to 1 if until is
-// 0.
+// addedBlocks returns the contents of the additional blocks of an object, the latest one first. It leaves out
+// the blocks that were on the list when the word SlotRecords had the value until. It requires that each number
+// is one less than the number before it, and that the last number is 1 if until is 0.
 func addedBlocks(t testing.TB, a *Arena, o Object, until uint32) (contents []uint64) {
 	t.Helper()
 	var numbers []uint32
@@ -432,7 +432,7 @@ func TestAddBlockAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	all := addedBlocks(t, first, o, 0)
 	require.Len(t, all, participants*goroutines*each)
-	last := map[uint64]uint64{} // for each goroutine, the content of its block that the loop met last; the loop begins with the latest block
+	last := map[uint64]uint64{} // by goroutine: the content of the block that the loop visited before; it was added later
 	for _, content := range all {
 		if later, ok := last[content>>16]; ok {
 			require.Equal(t, later-1, content)
@@ -501,9 +501,9 @@ func TestAddedBlocksOverwritten(t *testing.T) {
 	})
 }
 
-// TestReaperTakesNoGenerationZero: a peer has overwritten the word that says up to which generation the participants
-// of a slot are cleaned up. The words of slot records look like blocks of a participant of generation 0, which no
-// participant is.
+// TestReaperTakesNoGenerationZero checks that a reaper frees no slot record after a peer has overwritten
+// slotReclaimed, the word that says which generations of a slot are already cleaned up. The block word of a
+// slot record names a participant of generation 0, and no participant has this generation.
 func TestReaperTakesNoGenerationZero(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -66,9 +66,9 @@ func (c *core) tryClaimSpan(size uint64, in room) (Offset, error) {
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow makes a span of n free chunks in a row, in the given room. It searches downwards from top. If there is no
-// such row, the offset is 0, and the result named busy says whether other participants are changing
-// chunks meanwhile.
+// spanBelow makes a span of n free chunks in a row, in the given room. It searches downwards from top. If there
+// is no such row, the offset is 0, and the second result says whether other participants are changing chunks
+// meanwhile.
 func (c *core) spanBelow(top, n uint64, in room) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
@@ -107,9 +107,10 @@ func (c *core) spanAt(head, n uint64) (Offset, error) {
 	return c.chunkOff(head), nil
 }
 
-// fullestRow returns the first chunk of the row of n free chunks of the room in which most chunks are backed by
-// memory. It returns false if there is no row with at least one such chunk. It reads each chunk word
-// at most twice. Other participants may change chunks meanwhile, so the result may be wrong.
+// fullestRow returns the first chunk of a row of n free chunks of the room. Of all such rows, this row has the
+// most chunks that are backed by memory. fullestRow returns false if no row has a chunk that is backed by
+// memory. It reads each chunk word at most twice. Other participants may change chunks meanwhile, so the result
+// may be wrong.
 func (c *core) fullestRow(n uint64, in room) (head uint64, found bool) {
 	run, backed, most := uint64(0), 0, 0
 	for i := c.geo.chunkCount; i > 0; i-- {

@@ -25,10 +25,10 @@ func init() {
 	}
 }
 
-// TestRestartStorm: five processes are killed, closed, restarted, and upgraded to another size of the
-// arena, in random order. An upgrade never fails while no process is in the arena. All processes in the
-// arena share the same arena. No increment of the count is lost, except that an upgrade begins with a
-// new arena.
+// TestRestartStorm checks an arena whose processes are killed, closed and restarted in random order. From time
+// to time, new processes ask for another size, so that a new arena replaces the old one. This replacement never
+// fails while no process is in the arena, and never happens while a process is in it. No increment of the count
+// is lost, except that the count of a new arena begins with 0.
 func TestRestartStorm(t *testing.T) {
 	const fleet = 5
 	steps := proctest.Rounds(200, 2000)

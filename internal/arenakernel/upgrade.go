@@ -30,9 +30,9 @@ var (
 //	object  successor              meaning                                          the next upgrade
 //	old     none                   nothing was done                                 begins
 //	old     made from this object  the successor is complete, but the old object    deletes the successor, and begins
-//	                               still counts
+//	                               has the valid data
 //	none    any                    the old object was deleted, so the successor     makes the new object from the
-//	                               counts                                           successor
+//	                               has the valid data                               successor
 //	new     with the same bytes    the upgrade is done                              deletes the successor
 //	other   made from another      a program has made the object again              fails: object and successor have
 //	        object                                                                  different data
@@ -218,9 +218,9 @@ func (a *Arena) becameOf(h, s *header, n successor) bool {
 		bytes.Equal(a.slice(h.Body, h.Size), n.body)
 }
 
-// deleteSuccessor deletes the successor that an interrupted upgrade of the object of that name has
-// left. It is called before the object itself is deleted. If the parameter named of is not 0,
-// deleteSuccessor deletes the successor only if the successor belongs to the object at that offset.
+// deleteSuccessor deletes the successor that an interrupted upgrade of the object of that name has left. It is
+// called before the object itself is deleted. The second parameter is an offset or 0. If it is not 0,
+// deleteSuccessor deletes the successor only if the successor belongs to the object at this offset.
 //
 // A successor that does not belong to the object has data of its own. deleteSuccessor does not
 // delete such a successor while a process has the object open, because then the object cannot be
@@ -254,10 +254,10 @@ func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error
 	}
 }
 
-// isRedundant reports whether the object of that name has the same data as its successor s, which
-// an interrupted upgrade has left. The result named busy is an error if the object cannot be
-// deleted now, and otherwise nil. If the parameter named of is not 0, isRedundant returns true only
-// for an object at that offset.
+// isRedundant reports whether the object of that name has the same data as its successor s, which an
+// interrupted upgrade has left. The second result is an error if the object cannot be deleted now, and
+// otherwise nil. The last parameter is an offset or 0. If it is not 0, isRedundant returns true only for an
+// object at this offset.
 func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, busy, err error) {
 	h, created, err := a.openExisting(name)
 	if errors.Is(err, fs.ErrNotExist) {

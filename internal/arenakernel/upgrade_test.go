@@ -121,9 +121,10 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
-// TestUpgradeAfterAnOlderProgram: a process dies in an upgrade, and an older program runs before the
-// next upgrade. If the upgrade was not decided yet, what the older program writes is kept. If it was
-// decided, the next upgrade notices the second object and returns an error.
+// TestUpgradeAfterAnOlderProgram checks the next upgrade after a process has died in an upgrade, and an older
+// program has run since. If the dead process had not deleted the old object, the next upgrade keeps what the
+// older program has written. If it had, the older program has made another object, and the next upgrade returns
+// an error.
 func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	t.Run("before the decision", func(t *testing.T) {
 		ta := newTestArena(t, 4)

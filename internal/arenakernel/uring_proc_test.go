@@ -113,8 +113,8 @@ const (
 	busyPattern = 0xAA
 )
 
-// lateStores kills busy readers, one after the other. It returns after how many of these kills the
-// bytes of the Block still changed when Gone was already true.
+// lateStores kills busy readers, one after the other. It returns the number of readers for which bytes of the
+// Block still changed after Gone had returned true.
 func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	t.Helper()
 	if u, err := newURing(1); strings.HasPrefix(r.By, "io_uring") && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
@@ -166,7 +166,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 			late++
 		}
 		v.Wait(t)
-		if changed { // wait, so that the next reader is not taken for this one
+		if changed { // wait, so that no late store of this reader counts for the next one
 			pollForQuiet(data)
 		}
 	}

@@ -58,7 +58,7 @@ const (
 // Tests make both variables smaller, so that slots need another window soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(32) // half is for heirs; a renewal needs three searches, which cost too much for fewer than 16 other joins
+	windowLeast     = uint32(32) // 16 for heirs and 16 for other joins: fewer joins are not worth three searches
 )
 
 var renewSearched = func() {} // tests replace it; called between the search and the use of its result
@@ -97,10 +97,9 @@ func (c *core) windowOf(slot int) (w window, raw uint64) {
 	return window(raw), raw
 }
 
-// nextGeneration returns the generation for a process that takes slot i, and the bytes of the
-// window that the generation belongs to. The slot is free or dead, in state w. The result named
-// next is 0 if no generation is left. The parameter inherit means that the process takes the slot
-// over from a dead participant.
+// nextGeneration returns the generation for a process that takes slot i, or 0 if no generation is left. It also
+// returns the bytes of the window that the generation belongs to. The slot is free or dead, in state w. If
+// inherit is true, the process takes the slot over from a dead participant.
 func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw uint64) {
 	win, raw := c.windowOf(i)
 	g := w.generation()
@@ -314,8 +313,8 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	return 0, true
 }
 
-// postpone records why slots cannot be renewed now, that is, cannot get another range of
-// generations. It returns its parameter named again.
+// postpone records why slots cannot be renewed now, that is, cannot get another range of generations. It
+// returns its first parameter.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again

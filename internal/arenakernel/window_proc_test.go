@@ -56,8 +56,8 @@ func (ta *testArena) peek(t *testing.T) *Arena {
 	return view(newMemory(seg.Bytes()), ta.opts.MaxParticipants)
 }
 
-// leaveAt changes a slot as if its participants up to that generation had left. The slot is then free,
-// and there is nothing to clean up.
+// leaveAt changes a slot as if all its participants had left, and the last one had the given generation. The
+// slot is then free, and there is nothing to clean up.
 func (a *Arena) leaveAt(slot int, generation uint32) {
 	a.u32(a.slot(slot) + slotReclaimed).Store(generation)
 	a.forgetTouched(slot)
@@ -123,7 +123,7 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 // participant cleans up after it. There is no limit to the number of such participants.
 func TestOneSlotIsInheritedForEver(t *testing.T) {
 	ta := newTestArena(t, 1)
-	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
+	const few = 6000 // so that the IDs of 256 death records leave 16 generations in a row
 	a := (*Arena)(nil)
 	seen := map[uint32]int{}
 	for i := range proctest.Rounds(12, 200) {
@@ -170,7 +170,7 @@ func (a *Arena) eachObjectWord(f func(*uint32)) {
 // leave.
 func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	ta := newTestArena(t, 2)
-	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
+	const few = 6000 // so that the IDs of 256 death records leave 16 generations in a row
 	s := ta.start(t)
 	s.must(t, order{Do: "few generations", N: few})
 	s.open(t, ta, "stays")
@@ -366,8 +366,8 @@ func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	require.Contains(t, late.Err, "too many bytes that may be IDs of 1 of them; delete objects")
 }
 
-// TestManyNamesLeaveAShortWindow: thousands of IDs stay in the arena, such as those of closed shares.
-// The window that they leave is short, but usable.
+// TestManyNamesLeaveAShortWindow checks that a slot gets a short but usable window if thousands of its IDs stay
+// in the words of the arena.
 func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -487,8 +487,8 @@ func TestHostileActWords(t *testing.T) {
 	}
 }
 
-// TestTakeFrom: a word is taken only from a dead participant. It must be unchanged at a moment when no
-// other participant can get the ID of the dead participant.
+// TestTakeFrom checks that TakeFromDead changes a word only if the participant is dead and the word has the
+// expected value, and that TakeFromGone also requires that the participant is gone.
 func TestTakeFrom(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -570,9 +570,9 @@ func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	require.Positive(t, seen.left(3, w, 2, 1e12))
 }
 
-// TestFewJoinersSearchInVain: while other slots are free, only one in 64 joins searches for generations
-// for a slot that can get none. A joiner that would have to wait for another participant searches only
-// once.
+// TestFewJoinersSearchInVain checks how often joiners search for another window for a slot that cannot be
+// renewed. While other slots are free, only one in 64 joins searches. A joiner that would have to wait for
+// another participant searches only once.
 func TestFewJoinersSearchInVain(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 4)
 	searched, least := 0, windowLeast
@@ -672,7 +672,7 @@ func TestWindowWords(t *testing.T) {
 // are killed, are stopped, and leave. No participant takes what another participant has.
 func TestGenerationsComeAgain(t *testing.T) {
 	ta := newTestArena(t, 3)
-	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
+	const few = 6000 // so that the IDs of 256 death records leave 16 generations in a row
 	c := ta.start(t)
 	c.must(t, order{Do: "few generations", N: few})
 	c.open(t, ta, "creator")
@@ -737,8 +737,7 @@ func TestGenerationsComeAgain(t *testing.T) {
 	v.stats(t)
 }
 
-// BenchmarkSearchIDs measures the search for the IDs of a slot among as many objects as 100,000
-// mutexes.
+// BenchmarkSearchIDs measures the search for the IDs of four slots in an arena with 100,000 objects.
 func BenchmarkSearchIDs(b *testing.B) {
 	ta := newTestArena(b, 4)
 	ta.opts.Size = 128 << 20

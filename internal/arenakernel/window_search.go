@@ -10,8 +10,8 @@ type generations [(maxGeneration + 1) / 64]uint64
 
 func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
 
-// longestGap returns the longest range of generations that are not in the set. The result named
-// first is 0 if the set contains all generations.
+// longestGap returns the first and the last generation of the longest range of generations that are not in the
+// set. If the set contains all generations, the first result is 0.
 func (s *generations) longestGap() (first, last uint32) {
 	begin, longest := uint32(1), uint32(0)
 	end := func(at uint32) { // end ends a gap
@@ -39,8 +39,7 @@ type idSearch struct {
 	found [MaxSlots + 1]*generations
 }
 
-// add includes a slot in the search. The parameter named now is the present generation of the slot,
-// which counts as found.
+// add includes a slot in the search. The present generation of the slot counts as found.
 func (s *idSearch) add(slot int, now uint32) {
 	s.slots = append(s.slots, slot)
 	s.found[slot] = &generations{}
@@ -53,7 +52,7 @@ func (s *idSearch) id(n ParticipantID) {
 	}
 }
 
-// The method word adds the IDs that a word may contain, in bits 0..28 or in bits 3..31.
+// word adds the IDs that w may contain, in bits 0..28 or in bits 3..31.
 func (s *idSearch) word(w uint32) {
 	if w != 0 {
 		s.id(ParticipantID(w & ParticipantIDMask))

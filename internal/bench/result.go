@@ -103,8 +103,8 @@ func (rep *Repetition) Throughput(a *Account) {
 	rep.Metrics["jain"], rep.Metrics["min-share"] = fairness(a.Shares)
 }
 
-// Second sets metrics that are quantiles of the second histograms of all threads. The names of these metrics begin with
-// prefix.
+// Second sets metrics from the second histograms of all threads. The name of each metric consists of prefix and
+// the name of a quantile.
 func (rep *Repetition) Second(prefix string, a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,20 +23,28 @@ const keepFor = 14 * 24 * time.Hour
 // kept, output is a symbolic link to it. The output of the compiler is part of the error.
 //
 // Programs are kept below the user's cache directory, each under a hash of the preprocessed sources, the flags,
-// and the file of the compiler. The hash does not cover the linker and the libraries. A program that fails to
+// the objects, and the file of the compiler. The hash does not cover the linker and the libraries. A program that fails to
 // compile is not kept. Without a cache directory, each program is compiled again.
 func Compile(cc string, args []string, output string) error {
-	kept, err := place(cc, args)
+	_, err := CompileWith(cc, args, nil, output)
+	return err
+}
+
+// CompileWith compiles a program and links it with object files. With the argument -c it makes an object file. An object
+// is the path that an earlier call has returned: the path of a kept file changes with its content.
+func CompileWith(cc string, args, objects []string, output string) (path string, err error) {
+	kept, err := place(cc, args, objects)
+	args = slices.Concat(args, objects)
 	if err != nil {
-		return run(cc, append(args[:len(args):len(args)], "-o", output))
+		return output, run(cc, append(args, "-o", output))
 	}
 	if os.Chtimes(kept, time.Now(), time.Now()) != nil {
 		if err := compileKept(cc, args, kept); err != nil {
-			return err
+			return "", err
 		}
 	}
 	os.Remove(output)
-	return os.Symlink(kept, output)
+	return kept, os.Symlink(kept, output)
 }
 
 // compileKept compiles a program that is not kept yet. Another process may do the same at the same time.
@@ -58,7 +67,7 @@ func compileKept(cc string, args []string, kept string) error {
 }
 
 // place returns the path of the kept program, whether it exists or not.
-func place(cc string, args []string) (string, error) {
+func place(cc string, args, objects []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -95,6 +104,7 @@ func place(cc string, args []string) (string, error) {
 		}
 		fmt.Fprintf(h, "%q\n", a)
 	}
+	fmt.Fprintf(h, "%q\n", objects)
 	h.Write(read)
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))), nil
 }

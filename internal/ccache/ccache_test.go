@@ -3,6 +3,7 @@
 package ccache
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,4 +70,29 @@ func TestCompile(t *testing.T) {
 	printed, _, err := build("#define VALUE 5\n", "-DFLAG=1")
 	require.NoError(t, err)
 	require.Equal(t, "5 1", printed)
+}
+
+// A program is linked again if an object file has changed, and only then.
+func TestCompileWith(t *testing.T) {
+	cc := proctest.CCompiler(t)
+	cache, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	library, program := filepath.Join(dir, "library.c"), filepath.Join(dir, "program.c")
+	require.NoError(t, os.WriteFile(program, []byte("int value(void);\nint main(void) { return value(); }\n"), 0o600))
+	for i, c := range []struct {
+		value, kept int
+	}{{3, 2}, {3, 2}, {4, 4}, {3, 4}} {
+		require.NoError(t, os.WriteFile(library, fmt.Appendf(nil, "int value(void) { return %d; }\n", c.value), 0o600))
+		object, err := CompileWith(cc, []string{"-c", library}, nil, filepath.Join(dir, "library.o"))
+		require.NoError(t, err)
+		out := filepath.Join(dir, "program")
+		_, err = CompileWith(cc, []string{program}, []string{object}, out)
+		require.NoError(t, err)
+		var exit *exec.ExitError
+		require.ErrorAs(t, exec.Command(out).Run(), &exit)
+		require.Equal(t, c.value, exit.ExitCode(), i)
+		all, err := filepath.Glob(filepath.Join(cache, "shmsync-ccache", "*"))
+		require.NoError(t, err)
+		require.Len(t, all, c.kept, i)
+	}
 }

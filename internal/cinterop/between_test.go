@@ -25,6 +25,7 @@ func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 		"unshared",     // another thread ends an opening
 		"arrived",      // another process ends or breaks the phase of a Barrier
 		"given up",     // a peer changes a word before each attempt of a reaper
+		"overtaken",    // a peer changes the commit word before each change of a reaper
 		"listed",       // another process recovers a key of a MultiLock
 	} {
 		t.Run(verb, func(t *testing.T) { runC(t, "between.c", newArena(t), verb) })

@@ -68,6 +68,10 @@ func condIdle(t *testing.T, name string, off uint64) {
 	sound(t, name)
 }
 
+// TestSignalsThatManyDeadWaitsOweInC: thousands of waits of a dead participant owe Signals. A process in C passes them on in
+// their order, and visits all nodes of the arena only a few times.
+func TestSignalsThatManyDeadWaitsOweInC(t *testing.T) { runC(t, "debts.c", newArena(t)) }
+
 // Waits call functions of the program to unlock and to lock. The functions may fail, and waits may time out.
 func TestCondFunctions(t *testing.T) {
 	quick := program(t, "cond.c")

@@ -25,6 +25,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/ccache"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 	"github.com/shmsync/shmsync/shm"
@@ -58,13 +59,19 @@ func program(t testing.TB, source string, flags ...string) string {
 	all := append([]string{optimize()}, flags...)
 	// A plugin exports functions, several files share them, and with -O2 a test measures what users compile.
 	usual := slices.ContainsFunc(flags, func(f string) bool { return f == "-shared" || strings.HasSuffix(f, ".c") || f == "-O2" })
-	if !usual {
+	switch {
+	case usual:
+		require.NoError(t, compile(cc, source, name, all...))
+	case shares(t, source, flags):
+		args := append(compilerFlags("program", all...), filepath.Join("testdata", source), "-pthread")
+		_, err := ccache.CompileWith(cc, args, []string{sharedObject(t, cc, all)}, filepath.Join(built.dir, name))
+		require.NoError(t, err)
+	default:
 		if proctest.Long() {
 			all = append(all, wholeProgram(cc)...)
 		}
-		all = append(all, internalLinkage(cc)...)
+		require.NoError(t, compile(cc, source, name, append(all, internalLinkage(cc)...)...))
 	}
-	require.NoError(t, compile(cc, source, name, all...))
 	if programs.paths == nil {
 		programs.paths = map[string]string{}
 	}

@@ -7,3 +7,7 @@ import "testing"
 // The function of shmsync_wait_hook runs during each wait that lasts, which keeps its place meanwhile. The function can
 // end the wait, and what it waits for takes precedence.
 func TestWaitHook(t *testing.T) { runC(t, "hook.c", unusedName(t)) }
+
+// The function of shmsync_wait_hook runs during an open that waits for the on_first of another process, or for an open of
+// another thread.
+func TestWaitHookOfAnOpen(t *testing.T) { runC(t, "openhook.c", unusedName(t), unusedName(t)) }

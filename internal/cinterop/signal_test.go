@@ -4,6 +4,7 @@ package cinterop
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"syscall"
 	"testing"
@@ -332,4 +333,25 @@ func TestKillSignalReap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A release of more permits than a SignalWaker can count changes nothing. A signal keeps its permit, too, if the number of
+// permits is the largest one.
+func TestSignalPermitsDoNotOverflow(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		for _, x := range []*agent{s.a, s.b} {
+			x.do(t, "sig.open", "w")
+			x.do(t, "sig.release", "w", math.MaxInt64)
+		}
+		require.EqualValues(t, uint64(math.MaxUint64-1), s.a.do(t, "sig.permits", "w"))
+		s.a.start(t, "sig.release", "w", 2).fails(t, syscall.EINVAL)
+		s.b.start(t, "sig.release", "w", math.MaxInt64).fails(t, syscall.EINVAL)
+		require.EqualValues(t, uint64(math.MaxUint64-1), s.b.do(t, "sig.permits", "w"))
+		s.a.do(t, "sig.release", "w", 1)
+		s.b.start(t, "sig.release", "w", 1).fails(t, syscall.EINVAL)
+		s.b.do(t, "sig.schedule", "w", 5)
+		require.EqualValues(t, uint64(math.MaxUint64), s.a.do(t, "sig.permits", "w"))
+		s.a.do(t, "sig.try", "w")
+		require.EqualValues(t, uint64(math.MaxUint64-1), s.b.do(t, "sig.permits", "w"))
+	})
 }

@@ -51,6 +51,15 @@ func TestShortLivedProcessesInCShareASlab(t *testing.T) {
 	require.Equal(t, before+2, usedChunks(a))
 }
 
+// TestPoolInCGivesNodesBack: a program in C has had many waits at the same time. When they are over, it gives their nodes
+// back to the arena, but for a few.
+func TestPoolInCGivesNodesBack(t *testing.T) {
+	name, _ := slabArena(t)
+	out, err := exec.Command(program(t, "slabs.c", "-DSHMI_FREE_PERIOD=1000000"), "pool", name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	sound(t, name)
+}
+
 // TestBlocksFreedInGoAreUsedAgainInC: a program in C allocates blocks, and a program in Go frees them.
 func TestBlocksFreedInGoAreUsedAgainInC(t *testing.T) {
 	name, a := slabArena(t)

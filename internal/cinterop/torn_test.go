@@ -3,7 +3,9 @@
 package cinterop
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -192,4 +194,46 @@ func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
 			})
 		}
 	}
+}
+
+// During one wait, a link of its node changes so often that half of all tags have passed. The next wait in this node
+// begins with later tags. So a process that was stopped while it changed the link finds another tag.
+func TestTagsOfLinksGoOnAfterAnyWait(t *testing.T) {
+	for _, link := range []string{"next", "extra"} {
+		for _, changes := range []uint32{1 << 30, 1<<31 + 8, 1<<32 - 100} {
+			t.Run(fmt.Sprintf("%s/%d", link, changes), func(t *testing.T) {
+				eachQueueKind(t, func(t *testing.T, k queueKind, lang string) { tagsGoOn(t, k, lang, link, changes) })
+			})
+		}
+	}
+}
+
+func tagsGoOn(t *testing.T, k queueKind, lang, link string, changes uint32) {
+	q := newHangingQueue(t, k, "c")
+	x := newAgent(t, lang, q.arena, "waits")
+	word := func(n *arenakernel.Node) *atomic.Uint64 {
+		if link == "next" {
+			return n.Next()
+		}
+		return n.Extra()
+	}
+	w := q.add(t, x)
+	var last uint32
+	q.tear(t, func(n []*arenakernel.Node) {
+		v := word(n[0]).Load()
+		last = uint32(v) + changes
+		word(n[0]).Store(v>>32<<32 | uint64(last))
+	})
+	q.give(t).must(t)
+	w.must(t)
+	if k.hold != "" {
+		x.do(t, k.give, "x", k.args...)
+		q.holder.do(t, k.hold, "x", k.args...)
+	}
+	q.waits = nil
+	q.add(t, x)
+	q.tear(t, func(n []*arenakernel.Node) {
+		passed := uint32(word(n[0]).Load()) - last
+		require.True(t, passed > 0 && passed < 16, "%d changes of the link since the first wait", int32(passed))
+	})
 }

@@ -6,6 +6,8 @@ import "encoding/binary"
 // with the number of the thread. States that differ only in the order of these threads are explored only once.
 type Symmetry struct {
 	Threads int
+	// More is how many threads after these run another program, all the same one.
+	More int
 	// Names are the indexes of registers that contain numbers of threads. They do not affect the order of the
 	// threads.
 	Names []int
@@ -22,8 +24,12 @@ func (y *Symmetry) reorder(s *Sys) {
 		order[i] = uint8(i)
 	}
 	moved := false
-	for i := 1; i < y.Threads; i++ {
-		for k := i; k > 0 && y.before(s, order[k], order[k-1]); k-- {
+	for i := 1; i < y.Threads+y.More; i++ {
+		first := 0
+		if i >= y.Threads {
+			first = y.Threads
+		}
+		for k := i; k > first && y.before(s, order[k], order[k-1]); k-- {
 			order[k], order[k-1] = order[k-1], order[k]
 			moved = true
 		}

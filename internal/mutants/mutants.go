@@ -186,7 +186,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestWaitGroupCrash$", tags: withPoints,
 	},
 	{
-		name: "a WaitGroup rises from 0 before its waiters can see that it was 0",
+		name: "an Add changes a WaitGroup from 0 before its waiters can see that it was 0",
 		file: "prims/counter.go", old: "if e.ticket() == c.ticket() {",
 		new: "if e.ticket() == c.ticket() || t.load() == c {",
 		pkg: "prims", run: "TestWaitGroupZeroUntold", tags: withPoints,

@@ -36,7 +36,7 @@ func init() {
 			pkg:  pkg, run: "TestRecoveryInCThatAPeerOverwrites",
 		},
 		{
-			name: "C: a writer of an RWSpinLock misses readers that opened it after the writer",
+			name: "C: a writer misses readers that opened the RWSpinLock after the writer opened it",
 			file: parts + "81-spin.h",
 			old:  "    if (SHMI_UNLIKELY((uint32_t)known != head))\n",
 			new:  "    if (0)\n",
@@ -120,7 +120,7 @@ func init() {
 			pkg:  pkg, run: "TestCondSignalsPassOnInTheirOrder",
 		},
 		{
-			name: "C: the periodic check of a wait does not look for damage of its queue",
+			name: "C: the periodic check of a wait does not look for damage to the queue",
 			file: parts + "64-recordobject.h",
 			old:  "            torn = shmi_rq_is_torn(q, s);\n",
 			new:  "",
@@ -211,7 +211,7 @@ func init() {
 			pkg:  pkg, run: "TestCondSignalPassesToNoLaterWait",
 		},
 		{
-			name: "C: a lock of a MultiLock key without a record does not change the key's tag",
+			name: "C: a lock that takes a MultiLock key without a record does not change the key's tag",
 			file: parts + "84-multilock.h",
 			old:  "held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);\n",
 			new:  "held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w);\n",

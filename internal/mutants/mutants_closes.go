@@ -45,21 +45,21 @@ var closeMutants = []mutant{
 		pkg:  "prims", run: "TestCloseDuringTheCall/rwmutex.unlock", tags: withPoints,
 	},
 	{
-		name: "Unlock of a Mutex makes a wake through a handle that is closed",
+		name: "Unlock of a Mutex wakes a waiter through a handle that has been closed",
 		file: "prims/mutex_slow.go",
 		old:  "\tif !enterLate(m.queue) {\n\t\treturn\n\t}\n\tdefer m.queue.Exit()\n",
 		new:  "",
 		pkg:  "prims", run: "TestLateCallChangesNoOtherObject/mutex", tags: withPoints,
 	},
 	{
-		name: "RUnlock of an RWMutex makes a wake through a handle that is closed",
+		name: "RUnlock of an RWMutex wakes a waiter through a handle that has been closed",
 		file: "prims/rwmutex_read.go",
 		old:  " && m.begin(\"rwmutex.runlock\") == nil {\n\t\tdefer m.finish()\n",
 		new:  " {\n",
 		pkg:  "prims", run: "TestLateCallChangesNoOtherObject/rwmutex", tags: withPoints,
 	},
 	{
-		name: "Unlock of a SpinLock makes a wake through a handle that is closed",
+		name: "Unlock of a SpinLock wakes a waiter through a handle that has been closed",
 		file: "prims/spinlock_core.go",
 		old:  "\tif enterLate(c.queue) {\n\t\tdefer c.queue.Exit()\n",
 		new:  "\tif true {\n",
@@ -73,7 +73,7 @@ var closeMutants = []mutant{
 		pkg:  "prims", run: "TestCloseMakesTheWakesOfLateCalls/mutex", tags: withPoints,
 	},
 	{
-		name: "a writer locks a free RWMutex beside a reader that came before the gate was closed",
+		name: "a writer locks an RWMutex although a reader came in before the writer closed the gate",
 		file: "prims/rwmutex_free.go",
 		old:  "\tif !m.unread() || !gate.CompareAndSwap(closed,",
 		new:  "\tif !gate.CompareAndSwap(closed,",
@@ -89,12 +89,12 @@ var closeMutants = []mutant{
 	{
 		name: "Close of the arena makes no owed wakes while a function of the program runs",
 		file: "prims/handles_close.go",
-		old:  "\t\tfor _, p := range all { // also",
-		new:  "\t\tfor _, p := range busy { // also",
+		old:  "\t\tfor _, p := range all { // while",
+		new:  "\t\tfor _, p := range busy { // while",
 		pkg:  "prims", run: "TestCloseOfTheArenaMakesWakesWhileAFunctionRuns/mutex", tags: withPoints,
 	},
 	{
-		name: "a periodic check of a Mutex that rolls back may be the call that ends the handle",
+		name: "a periodic check that rolls back a Mutex may also carry out the end of the handle",
 		file: "prims/mutex_repair.go",
 		old:  "\t\tif m.queue.Enter() {\n\t\t\tm.markOwnerDead(o)\n\t\t\tm.queue.Exit()\n\t\t}\n",
 		new:  "\t\tm.markOwnerDead(o)\n",
@@ -122,7 +122,7 @@ var closeMutants = []mutant{
 		pkg:  "prims", run: "TestSignalWorkersFind", tags: withPoints,
 	},
 	{
-		name: "a late reaper of a WaitGroup marks a change of a living participant as dead",
+		name: "a late reaper marks a living participant's change of a WaitGroup as that of a dead one",
 		file: "prims/counter_repair.go",
 		old:  "arenakernel.TakeFromDead(t.a, c.owner(), &t.words.commit, uint64(c), uint64(c|counterDead))",
 		new:  "t.swap(c, c|counterDead)",
@@ -136,7 +136,7 @@ var closeMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestHostileReadyStackEnds",
 	},
 	{
-		name: "Close of the arena does not wait for functions of calls through other handles",
+		name: "Close of the arena does not wait for callbacks that run in calls on other handles",
 		file: "prims/handles_close.go",
 		old:  "closeAll(mine, slices.Concat(mine, others))",
 		new:  "closeAll(mine, nil)",

@@ -88,7 +88,7 @@ func init() {
 			pkg:  "prims", run: "TestCondLeaverLeavesNoNode",
 		},
 		{
-			name: "periodic checks of a Cond wake all waiters although woken waiters go on locking",
+			name: "periodic checks of a Cond wake all waiters although earlier woken ones still get the lock",
 			file: "prims/cond_repair.go",
 			old:  "\t\tflying = k.words.flying.Load()\n",
 			new:  "\t\tflying = uint64(valueIn(&k.words.flying))\n",
@@ -97,8 +97,8 @@ func init() {
 		{
 			name: "damage of a Cond's queue makes waits fail that have already ended",
 			file: "prims/cond_rules.go",
-			old:  "\t\t\tx.torn = false // the turns",
-			new:  "\t\t\t// the turns",
+			old:  "\t\t\tx.torn = false // ",
+			new:  "\t\t\t// ",
 			pkg:  "prims", run: "TestCondDamagedQueueConcernsWaitsInTheQueue",
 		},
 		{

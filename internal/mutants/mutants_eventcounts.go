@@ -101,7 +101,7 @@ var eventcountMutants = []mutant{
 		pkg:  "prims", run: "TestBarrierBeginsWhenTheDeadAreGone$",
 	},
 	{
-		name: "a waiter of an eventcount that is woken without a change ignores dead participants",
+		name: "a waiter that wakes while the eventcount is unchanged does not look for dead participants",
 		file: "prims/eventcount.go",
 		old:  "if e.scan != nil && e.load().sequence() == seq {",
 		new:  "if false {",

@@ -52,7 +52,7 @@ var eventMutants = []mutant{
 		pkg:  "prims", run: "TestEventOutlivesItsFirstParticipant",
 	},
 	{
-		name: "two ends of waits of an auto-reset Event have the same version after 2^32 changes",
+		name: "two waits of one participant end at equal versions of an auto-reset Event, 2^32 changes apart",
 		file: "prims/event_auto.go",
 		old:  "ended() == to.version() {",
 		new:  "ended() == to.version()+1 {",

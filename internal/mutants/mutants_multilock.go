@@ -25,7 +25,7 @@ func init() {
 			pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
 		},
 		{
-			name: "a Lock of a MultiLock key without a record does not change the key's tag",
+			name: "a Lock that takes a MultiLock key without a record does not change the key's tag",
 			file: "prims/multilock_entry.go",
 			old:  "uint64(v.with(k.of.open))) {\n\t\treturn Hold{}\n\t}\n\tcrashpoint.Hit(\"multilock.lock.taken\")\n\treturn makeHold(k, e, key, i, v.tag()+1)\n",
 			new:  "uint64(makeRecorded(k.of.open, v.tag()))) {\n\t\treturn Hold{}\n\t}\n\tcrashpoint.Hit(\"multilock.lock.taken\")\n\treturn makeHold(k, e, key, i, v.tag())\n",

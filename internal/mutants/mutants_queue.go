@@ -24,7 +24,7 @@ var queueMutants = []mutant{
 		pkg:  "prims", run: "TestQueueCallAfterItsEffect", tags: withPoints,
 	},
 	{
-		name: "a Get from a Queue makes a wake through a handle that is closed",
+		name: "a Get from a Queue wakes a waiter through a handle that has been closed",
 		file: "prims/queue_wait.go",
 		old:  "\tif !ok {\n\t\treturn\n\t}\n\tdefer call.end()\n",
 		new:  "\tif ok {\n\t\tdefer call.end()\n\t}\n",
@@ -59,7 +59,7 @@ var queueMutants = []mutant{
 		pkg:  "cmd/shmctl", run: "TestHoldAgeWithoutCounters/lock_rw",
 	},
 	{
-		name: "the next lease of a Queue item has the date of a dead participant's lease",
+		name: "the next lease of a Queue item gets the start time of a dead participant's lease",
 		file: "prims/queue_items.go",
 		old:  "\t\ts.endLease(w) //",
 		new:  "\t\t_ = w //",

@@ -5,7 +5,7 @@ func init() {
 	const kernel, pkg = "internal/arenakernel/", "internal/arenakernel"
 	mutants = append(mutants, []mutant{
 		{
-			name: "an error from locking the arena gate counts as a gate that another process has",
+			name: "if the kernel refuses to lock the arena gate, another process seems to have the gate",
 			file: kernel + "gate.go",
 			old:  "\t\treturn false, a.fail(\"arena.open\", err, \"could not take the gate, which is a byte lock\")\n",
 			new:  "\t\treturn false, nil\n",
@@ -75,7 +75,7 @@ func init() {
 			pkg:  "prims", run: "TestRepairThatDoesNotReturnLeavesNothing",
 		},
 		{
-			name: "a lease of a Queue item cannot be ended after its handle is closed",
+			name: "a lease of a Queue item cannot be ended after the Queue handle is closed",
 			file: "prims/queue_lease.go",
 			old:  "\t\tx = x.reopened()\n",
 			new:  "\t\tpanic(x.opening.refusal)\n",

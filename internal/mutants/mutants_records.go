@@ -95,7 +95,7 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestFairMutexDiesAccepting", tags: withPoints,
 	},
 	{
-		name: "a second grant of a FairMutex to the same participant has the same tag",
+		name: "two grants of a FairMutex in a row to one participant have the same tag",
 		file: "prims/record_queue.go",
 		old:  "\tx.add(kind, where, w, recordedWord(w.Load()), v)\n}\n\nfunc (x",
 		new:  "}\n\nfunc (x",
@@ -109,7 +109,7 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestFairMutexDeathOfAHolderBesideStrangers",
 	},
 	{
-		name: "a dead process's wait in an overwritten queue keeps Unlock from freeing a FairMutex",
+		name: "Unlock cannot free a FairMutex if a dead process waits in its overwritten queue",
 		file: "prims/record_lock.go",
 		old:  "\t\t\tl.detach(x, w, arenakernel.RecordedRemoved)\n\t\t}\n\t\tif !x.torn",
 		new:  "\t\t\treturn 0, false\n\t\t}\n\t\tif !x.torn",

@@ -17,7 +17,7 @@ var sequencerMutants = []mutant{
 		pkg:  "prims", run: "TestSequencerCatalogue/advancePastMultipleTokens", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "a waiter of a Sequencer announces a token that is too far for the cell word",
+		name: "a waiter of a Sequencer announces a token too far ahead for the bits of the cell word",
 		file: "prims/sequencer_word.go",
 		old:  "\tif ahead > tokenFar {\n",
 		new:  "\tif ahead > tokenFar && false {\n",
@@ -52,7 +52,7 @@ var sequencerMutants = []mutant{
 		pkg:  "prims", run: "TestSequencerCountChangesTheWordOnce",
 	},
 	{
-		name: "a waiter of a Sequencer misses that the counter has reached the nearer value it announced",
+		name: "a waiter for a far token of a Sequencer misses that the counter has passed a nearer token",
 		file: "prims/sequencer_cell.go",
 		old:  "case now-v >= uint64(to.ahead(v)):",
 		new:  "case now < v:",
@@ -80,7 +80,7 @@ var sequencerMutants = []mutant{
 		pkg:  "prims", run: "TestSequencerCloseByTheFirstOfManyWaiters", tags: withPoints,
 	},
 	{
-		name: "the end of a Sequencer handle does not wake waiters for an unfinished Increment",
+		name: "the end of a Sequencer handle does not make the wakes that an unfinished Increment owes",
 		file: "prims/sequencer_cell.go",
 		old:  "for w := e.load(); tokenCellState(w).due(v); w = e.load() {",
 		new:  "for w := e.load(); tokenCellState(w).due(v) && !s.shut; w = e.load() {",

@@ -12,7 +12,7 @@ var txMutants = []mutant{
 		pkg: "internal/cinterop", run: "TestTxIsUndoneAfterTheLastStore/go",
 	},
 	{
-		name: "a rollback of a Mutex undoes the log of another process than the dead holder",
+		name: "a rollback of a Mutex undoes a log that does not belong to the dead holder",
 		file: "prims/mutex_tx.go",
 		old:  "\t\tl.disown(&w.owner, o)\n",
 		new:  "",
@@ -54,7 +54,7 @@ var txMutants = []mutant{
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_rollback", env: txRollbackImages,
 	},
 	{
-		name: "a rollback frees a block that an earlier process was already about to free",
+		name: "a rollback frees a block although the process of an earlier rollback frees the block",
 		file: "prims/tx_log.go",
 		old:  "\t\t\tif commit {\n\t\t\t\tl.setKind(end, logAlloc)\n\t\t\t} else {\n\t\t\t\tl.setKind(end, logFree)\n\t\t\t}\n\t\t\treturn\n",
 		new:  "\t\t\treturn\n",

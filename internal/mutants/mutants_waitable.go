@@ -5,8 +5,8 @@ var waitableMutants = []mutant{
 	{
 		name: "a reaper does not undo the claims of a dead process on a Waitable",
 		file: "prims/waitable_reap.go",
-		old:  "for !h.free() && x.absent(h.participant()) {\n",
-		new:  "for !h.free() && !x.held() && x.absent(h.participant()) {\n",
+		old:  "for until := x.until(); !h.free() && x.absent(h.participant()); {\n",
+		new:  "for until := x.until(); !h.free() && !x.held() && x.absent(h.participant()); {\n",
 		pkg:  "prims", run: "TestWaitableTakesBackFromTheDead",
 	},
 	{
@@ -24,7 +24,7 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableRuleThatFailsEndsItsCallerOnly",
 	},
 	{
-		name: "a Waitable runs rules for its waits after one of its rules has failed",
+		name: "a process goes on running the rules of a Waitable after one of the rules has failed",
 		file: "prims/waitable_lost.go",
 		old:  "\t\t}\n\t\tx.refuseAll(c, b)\n\t\tif v != nil {",
 		new:  "\t\t}\n\t\tx.serve(c, b)\n\t\tif v != nil {",
@@ -87,14 +87,14 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableFunctionThatBlocksDelaysNoOtherCall",
 	},
 	{
-		name: "a change of only the queue makes a Waitable's Update run its function again",
+		name: "Update runs its function again if only the Waitable's queue has changed, not its state",
 		file: "prims/waitable_update.go",
 		old:  "c.c.version()-seen.version >= 1<<32",
 		new:  "c.c.version() != seen.version",
 		pkg:  "prims", run: "TestWaitableQueueChangesWhileAFunctionBlocks",
 	},
 	{
-		name: "a wait of a Waitable that has Before joins at the end of the queue",
+		name: "a wait joins the end of the queue although the Waitable has a rule Before",
 		file: "prims/waitable_order.go",
 		old:  "\tif x.rules.Before == nil {\n",
 		new:  "\tif true {\n",
@@ -136,7 +136,7 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableUndoesWhatTheDeadNeverHad",
 	},
 	{
-		name: "a process carries out no change of a hold in a Waitable's new block",
+		name: "a process carries out no change of a hold if the Waitable's block with the hold is new",
 		file: "prims/waitable_holds.go",
 		old:  "if known, _ = x.findBlocks(); index >=",
 		new:  "if index >=",
@@ -157,7 +157,7 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableDiesWithManyClaims",
 	},
 	{
-		name: "a process reads the text of a panic from a Waitable's block without text",
+		name: "a process reads the text of a panic from a Waitable's block that has no text",
 		file: "prims/waitable_blocks.go",
 		old:  "slot != 0 && size >= waitableTextBlockBytes",
 		new:  "slot != 0",
@@ -178,7 +178,7 @@ var waitableMutants = []mutant{
 		pkg:  "cmd/shmctl", run: "TestDumpOfAWaitable",
 	},
 	{
-		name: "a reap of a Waitable that has met a wait twice counts as complete",
+		name: "a reap of a Waitable counts as complete although its walk met the same wait twice",
 		file: "prims/record_wait.go",
 		old:  "\tif again >= removeDeadAgain || v >= arenakernel.RecordedFirst && v == anchor {\n",
 		new:  "\tif again >= removeDeadAgain {\n",
@@ -187,8 +187,8 @@ var waitableMutants = []mutant{
 	{
 		name: "an overwritten wait of a dead process keeps a reaper from undoing claims of a Waitable",
 		file: "prims/waitable_reap.go",
-		old:  "\tx.beginReap(c, b) // it fails",
-		new:  "\tif x.beginReap(c, b) != nil {\n\t\treturn\n\t}\n\t// it fails",
+		old:  "\tx.beginReap(c, b) // if it fails",
+		new:  "\tif x.beginReap(c, b) != nil {\n\t\treturn\n\t}\n\t// if it fails",
 		pkg:  "prims", run: "TestWaitableTornWaitOfTheDead",
 	},
 	{

@@ -66,7 +66,8 @@ func (b *nodePool) take() (*WaitNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &WaitNode{Node: node, Off: off, nodePool: b, wake: make(chan struct{}, 1), taken: true, Tag: rand.Uint32()}
+	s = &WaitNode{Node: node, Off: off, nodePool: b, wake: make(chan struct{}, 1), taken: true, NextTag: rand.Uint32()}
+	s.ExtraTag = s.NextTag
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {

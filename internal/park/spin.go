@@ -1,6 +1,8 @@
 package park
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 	"strings"
@@ -24,8 +26,9 @@ const (
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // how many failed spins come between two long spins
 
-	yieldMost  = 20_000 // ns: a releaser that gets the CPU needs less time than this to release
-	yieldPause = 30     // a yield over yieldMost stops yields for this many times its length: they cost at most 3 %
+	yieldMost    = 20_000      // ns: a releaser that gets the CPU needs less time than this to release
+	yieldPause   = 30          // a yield over yieldMost stops yields for this many times its length: they cost at most 3 %
+	yieldLongest = 100_000_000 // ns: the longest time slice, that of SCHED_RR; a longer yield counts as this
 )
 
 // Tuning points to the words of an object that determine how long its waiters spin. The words are
@@ -88,7 +91,7 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 // yield is used instead of spinning if the last releaser ran on this CPU. It lets that releaser run once, which
 // saves the system calls of a sleep and a wake. But if a thread that computes also runs on this CPU, a yield gives
 // the CPU to that thread for a whole time slice. So after a yield that took long, this process does not yield for
-// thirty times as long.
+// thirty times as long; see noteYield.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -98,9 +101,7 @@ func (t Tuning) yield(done func() bool) bool {
 	if shmsync.Monotonic() < noYieldUntil.Load() {
 		return false
 	}
-	if took := shmsync.Yield(); took > yieldMost {
-		noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
-	}
+	noteYield(shmsync.Yield())
 	ok := done()
 	t.note(func(p payWord) payWord { return p.afterYield(ok) })
 	return ok
@@ -117,12 +118,22 @@ func GiveWay(n int, done func() bool) bool {
 		if done() {
 			return true
 		}
-		if took > yieldMost {
-			noYieldUntil.Store(shmsync.Monotonic() + yieldPause*took)
+		if noteYield(took) {
 			return false
 		}
 	}
 	return false
+}
+
+// noteYield is called after a yield that took so many nanoseconds. It reports whether another thread has computed
+// meanwhile. If so, it stops the yields of this process for some time. A process that was stopped during the yield has
+// not computed either, so this time does not depend on the length of the stop.
+func noteYield(took int64) bool {
+	if took <= yieldMost {
+		return false
+	}
+	noYieldUntil.Store(shmsync.Monotonic() + yieldPause*min(took, yieldLongest))
+	return true
 }
 
 // noYieldUntil is the time until which this process must not yield, CLOCK_MONOTONIC ns.
@@ -259,15 +270,39 @@ func (n cpuNote) other(slot int) uint32 {
 	return uint32(n & noteCPUs)
 }
 
+// oneCPUKnown is what oneCPU has found out: 0 nothing, 1 no, 2 yes.
+var oneCPUKnown atomic.Uint32
+
 // oneCPU reports whether the machine has only one CPU. The CPU affinity of this process does not
-// matter, because its peers may run on other CPUs.
-var oneCPU = sync.OnceValue(func() bool {
-	online, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return runtime.NumCPU() == 1
+// matter, because its peers may run on other CPUs. If a shortage, such as a full table of
+// descriptors, keeps this process from reading the number of CPUs, oneCPU returns false, and the next
+// call reads again.
+func oneCPU() bool {
+	known := oneCPUKnown.Load()
+	if known == 0 {
+		known = readOneCPU("/sys/devices/system/cpu/online")
+		oneCPUKnown.Store(known)
 	}
-	return !strings.ContainsAny(string(online), "-,")
-})
+	return known == 2
+}
+
+// readOneCPU reads the numbers of the CPUs from a file, and returns a value for oneCPUKnown.
+func readOneCPU(path string) uint32 {
+	online, err := os.ReadFile(path)
+	var one bool
+	switch {
+	case err == nil:
+		one = !strings.ContainsAny(string(online), "-,")
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		one = runtime.NumCPU() == 1
+	default:
+		return 0
+	}
+	if one {
+		return 2
+	}
+	return 1
+}
 
 // pauseNs returns how long a pause instruction takes, in 1/1024 ns. It takes 10 to 140 cycles,
 // depending on the CPU.

@@ -1,10 +1,14 @@
 package park
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
 )
 
 // spins returns the word after n spins with the given length and result.
@@ -90,4 +94,34 @@ func TestPollLimit(t *testing.T) {
 	require.EqualValues(t, 5000, pollLimit(5001, 0))
 	require.EqualValues(t, time.Millisecond, pollLimit(1<<32-1, 0))
 	require.EqualValues(t, pollLong, pollLimit(0, 0))
+}
+
+// TestNumberOfCPUsIsReadAgainAfterAShortage: only an answer about the machine is remembered. A failed
+// read that says nothing about it, as with a full table of descriptors, is none.
+func TestNumberOfCPUsIsReadAgainAfterAShortage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "online")
+	for text, want := range map[string]uint32{"0\n": 2, "0-3\n": 1, "0,2\n": 1} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.Equal(t, want, readOneCPU(path), "%q", text)
+	}
+	require.Zero(t, readOneCPU(filepath.Dir(path)), "a read that failed for another reason")
+	require.NotZero(t, readOneCPU(filepath.Join(t.TempDir(), "none")), "a system without the file")
+}
+
+// TestStopDuringAYield: a process is stopped for an hour while a waiter yields its CPU. The process yields again after
+// some seconds.
+func TestStopDuringAYield(t *testing.T) {
+	before := noYieldUntil.Load()
+	defer noYieldUntil.Store(before)
+	require.False(t, noteYield(yieldMost))
+	require.Equal(t, before, noYieldUntil.Load(), "the releaser has run")
+	for took, pause := range map[time.Duration]time.Duration{
+		time.Millisecond: yieldPause * time.Millisecond,
+		time.Hour:        10 * time.Second,
+	} {
+		start := shmsync.Monotonic()
+		require.True(t, noteYield(int64(took)))
+		require.Greater(t, noYieldUntil.Load(), start)
+		require.LessOrEqual(t, noYieldUntil.Load(), shmsync.Monotonic()+int64(pause))
+	}
 }

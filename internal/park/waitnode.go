@@ -29,9 +29,10 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // the queue of the handle that waits in this node
 	wake     chan struct{}         // capacity 1
 
-	// Tag is for queues whose links change by records with tags. No word of the node has had a later tag since this
-	// process got the node. Only the owner uses it.
-	Tag uint32
+	// NextTag and ExtraTag are for queues whose links change by records with tags. They are the last tags that the words
+	// next and extra of the node have had at the end of a wait. The process begins with random tags. Only the owner uses
+	// them.
+	NextTag, ExtraTag uint32
 	// Withdrawer takes the wait off its queue when Sleep gives up. Its method Withdraw returns false if the wait is
 	// already resolved. The owner sets the field before it calls Sleep, and only the owner uses it.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }

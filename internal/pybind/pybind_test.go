@@ -146,8 +146,12 @@ func TestLayoutOfTheBinding(t *testing.T) {
 	text, err = os.ReadFile(filepath.Join(binding, "shmsync", "arena.py"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "\n_ID_AT, _ID_BYTES = 56, 16\n")
+	text, err = os.ReadFile(filepath.Join(binding, "shmsync", "signals.py"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\n_WAIT_NODE_BYTES = 64\n")
 	text, err = os.ReadFile("../../docs/abi.md")
 	require.NoError(t, err)
+	require.Contains(t, string(text), "\n| `nodeSize` | 64 | |\n")
 	require.Contains(t, string(text), "\n| 56 | 16 | `hdrID` | fixed | random |\n")
 }
 

@@ -47,12 +47,18 @@ func NewControl() (*Control, *os.File, error) {
 	return c, f, err
 }
 
-// OpenControl maps the page in f. The page stays mapped.
+// OpenControl maps the page in f. The page stays mapped until Close.
 func OpenControl(f *os.File) (*Control, error) {
 	b, err := unix.Mmap(int(f.Fd()), 0, controlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	// SAFETY: the mapping is as long as a page, aligned to one, and stays.
+	// SAFETY: the mapping is as long as a page, aligned to one, and stays until Close.
 	return (*Control)(unsafe.Pointer(unsafe.SliceData(b))), nil
+}
+
+// Close unmaps the page. Nobody may use c any more.
+func (c *Control) Close() error {
+	// SAFETY: OpenControl has mapped these bytes.
+	return os.NewSyscallError("munmap", unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(c)), controlBytes)))
 }

@@ -252,6 +252,7 @@ func (x *stage) begin(watched bool) *run {
 	ctl, f, err := stepkill.NewControl()
 	require.NoError(t, err)
 	defer f.Close()
+	t.Cleanup(func() { ctl.Close() })
 	r.ctl = ctl
 	r.victim = x.victim(f)
 	r.victim.Await(t)

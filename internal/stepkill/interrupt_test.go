@@ -72,6 +72,7 @@ func (x *stage) beginFree() *run {
 	ctl, f, err := stepkill.NewControl()
 	require.NoError(t, err)
 	defer f.Close()
+	t.Cleanup(func() { ctl.Close() })
 	r := &run{stage: x, ctl: ctl, victim: x.victim(f)}
 	r.victim.Await(t)
 	return r

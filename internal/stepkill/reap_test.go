@@ -31,6 +31,7 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	ctl, f, err := stepkill.NewControl()
 	require.NoError(t, err)
 	defer f.Close()
+	t.Cleanup(func() { ctl.Close() })
 	var successor *proctest.Proc
 	if x.s.c != nil {
 		successor = x.startC(name, "join", f)

@@ -72,6 +72,7 @@ var layers = []layer{
 	{"internal", []string{".", "asm", "internal/"}, true},
 	{"internal/arenakernel", []string{"shm", ".", "asm", "internal/"}, true},
 	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true}, // between prims and arenakernel
+	{"internal/cmdline", nil, false},                                                   // uses the parser of cmd
 	{"internal/diagnose", []string{"internal/arenakernel", "shm", "."}, true},
 	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // has only tests, so it may import everything, like cmd
 	{"internal/crashpoint", []string{"internal/linger"}, true},

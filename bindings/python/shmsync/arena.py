@@ -17,16 +17,13 @@ from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Tupl
 
 from . import _calls, _library, errors
 from ._library import ABI, P, ArenaOptions, RawParticipant, check, function
-from ._wait import in_main_thread
+from ._wait import wait
 from .errors import Participant
 from .layout import description_of, layout_of
 
 __all__ = ["Arena", "Policy", "remove"]
 
 C = TypeVar("C")
-
-# How long the main thread waits, in nanoseconds, before it runs signal handlers and waits again.
-_SLICE_NS = 100_000_000
 
 _U64 = ctypes.c_uint64
 _open = function("arena_open_abi", P, P, P, ctypes.c_uint32)
@@ -120,27 +117,25 @@ class Arena:
         self._path = name if name is None or "/" not in name else os.path.join(os.getcwd(), name)
         self._pid = os.getpid()
         self._trusted = [_library.fits(uid, 0, (1 << 32) - 1, "the user ID") for uid in trust_uids]
-        self._deaths: Optional[queue.SimpleQueue[Optional[Participant]]] = None
+        self._deaths: Optional[int] = None  # the number of the queue in _heard for the function of on_death
         with _lock:
             Arena._all.add(self)
 
     def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
         trusted = (ctypes.c_uint32 * len(self._trusted))(*self._trusted)
         opts.trust_uids, opts.n_trust_uids = ctypes.addressof(trusted), len(trusted)
-        # The function on_first of another process may run for long. The main thread waits for it in slices.
-        if in_main_thread():
-            opts.gate_timeout_ns = _SLICE_NS
         while True:
             try:
                 self._try_join(call, which, ctypes.byref(opts))
                 return
             except errors.TimedOut:
-                pass
+                pass  # the process was stopped for long and had no byte lock, so others took it for dead
 
     def _try_join(self, call: Callable[..., int], *args: Any) -> None:
         arena = ctypes.c_void_p()
         try:
-            check(call(*args, ctypes.byref(arena), ABI), of_file=True)
+            # The function on_first of another process may run for long. So this is a wait, during which handlers run.
+            check(wait(call, call, (*args, ctypes.byref(arena), ABI), None), of_file=True)
             self._joined = [arena]
         except BaseException:
             if arena.value is not None and not self._joined:  # a signal handler has raised
@@ -204,8 +199,10 @@ class Arena:
     def _forget_deaths(self) -> None:
         with _lock:
             if self._deaths is not None:
-                self._deaths.put(None)
+                deaths = _heard.pop(self._deaths, None)
                 self._deaths = None
+                if deaths is not None:
+                    deaths.put(None)
 
     def __enter__(self) -> Arena:
         return self
@@ -259,10 +256,7 @@ class Arena:
         :class:`RuntimeError`, even through another Arena object for the same arena.
         """
         deaths: queue.SimpleQueue[Optional[Participant]] = queue.SimpleQueue()
-
-        # This function runs on the death watcher, which must not wait for f.
-        def add(raw: Any, _: object) -> None:
-            deaths.put(_library.participant(raw.contents))
+        number = next(_numbers)
 
         def tell() -> None:
             while True:
@@ -274,17 +268,15 @@ class Arena:
                 except Exception:
                     traceback.print_exc()  # and go on with the next death
 
-        callback = _library.OnDeath(add)
-        _callbacks.append(callback)
         arena = self._pointer()
         with _lock:
             # All Arena objects of this process for one arena have the same pointer.
             for other in Arena._all:
                 if other._deaths is not None and any(a.value == arena.value for a in other._joined):
                     raise RuntimeError(f"arena {self._name!r}: on_death was called before")
-            self._deaths = deaths
+            self._deaths, _heard[number] = number, deaths
         try:
-            check(_on_death(arena, callback, None))
+            check(_on_death(arena, _on_heard, number))
             threading.Thread(target=tell, name="shmsync-deaths", daemon=True).start()
         except BaseException:
             self._forget_deaths()
@@ -363,22 +355,35 @@ def _close_later(arenas: List[ctypes.c_void_p]) -> None:
         _close(arena)
 
 
-# Keeps the functions that the library may call until the process ends.
-_callbacks: List[Any] = []
+# The queues of the functions of on_death that are set, by the numbers that the library passes to _hear. No number is
+# used twice, so a late call of _hear for an arena that was closed finds no queue.
+_heard: Dict[int, queue.SimpleQueue[Optional[Participant]]] = {}
+_numbers = itertools.count(1)
 
-_by_id: Dict[bytes, weakref.ReferenceType[Arena]] = {}
+
+# This function runs on the death watcher, which must not wait for the function of on_death.
+def _hear(raw: Any, number: int) -> None:
+    deaths = _heard.get(number)
+    if deaths is not None:
+        deaths.put(_library.participant(raw.contents))
+
+
+# All calls of on_death give this one to the library, which may call it until the process ends.
+_on_heard = _library.OnDeath(_hear)
+
+# The arenas that were passed from other processes, by their random IDs.
+_by_id: weakref.WeakValueDictionary[bytes, Arena] = weakref.WeakValueDictionary()
 
 
 def _reopened(path: str, number: bytes, trust_uids: List[int]) -> Arena:
     """Open an arena that was passed from another process. All objects that were passed with it share this arena."""
-    known = _by_id.get(number)
-    arena = None if known is None else known()
+    arena = _by_id.get(number)
     if arena is None or not arena._joined or arena._pid != os.getpid():
         arena = Arena(path, create=False, trust_uids=trust_uids)
         if arena._id() != number:
             arena.close()
             raise errors.NotFound(errno.ENOENT, f"arena {path!r}: its file was replaced, and is another arena now")
-        _by_id[number] = weakref.ref(arena)
+        _by_id[number] = arena
     return arena
 
 

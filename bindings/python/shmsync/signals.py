@@ -31,6 +31,9 @@ _timedacquire = function("semaphore_timedacquire")
 _release = function("semaphore_release")
 _ONE = _I64(1)
 
+# The memory that each wait for a Cond takes in the arena: nodeSize in docs/abi.md.
+_WAIT_NODE_BYTES = 64
+
 
 def _permit_not_released(code: int, _: object) -> None:
     raise failure_of(code)
@@ -449,7 +452,10 @@ class Cond(_calls.Cond, Object):
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Wake the n waits that have lasted longest."""
+        """Wake the n waits that have lasted longest, or all waits if there are fewer."""
+        if n >= self._arena.size // _WAIT_NODE_BYTES:  # no arena of this size has more waits
+            self.notify_all()
+            return
         for _ in range(n):
             check(self._function("signal")(self._ref))
 

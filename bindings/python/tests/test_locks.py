@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import functools
+import gc
 import importlib
 import os
 import pickle
@@ -612,6 +613,42 @@ except ImportError as e:
         with self.assertRaises(RuntimeError):
             other.on_death(lambda _: None)
         other.close()
+
+    def test_what_on_death_keeps(self) -> None:
+        def kept() -> int:
+            """Count the functions that C can call, and the queues of deaths."""
+            kinds = (_library.OnDeath, queue.SimpleQueue)
+            gc.collect()
+            return sum(type(o) in kinds for o in gc.get_objects())
+
+        with shmsync.Arena(self.name + "-other", size=4 << 20) as other:
+            path = other._path
+            other.on_death(lambda _: None)
+        self.addCleanup(shmsync.remove, path)
+        before = kept()
+        for _ in range(10):
+            with shmsync.Arena(self.name + "-other", size=4 << 20) as other:
+                other.on_death(lambda _: None)
+                for _ in range(10):
+                    with self.assertRaises(RuntimeError):
+                        other.on_death(lambda _: None)
+            del other
+        for t in threading.enumerate():
+            if t.name == "shmsync-deaths":
+                t.join()
+        self.assertLessEqual(kept(), before)
+
+    def test_arenas_that_were_passed_are_not_kept(self) -> None:
+        before = len(shmsync.arena._by_id)
+        for _ in range(5):
+            name = self.name + "-passed"
+            with shmsync.Arena(name, size=4 << 20) as a:
+                data = pickle.dumps(a)
+                pickle.loads(data).close()
+            shmsync.remove(name)
+            del a
+        gc.collect()
+        self.assertLessEqual(len(shmsync.arena._by_id), before)
 
     def test_an_arena_that_the_death_watcher_would_close(self) -> None:
         closed: List[int] = []

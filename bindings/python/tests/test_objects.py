@@ -168,6 +168,31 @@ class Waits(ArenaCase):
             self.assertFalse(cond.wait_for(lambda: False, 0.001))
             cond.notify_all()
 
+    def test_a_cond_notifies_as_many_waits_as_there_are(self) -> None:
+        cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))
+
+        def wait(c: Child, a: shmsync.Arena) -> None:
+            theirs = shmsync.Cond(a, "c", shmsync.Mutex(a, "m"))
+            with theirs:
+                c.say("holds")
+                theirs.wait()
+            c.say("woken")
+            c.hear()
+
+        for n in (sys.maxsize, 1 << 70, 3):
+            children = [self.child(wait) for _ in range(2)]
+            for c in children:
+                self.assertEqual(c.hear(), "holds")
+            with cond:  # by now the children wait
+                cond.notify(n)
+            for c in children:
+                self.assertEqual(c.hear(), "woken")
+            with cond:
+                cond.notify(n)
+                cond.notify(0)
+                cond.notify(-sys.maxsize)
+                self.assertFalse(cond.wait(0.001))
+
     def test_cond_by_its_offset(self) -> None:
         m = shmsync.Mutex(self.arena, "m")
         cond = shmsync.Cond.at(self.arena, shmsync.Cond(self.arena, "c", m).offset, m)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ import unittest
 from typing import Callable, List
 
 import shmsync
+from shmsync import _library
 
 from .support import ArenaCase, Child
 
@@ -109,6 +111,54 @@ class Waits(ArenaCase):
             self.during(id)
             self.assertFalse(cond.wait(1))
         self.assertEqual(len(self.did), 1)
+
+    def test_an_open_that_waits_joins_once(self) -> None:
+        name = f"{self.name}-first"
+        parent = os.getpid()
+
+        def first(c: Child) -> None:
+            def interrupt(*_: object) -> int:
+                c.say("first")
+                while c.hear() == "interrupt":
+                    await_sleep(parent)
+                    os.kill(parent, signal.SIGUSR1)
+                return 0
+
+            on_first = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(interrupt)
+            arena = ctypes.c_void_p()
+            opts = _library.ArenaOptions(on_first=ctypes.cast(on_first, ctypes.c_void_p).value)
+            _library.check(
+                _library.function("arena_open_abi", _library.P, _library.P, _library.P, ctypes.c_uint32)(
+                    name.encode(), ctypes.byref(opts), ctypes.byref(arena), _library.ABI
+                )
+            )
+            c.say("joined")
+            c.hear()
+
+        c = Child(first)
+        self.addCleanup(shmsync.remove, name)
+        self.addCleanup(c.end, signal.SIGKILL)
+        self.assertEqual(c.hear(), "first")
+        for handler in (1, 5):
+
+            def handle(*_: object) -> None:
+                self.did.append("handled")
+                if handler == 1:
+                    raise InterruptedError
+                c.say("interrupt" if len(self.did) < handler else "go on")
+
+            self.did.clear()
+            old = signal.signal(signal.SIGUSR1, handle)
+            self.addCleanup(signal.signal, signal.SIGUSR1, old)
+            c.say("interrupt")
+            if handler == 1:
+                with self.assertRaises(InterruptedError):
+                    shmsync.Arena(name)
+            else:
+                with shmsync.Arena(name) as a:
+                    self.assertLessEqual(a.this_participant().generation, 2)
+            self.assertEqual(len(self.did), handler)
+        self.assertEqual(c.hear(), "joined")
 
     def test_a_handler_may_wait(self) -> None:
         waits, nested = shmsync.Event(self.arena, "waits"), shmsync.Event(self.arena, "nested")

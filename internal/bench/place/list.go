@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-const maxInts = 4096
+const maxInts = 1 << 16 // more than the CPUs of any host
 
 // ParseInts reads a list of numbers in one of these forms: 1,2,4, 0-3,8, 1:8, 1:9:2 or 1:64:*2.
 func ParseInts(text string) ([]int, error) {
@@ -40,8 +40,12 @@ func ParseInts(text string) ([]int, error) {
 				step = n
 			}
 		}
-		for v := from; v <= to && len(list) < maxInts; v = v*factor + step {
+		for v, more := from, true; more; v = v*factor + step {
+			if len(list) == maxInts {
+				return nil, fmt.Errorf("%q has more than %d numbers", text, maxInts)
+			}
 			list = append(list, v)
+			more = v <= (to-step)/factor // otherwise the next number is greater than to, and may overflow
 		}
 	}
 	return list, nil

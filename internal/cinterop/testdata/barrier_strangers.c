@@ -1,7 +1,7 @@
 /* barrier_strangers NAME: the participants whose death watchers watch a party have never opened the Barrier. They
  * wake the waiter, which counts the parties of the dead participant as lost. Exit status 0 if it does, and 10 if it
  * found the death without a wake. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -17,7 +17,7 @@ static int woken;
 
 static void say(int fd) { if (write(fd, "", 1) != 1) _exit(9); }
 static void hear(int fd) { char c; if (read(fd, &c, 1) != 1) _exit(8); }
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     woken += strcmp(name, "eventcount.wait.woken") == 0;
     if (out >= 0 && strcmp(name, "eventcount.wait.announced") == 0) {

@@ -13,8 +13,19 @@ static inline int unlocks(pthread_mutex_t *m)
     return err;
 }
 #define pthread_mutex_unlock(m) unlocks(m)
-#define __atomic_load_n(word, order) (at_word((const void *)(word)), __atomic_load_n(word, order))
-#define __atomic_fetch_or(word, bits, order) (at_word((const void *)(word)), __atomic_fetch_or(word, bits, order))
+/* word may be an expression such as &v[i++], so it is evaluated once. */
+#define __atomic_load_n(word, order)        \
+    __extension__({                         \
+        __typeof__(word) word_ = (word);    \
+        at_word((const void *)word_);       \
+        __atomic_load_n(word_, order);      \
+    })
+#define __atomic_fetch_or(word, bits, order)     \
+    __extension__({                              \
+        __typeof__(word) word_ = (word);         \
+        at_word((const void *)word_);            \
+        __atomic_fetch_or(word_, bits, order);   \
+    })
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -775,10 +786,11 @@ static void arrived(void)
 static const void *rewritten; /* the word before whose load the peer acts */
 static void (*rewrite)(void);
 static int rewrites;
+enum { rewrites_most = 20000 }; /* the peer stops then, so that a reaper that does not give up ends, too */
 static void rewrite_again(void)
 {
     rewrite();
-    if (++rewrites < 1000)
+    if (++rewrites < rewrites_most)
         before_load(rewritten, 1, rewrite_again);
 }
 /* Begins a call beside a peer that acts before each load of the word. */
@@ -803,6 +815,87 @@ static void next_hold(void)
     *w = (uint64_t)shmi_make_owner(SHMI_kindBiased, shmi_make_participant_id(other, was)) << 32 | (uint32_t)(*w + 1);
 }
 static void count_run(void *arg) { ++*(int *)arg; }
+/* A peer says again and again that another change was made. The record of that change is said to be complete. */
+static uint64_t *rewritten_commit;
+static void next_change(void) { *rewritten_commit = ((*rewritten_commit >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS; }
+/* Makes a reap of an object with a recorded queue beside that peer. The reap leaves the rest to the next one. */
+static void overtaken(struct shmi_rq *q)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    rewritten_commit = q->commit;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    beside_rewriter(q->commit, next_change);
+    q->kind->reap(q, &x, &b);
+    watched = NULL;
+    CHECK(rewrites > 1 && rewrites < rewrites_most, 1);
+    CHECK(shmi_rq_reap_due(q), 1);
+    beside_rewriter(q->commit, next_change);
+    CHECK(q->kind->serve(q, &x, &b), 0);
+    watched = NULL;
+    CHECK(rewrites > 1 && rewrites < rewrites_most, 1);
+    CHECK(q->kind->reap(q, &x, &b), 0);
+    CHECK(q->kind->serve(q, &x, &b), 0);
+    CHECK(shmi_rq_reap_due(q), 0);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+}
+/* Queues a wait of this process, or a wait that a Signal has woken. Returns its node. */
+static shmi_node *queues(struct shmi_rq *q, uint32_t owes)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    shmi_wait_node *s;
+    int ok;
+    CHECK(shmi_wait_node_take(arena, &s), 0);
+    shmi_wakes_init(&b);
+    shmi_rq_prepare(q, s, 1);
+    if (owes != 0) {
+        shmi_st64(&s->node->stamp, SHMI_RECORDED_STAMP);
+        shmi_st64(&s->node->extra, SHMI_RECORDED(owes, s->tag));
+        shmi_st64(&s->node->next, SHMI_RECORDED(SHMI_RECORDED_OWES, s->tag));
+        return s->node;
+    }
+    shmi_rq_lock(q);
+    CHECK(shmi_rq_begin(q, &x, &b), 0);
+    shmi_rq_join(q, &x, s);
+    CHECK(shmi_rq_end(q, &x, &b, &ok), 0);
+    CHECK(ok, 1);
+    shmi_rq_unlock(q);
+    return s->node;
+}
+/* The same for the commit word of an object with a recorded queue. */
+static void overtaken_always(void)
+{
+    shmi_participant_id dead = is_in(other, SHMI_phaseFree, was);
+    shmsync_semaphore permits;
+    shmsync_fairmutex lock;
+    shmsync_cond cond;
+    shmi_semaphore_record *r;
+    shmi_node *n;
+    CHECK(shmsync_semaphore_open(arena, "permits", 4, NULL, &permits), 0);
+    r = permits.impl->own; /* it is said to be that of the dead participant */
+    shmi_st64(&r->share.name, SHMI_RECORDED(dead, 1));
+    shmi_st64(&r->share.permits, SHMI_RECORDED(4, 1));
+    shmi_st64(&permits.impl->w->free, 0);
+    queues(&permits.impl->q, 0);
+    overtaken(&permits.impl->q);
+    CHECK(shmsync_semaphore_free(&permits), 4);
+
+    CHECK(shmsync_fairmutex_open(arena, "lock", NULL, &lock), 0);
+    shmi_st64(&lock.impl->w->owner, SHMI_RECORDED(shmi_make_owner(SHMI_kindHeld, dead), 1));
+    queues(&lock.impl->q, 0);
+    overtaken(&lock.impl->q);
+    CHECK(shmsync_fairmutex_lock(&lock), EOWNERDEAD);
+
+    CHECK(shmsync_cond_open(arena, "cond", NULL, &cond), 0);
+    n = queues(&cond.impl->q, SHMI_COND_SIGNAL);
+    shmi_st32(&n->owner, dead);
+    queues(&cond.impl->q, 0);
+    overtaken(&cond.impl->q);
+    CHECK(shmi_recorded_value(&n->next), SHMI_RECORDED_REMOVED);
+}
 /* A peer changes a word whenever a reaper is about to take it from a dead participant. The reaper gives up after some
  * tries. When the peer has stopped, a call takes the word. */
 static void given_up(void)
@@ -815,7 +908,7 @@ static void given_up(void)
     beside_rewriter(shmi_slot32(arena, other, SHMI_slotState), next_turn);
     shmi_once_reap(rewritten_once.impl, 0);
     watched = NULL;
-    CHECK(rewrites > 1 && rewrites < 1000, 1);
+    CHECK(rewrites > 1 && rewrites < rewrites_most, 1);
     CHECK(shmsync_once_do(&rewritten_once, count_run, &ran), 0);
     CHECK(ran, 1);
     memset(&o, 0, sizeof o);
@@ -825,7 +918,7 @@ static void given_up(void)
     beside_rewriter(shmi_slot32(arena, other, SHMI_slotState), next_hold);
     CHECK(shmi_lock_take_open(&l), 0);
     watched = NULL;
-    CHECK(rewrites > 1 && rewrites < 1000, 1);
+    CHECK(rewrites > 1 && rewrites < rewrites_most, 1);
     CHECK(shmsync_fairmutex_lock(&rewritten_fair), 0);
     CHECK(shmsync_fairmutex_unlock(&rewritten_fair), 0);
 }
@@ -849,6 +942,7 @@ int main(int argc, char **argv)
         {"unshared", unshared, 1},
         {"arrived", arrived, 3},
         {"given up", given_up, 0},
+        {"overtaken", overtaken_always, 0},
     };
     static const struct {
         const char *name;

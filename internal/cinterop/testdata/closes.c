@@ -1,6 +1,6 @@
 /* Tests an arena that is closed while another thread is in a call: closes SCENE NAME, or closes count. Exit status 0
  * if the close waits for the call until the call no longer needs the arena. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -46,7 +46,7 @@ static void *close_arena(void *arg)
     return NULL;
 }
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (current == NULL || !__atomic_load_n(&armed, __ATOMIC_SEQ_CST) || !pthread_equal(pthread_self(), caller))
         return;

@@ -1794,6 +1794,24 @@ static void *open_late(void *arg)
     CHECK(shmsync_arena_open(arena_name, &o, &shallow), ENODEV);
     return arg;
 }
+/* Creates arenas at a relative path, and removes them. */
+static char stack_path[300];
+static void *open_at_path(void *arg)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    o.size = 4 << 20;
+    o.max_participants = 8;
+    CHECK(shmsync_arena_open(stack_path, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(shmsync_arena_remove(stack_path), 0);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(shmsync_arena_open(stack_path, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(access(stack_path, F_OK), -1);
+    return arg;
+}
 static void *close_shallow(void *arg)
 {
     CHECK(shmsync_arena_close(shallow), 0);
@@ -1871,11 +1889,22 @@ static size_t depth_of(void *(*f)(void *))
     CHECK(munmap(stack, size), 0);
     return size - unused;
 }
+/* Runs f in a thread with that stack. */
+static void run_in(size_t size, void *(*f)(void *))
+{
+    pthread_attr_t attr;
+    pthread_t t;
+    CHECK(pthread_attr_init(&attr), 0);
+    CHECK(pthread_attr_setstacksize(&attr, size), 0);
+    CHECK(pthread_create(&t, &attr, f, NULL), 0);
+    CHECK(pthread_join(t, NULL), 0);
+    pthread_attr_destroy(&attr);
+}
 /* Measures how much more stack calls need than a thread that does nothing. */
 static int stack(void)
 {
     const size_t least = depth_of(do_nothing);
-    const size_t call = 32 << 10, wait = 12 << 10, close = 16 << 10, other = 8 << 10;
+    const size_t call = 12 << 10, other = 8 << 10;
     char name[16];
     int i;
     if (SANITIZED) { /* their frames are larger */
@@ -1891,7 +1920,11 @@ static int stack(void)
             _exit(1);                                                                                  \
         }                                                                                              \
     } while (0)
+    CHECK(chdir("/dev/shm"), 0);
+    snprintf(stack_path, sizeof stack_path, "./%s.path", arena_name);
+    WITHIN(call, open_at_path);
     WITHIN(call, open_late);
+    run_in(((size_t)PTHREAD_STACK_MIN > 16 << 10 ? (size_t)PTHREAD_STACK_MIN : 16 << 10) + (4 << 10), open_at_path); /* musl accepts 2 KiB */
     WITHIN(call, open_shallow);
     for (i = 0; i < SHMSYNC_AWAIT_MOST; i++) {
         snprintf(name, sizeof name, "event %d", i);
@@ -1899,8 +1932,8 @@ static int stack(void)
         all_of_many[i].kind = SHMSYNC_AWAIT_EVENT;
         all_of_many[i].event = &many[i];
     }
-    WITHIN(wait, wait_shallow_all);
-    WITHIN(wait, wait_shallow_any);
+    WITHIN(call, wait_shallow_all);
+    WITHIN(call, wait_shallow_any);
     open_all(shallow, &shallow_handles);
     for (shallow_call = 0;; shallow_call++) {
         size_t depth = depth_of(call_shallow) - least;
@@ -1912,7 +1945,7 @@ static int stack(void)
         }
     }
     CHECK(shallow_call > 200, 1);
-    WITHIN(close, close_shallow);
+    WITHIN(call, close_shallow);
     return 0;
 }
 

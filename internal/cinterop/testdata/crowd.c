@@ -9,7 +9,7 @@
  *	opened    the gate that a waiting writer of an RWMutex has closed is opened, and nobody wakes the writer
  *
  * Exit status 0: the waits behave so. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -35,7 +35,7 @@ static const char *stop_at, *counted;
 static uint32_t passes, released, ended;
 static sem_t stopped, never;
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (counted != NULL && strcmp(name, counted) == 0)
         shmi_add32(&passes, 1);

@@ -1,6 +1,6 @@
 /* Tests calls that come while the arena is being closed: ending SCENE NAME, or ending count. Exit status 0 if each
  * call returns what it should and leaves nothing behind. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@ static const char *arena_name;
 static pthread_t closer;
 static int armed = 1, closing;
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (current == NULL || current->point == NULL || strcmp(name, current->point) != 0 || !__atomic_exchange_n(&armed, 0, __ATOMIC_SEQ_CST))
         return;

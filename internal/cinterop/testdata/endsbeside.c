@@ -127,14 +127,17 @@ static int drain(shmsync_queue *x)
 WAIT(put_batch, queue, shmsync_queue_open(arena, "x", 8, &(shmsync_queue_options){.capacity = 2}, x), fill(x),
      shmsync_queue_put_batch(x, items, 4, NULL, &done) != 0 || done != 4, 0, drain(x), shmsync_queue_len(x))
 
-static int get_again(shmsync_queue *x)
+/* The item is there, and no attempt counts. */
+static int lease_again(shmsync_queue *x)
 {
     uint64_t got;
-    int err = shmsync_queue_timedget(x, &got, soon());
-    return err != 0 ? err : got != 7;
+    int err = shmsync_queue_timedlease(x, &got, &lease, soon());
+    if (err == 0 && lease.attempts == 0 && got == 7)
+        return shmsync_lease_ack(&lease);
+    return err != 0 ? err : 1;
 }
 WAIT(lease, queue, shmsync_queue_open(arena, "x", 8, &(shmsync_queue_options){.capacity = 2}, x), 0, shmsync_queue_lease(x, items, &lease), EBADF,
-     shmsync_queue_put(x, &item), get_again(x))
+     shmsync_queue_put(x, &item), lease_again(x))
 
 static const uint64_t keys[2] = {3, 7};
 static int lock_all(shmsync_multilock *x)

@@ -1,6 +1,6 @@
 /* Tests what the first participant of an epoch finds after deaths, and for which processes it waits: firstreap VERB
  * NAME. Exit status 0 if all results were right; SIGALRM ends a test that hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -20,7 +20,7 @@ static const char *scene = "", *stop_at, *stop_each, *die_at;
 
 #include "processes.h"
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (stop_at != NULL && strcmp(name, stop_at) == 0) {
         stop_at = NULL;

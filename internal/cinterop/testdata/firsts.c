@@ -1,6 +1,6 @@
 /* Tests what the first participant of an epoch finds: firsts VERB NAME. Exit status 0 if all results were right;
  * SIGALRM ends a test that hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 static long renameat2_number(void);
@@ -13,7 +13,7 @@ static long renameat2_number(void);
 
 static const char *stop_at;
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (stop_at != NULL && strcmp(name, stop_at) == 0) {
         stop_at = NULL;

@@ -7,7 +7,7 @@
 static long nanosleep_number(void);
 #undef SYS_nanosleep
 #define SYS_nanosleep nanosleep_number()
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -20,7 +20,7 @@ static void at_point(const char *name);
 static const char *point;
 static void (*act)(void);
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (point != NULL && strcmp(name, point) == 0) {
         point = NULL;

@@ -1,7 +1,7 @@
 /* A process takes over the slot of a participant that died while it was ending waits of others: heir NAME, for an
  * arena with one slot. Exit status 0 if the new participant declares that others may miss wakes if it dies, until it
  * has sent those wakes. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -11,7 +11,7 @@ static void at_point(const char *name);
 
 static int seen;
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (strcmp(name, "arena.inherit.repaired") != 0)
         return;

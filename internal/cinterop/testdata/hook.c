@@ -320,8 +320,31 @@ static void *keep_mutex(void *arg)
     return NULL;
 }
 
+/* Waits until a dead participant, which the test makes up, has ended. A word names it until it comes. */
+static uint32_t named;
+static shmi_participant_id dies(void)
+{
+    const uint32_t slot = 9, generation = 3;
+    pthread_mutex_lock(&arena->reaping); /* the death watcher does not reap it */
+    shmi_st32(shmi_slot32(arena, slot, SHMI_slotState), shmi_slot_word(SHMI_phaseDead, generation));
+    shmi_st32(shmi_slot32(arena, slot, SHMI_slotCaps), SHMI_capRobust | generation << SHMI_capsBits);
+    return shmi_make_participant_id(slot, generation);
+}
+static int wait_gone(void) { return shmi_await_gone32(arena, shmi_make_participant_id(9, 3), &named, 1, "hook", "x", 0); }
+static int come_gone(void)
+{
+    named = 0;
+    return 0;
+}
+static int again_gone(void)
+{
+    named = 1;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    const struct a_wait gone = {"gone", wait_gone, come_gone, again_gone};
     const struct a_wait *w, *end = waits + sizeof waits / sizeof *waits;
     pthread_t t;
     if (argc != 2)
@@ -365,5 +388,13 @@ int main(int argc, char **argv)
     CHECK(shmsync_mutex_unlock(&cond_mutex), 0);
     CHECK(pthread_join(t, NULL), 0);
     shmsync_wait_hook(NULL, NULL);
+
+    named = 1;
+    CHECK(shmi_gone(arena, dies()), 0);
+    CHECK(make(&gone, 0, 2), ETIMEDOUT);
+    CHECK(calls, 2);
+    CHECK(make(&gone, 1, 0), 0);
+    again_gone();
+    CHECK(make(&gone, 1, 1), 0);
     return 0;
 }

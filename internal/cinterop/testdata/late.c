@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include <time.h>
 #include <unistd.h>
-static void at_point(const char *name);
+void at_point(const char *name);
 static __thread void (*at_clock)(struct timespec *ts); /* what the next look of this thread at the clock does */
 static int read_clock(clockid_t clock, struct timespec *ts)
 {
@@ -37,7 +37,7 @@ static uint64_t *words(void) { return (uint64_t *)shmi_ptr(arena, body, 8 * WORD
 
 static uint32_t watcher_waits; /* 1: the death watcher waits before it marks a death; 2: it does so now. Atomic. */
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     int i;
     if (strcmp(name, "arena.reap.seen") == 0)

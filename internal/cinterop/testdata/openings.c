@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <unistd.h>
-static void at_point(const char *name);
+void at_point(const char *name);
 static int at_lock(pthread_mutex_t *m);
 static void at_call(long number);
 #undef SHMSYNC_CRASHPOINTS
@@ -85,7 +85,7 @@ static void *calls(void *arg)
     __atomic_store_n(&ended, 1, __ATOMIC_SEQ_CST);
     return NULL;
 }
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (x == NULL || strcmp(name, "tx.rollback.taken") != 0 || met++ != 0)
         return;

@@ -2,7 +2,7 @@
  * ends a test that hangs. */
 #define _GNU_SOURCE
 #include <unistd.h>
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -20,7 +20,7 @@ static void (*does)(void);
 static uint32_t watcher_stays; /* 1: the death watcher stays at the next death that it sees; 2: it is there. Atomic. */
 static int reaper_stops;       /* this process stops when it has repaired what a death has left */
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (strcmp(name, "arena.reap.seen") == 0)
         for (shmi_cas32(&watcher_stays, 1, 2); shmi_ld32(&watcher_stays) == 2 && pthread_equal(pthread_self(), arena->watcher);)

@@ -1,6 +1,6 @@
 /* Tests a process in C that frees slot records while a peer changes them: records ARENA. SIGALRM ends a test that
  * hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -12,7 +12,7 @@ enum { RECORDS = 40 };
 static shmi_block records[RECORDS];
 static int freed, revive, reuse;
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     int k;
     if (strcmp(name, "arena.slotrecord.freeing") != 0)

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE 1
 #include <stdlib.h>
 
-static void at_point(const char *name);
+void at_point(const char *name);
 static int memory = -1; /* how many more calls of realloc succeed, if it is not negative */
 static void *reallocate(void *p, size_t n) { return memory == 0 || (memory > 0 && memory-- == 0) ? NULL : realloc(p, n); }
 #undef SHMSYNC_CRASHPOINTS
@@ -17,7 +17,7 @@ static void *reallocate(void *p, size_t n) { return memory == 0 || (memory > 0 &
 
 static int points, die_at, counting; /* points: how many were met since counting was set */
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     (void)name;
     if (counting && ++points == die_at)

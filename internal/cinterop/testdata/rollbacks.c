@@ -1,6 +1,6 @@
 /* Tests an RWMutex with an undo log in C, at moments when the writers' mutex and the gate belong to different
  * processes: rollbacks ARENA VERB. SIGALRM ends a test that hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -23,7 +23,7 @@ static int met, left_to_meet;
 static pthread_t program;     /* the thread that runs main */
 static int rollbacks_by_call; /* that this thread has begun */
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     const char *at = __atomic_load_n(&point, __ATOMIC_ACQUIRE); /* another thread may disarm */
     if ((strcmp(name, "rwmutex.rollback.taken") == 0 || strcmp(name, "tx.rollback.taken") == 0) && pthread_equal(pthread_self(), program))

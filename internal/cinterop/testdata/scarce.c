@@ -146,6 +146,27 @@ static void few_descriptors(void)
     CHECK(shmsync_arena_close(a), 0);
 }
 
+/* A process that may run on one CPU only, and finds the table of descriptors full, learns later how many CPUs the machine
+ * has. Otherwise it would never spin again, although its peers run on other CPUs. */
+static void number_of_cpus(void)
+{
+    cpu_set_t here;
+    int one = shmi_one_cpu(), cpu = sched_getcpu();
+    CHECK(cpu >= 0, 1);
+    CPU_ZERO(&here);
+    CPU_SET(cpu, &here);
+    CHECK(sched_setaffinity(0, sizeof here, &here), 0);
+    shmi_one_cpu_ = 0; /* nothing is known yet */
+    leave_descriptors(0);
+    shmi_one_cpu();
+    CHECK(errno = 0, 0);
+    CHECK(shmi_one_cpu(), 0);
+    CHECK(errno, 0);
+    allow_descriptors();
+    CHECK(shmi_one_cpu(), one);
+    CHECK(shmi_one_cpu_, one ? 2 : 1);
+}
+
 /* A process that cannot open the file twice is not in, so the next one begins an epoch. */
 static void one_descriptor(void)
 {
@@ -801,7 +822,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*f)(void);
-    } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"one-descriptor", one_descriptor},
+    } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
                  {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},

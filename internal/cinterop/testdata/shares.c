@@ -1,6 +1,6 @@
 /* Tests what a handle in C remembers of the slot records of an object: shares NAME. Exit status 0 if a late call and
  * a changed list leave that as it is. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #ifndef _GNU_SOURCE
@@ -24,7 +24,7 @@ enum { OTHER = 7 };
 static shmsync_semaphore *closing;
 
 /* Another thread closes the handle while a call walks over the shares. */
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     shmsync_semaphore *s = closing;
     if (s == NULL || strcmp(name, "semaphore.gather.shut") != 0)

@@ -1,6 +1,6 @@
 /* Tests what a thread that waits for a token of a Sequencer finds between its steps: tokens NAME. Exit status 0 if
  * all results were right; SIGALRM ends a test that hangs. */
-static void at_point(const char *name);
+void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define SHMSYNC_IMPLEMENTATION
@@ -11,7 +11,7 @@ static void at_point(const char *name);
 static const char *point;
 static void (*act)(void);
 
-static void at_point(const char *name)
+void at_point(const char *name)
 {
     if (point != NULL && strcmp(name, point) == 0) {
         point = NULL;
