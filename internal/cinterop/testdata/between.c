@@ -853,8 +853,8 @@ static shmi_node *queues(struct shmi_rq *q, uint32_t owes)
     shmi_rq_prepare(q, s, 1);
     if (owes != 0) {
         shmi_st64(&s->node->stamp, SHMI_RECORDED_STAMP);
-        shmi_st64(&s->node->extra, SHMI_RECORDED(owes, s->tag));
-        shmi_st64(&s->node->next, SHMI_RECORDED(SHMI_RECORDED_OWES, s->tag));
+        shmi_st64(&s->node->extra, SHMI_RECORDED(owes, s->extra_tag));
+        shmi_st64(&s->node->next, SHMI_RECORDED(SHMI_RECORDED_OWES, s->next_tag));
         return s->node;
     }
     shmi_rq_lock(q);
