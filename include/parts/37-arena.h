@@ -121,7 +121,7 @@ typedef struct shmi_segment {
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* this process has joined the arena, whose name led to the right file */
+    int joined; /* the arena is the one that was asked for, so a later error is no reason to replace its file */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
