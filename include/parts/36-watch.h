@@ -203,8 +203,8 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
 
 /* Reaps the dead among the next few participants in the ring of slots. Fills v with the words on which the watcher then
  * sleeps, and returns their number; 0 after a reap. *poll is the longest time of the sleep in ns; 0: no limit, because
- * each death wakes this thread. *turn is the time in ns until this watcher has to reap a dead participant that no other
- * watcher has reaped; 0: there is none. */
+ * each death wakes this thread. *turn is the time in ns until this watcher has to examine the participants again, for
+ * example because it is its turn to reap one; 0: it need not. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
