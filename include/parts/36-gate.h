@@ -754,7 +754,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+/* Notes that the calling thread begins or ends on_first, or the function of shmsync_wait_hook during an open. While it
+ * runs such a function, the thread must not open the arena. */
 enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
