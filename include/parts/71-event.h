@@ -21,11 +21,11 @@ struct shmi_event {
  * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word. The
  * share of a participant counts the waits of all of its threads.
  *
- *      a wait                                   a set
- *      share: waits + 1                         read the word
- *      word: is there a token? then take it     read the shares: how many waits are there?
- *      word: announced, version + 1             if tokens <= waits, word: tokens + 1, version + 1
- *      sleep while the version is the same      if announced, wake one wait
+ *     a wait                                   a set
+ *     share: waits + 1                         read the word
+ *     word: is there a token? then take it     read the shares: how many waits are there?
+ *     word: announced, version + 1             if tokens <= waits, word: tokens + 1, version + 1
+ *     sleep while the version is the same      if announced, wake one wait
  *
  * No lock is involved, so a signal handler may set the Event. */
 
@@ -50,8 +50,8 @@ SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { 
  * that the word had at the end of the wait that was counted off last. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* Returns the share h after one wait was counted off. version is what the word had as its version at the end of this
- * wait. */
+/* Returns the share h after one wait was counted off. The parameter version is the version of the word at the end of
+ * this wait. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);

@@ -4,13 +4,13 @@
  * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded word.
  * The value consists of a kind and an ID:
  *
- *      kind       ID    meaning
- *      biased     0     free and open
- *      biased     n     held by n and open
- *      held       0     free and closed
- *      held       n     held by n and closed
- *      reserved   n     granted to n by a record; held when n has copied the tag of this word to *accepted
- *      other kinds      as in a Mutex; closed
+ *     kind       ID    meaning
+ *     biased     0     free and open
+ *     biased     n     held by n and open
+ *     held       0     free and closed
+ *     held       n     held by n and closed
+ *     reserved   n     granted to n by a record; held when n has copied the tag of this word to *accepted
+ *     other kinds      as in a Mutex; closed
  *
  * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the word
  * by a CAS. Only a record opens the word. */

@@ -197,7 +197,7 @@ SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b
             continue;
         }
         granted = shmi_fair_pass(f, &x);
-        x.torn = 0; /* unlock even after an error in the queue, which concerns only the waits */
+        x.torn = 0; /* an error in the queue concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
