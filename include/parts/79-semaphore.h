@@ -218,7 +218,7 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint32_t slot = shmi_id_slot(owner);
     shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
-        return 0; /* only a peer can have overwritten this: a participant takes its share over before it queues a wait */
+        return 0; /* a living owner has taken its share over before it queued the wait */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
     shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);

@@ -213,7 +213,7 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* the participant had the lock, but has given it back, and has left */
+                break; /* the participant has given its last hold back meanwhile, and has left */
             }
             if (tries == SHMI_REAP_TRIES) /* only a peer that breaks the rules changes the count of a dead participant so often */
                 return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);

@@ -342,7 +342,7 @@ SHMI_FN void shmi_multi_turn_to(struct shmi_rq *q, struct shmi_rq_change *x, str
     if (shmi_key_find(k, shmi_ld64(&w.n->wanted), &at, &bad))
         shmi_key_focus(k, at);
     else
-        x->torn = 1; /* a peer has overwritten something: the key of a queued wait always has an entry */
+        x->torn = 1; /* not consistent: the key of a queued wait always has an entry */
 }
 
 SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
