@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // What each feature needs:
@@ -26,6 +27,8 @@ type Feature struct {
 	name  string
 	since string
 	probe func() error
+
+	works atomic.Bool // done is true and err is nil
 
 	mu   sync.Mutex
 	done bool
@@ -55,9 +58,15 @@ func (f *Feature) Check() error {
 		err = fmt.Errorf("%s (Linux %s and newer): %w", f.name, f.since, err)
 	}
 	if err == nil || errors.Is(err, ErrNotSupported) {
-		f.done, f.err = true, err
+		f.know(err)
 	}
 	return err
+}
+
+// know remembers whether the feature works. Preconditions: mu is held.
+func (f *Feature) know(err error) {
+	f.done, f.err = true, err
+	f.works.Store(err == nil)
 }
 
 // refused returns an error if the feature is known not to work here. It returns nil if the feature works or has not
@@ -76,12 +85,20 @@ func (f *Feature) worked() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.done {
-		f.done, f.err = true, nil
+		f.know(nil)
 	}
 }
 
+// stopped records that a call which needs the feature has returned err, which Is ErrNotSupported. The feature has worked
+// earlier, but since then the program has installed a filter for system calls. A process cannot remove such a filter.
+func (f *Feature) stopped(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.know(fmt.Errorf("%s: %w", f.name, err))
+}
+
 // Have reports whether the feature is known to work here.
-func (f *Feature) Have() bool { return f.Check() == nil }
+func (f *Feature) Have() bool { return f.works.Load() || f.Check() == nil }
 
 var disabled = sync.OnceValue(func() map[string]bool {
 	off := map[string]bool{}

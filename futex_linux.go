@@ -62,10 +62,18 @@ func futexCount(n int) int { return min(max(n, 0), math.MaxInt32) }
 // WaitV sleeps while every word of ws has its value, until one of the words is woken or deadline
 // passes. With [Woken], index is the index of one woken entry. Others may have been woken as well,
 // so the caller examines every entry again. ws has at most [WaitVMax] entries.
+//
+// If a filter for system calls forbids the call, the error Is [ErrNotSupported], and [FeatureWaitV] counts as absent
+// from then on.
 func WaitV(ws []WaitVEntry, deadline int64) (index int, o Outcome, err error) {
 	index, errno := futexWaitV(ws, deadline)
 	if errno == 0 {
 		return index, Woken, nil
+	}
+	if errno == unix.EPERM || errno == unix.ENOSYS {
+		err := notSupported("futex_waitv", errno)
+		FeatureWaitV.stopped(err)
+		return -1, Failed, err
 	}
 	o, err = classify("futex_waitv", errno)
 	return -1, o, err

@@ -38,6 +38,9 @@ func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 // Open waits while another process runs its OnFirst. If this process has no byte lock, and is
 // stopped for more than 10 s while it joins, another process may take its slot away. Then Open
 // returns an error, and the caller may open the arena again.
+//
+// If Open has created the arena and then fails, for example because OnFirst fails, the arena stays, unless it has
+// [LifetimeEphemeral] and no participant is in.
 func Open(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Open(name, opts.kernel())
 	return (*Arena)(a), err
@@ -50,7 +53,8 @@ func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error
 }
 
 // Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it. If the
-// name is taken, the error Is [fs.ErrExist].
+// name is taken, the error Is [fs.ErrExist]. If Create has made the arena and then fails to join it, for example because
+// OnFirst fails, the arena stays as after Open, and the next Create finds the name taken.
 func Create(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Create(name, opts.kernel())
 	return (*Arena)(a), err

@@ -226,7 +226,9 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
  * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
- * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. If an open that has created the arena fails, the
+ * arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next open then returns
+ * EEXIST. In C, a macro of this name calls
  * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
  * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
@@ -2215,6 +2217,9 @@ SHMI_FN void shmi_crash(const char *name)
 #ifndef FALLOC_FL_KEEP_SIZE
 #define FALLOC_FL_KEEP_SIZE 1
 #endif
+#ifndef FALLOC_FL_PUNCH_HOLE
+#define FALLOC_FL_PUNCH_HOLE 2
+#endif
 
 #define SHMI_ALL INT32_MAX
 #define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */
@@ -2359,6 +2364,10 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
+/* A filter for system calls that the program has installed after a probe has shown futex_waitv forbids it now. A process
+ * cannot remove such a filter. */
+static int shmi_waitv_forbidden; /* atomic */
+
 /* Sleeps while every word has the value val of its entry of v. After any return, the caller examines all words
  * again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
@@ -2369,6 +2378,8 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
         ts = shmi_timespec(deadline);
     if (syscall(SYS_futex_waitv, v, n, 0, deadline != 0 ? &ts : NULL, CLOCK_MONOTONIC) < 0)
         err = errno;
+    if (err == EPERM || err == ENOSYS)
+        __atomic_store_n(&shmi_waitv_forbidden, 1, __ATOMIC_RELEASE);
     errno = before;
     return err;
 }
@@ -2572,15 +2583,25 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
+/* Whether fences work here, or no probe has shown that yet. */
+SHMI_FN int shmi_may_have_fences(void) { return shmi_has(&shmi_have.membarrier) || (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0; }
+
 /* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
- * registration is quick while the process has only one thread. */
-SHMI_FN void shmi_register_fence(void)
+ * registration is quick while the process has only one thread. Returns whether a later call may succeed although this
+ * one has failed. */
+SHMI_FN int shmi_register_fence(void)
 {
-    int before = errno;
-    if (shmi_have_fences() && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
-        syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
-        __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+    int before = errno, again = 0;
+    if (!shmi_have_fences()) {
+        again = shmi_may_have_fences();
+    } else if (!shmi_is_registered()) {
+        if (syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
+            __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+        else
+            again = shmi_support_errno(errno) != ENOTSUP;
+    }
     errno = before;
+    return again;
 }
 
 /* Makes each running thread of each process that has registered for membarrier execute a full fence. Returns 0 or an
@@ -3977,6 +3998,9 @@ SHMI_FN int shmi_slot_present(uint32_t w)
 SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
 SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_make_participant_id(slot, shmi_slot_gen(w)); }
 
+/* Whether this process can sleep on several words at once. */
+SHMI_FN int shmi_have_waitv(const shmsync_arena *a) { return (a->caps & SHMI_capWaitV) != 0 && !__atomic_load_n(&shmi_waitv_forbidden, __ATOMIC_ACQUIRE); }
+
 /* The offset of slot i. The first slot is slot 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
 {
@@ -4674,16 +4698,23 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
 {
     char path[PATH_MAX];
     int fd;
+    errno = ESTALE;
     if (strchr(a->path, '/') == NULL)
         return -1;
     shmi_current_path(a, path);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+    do
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd >= 0 && shmi_is_file(fd, a->dev, a->ino))
         return fd;
-    syscall(SYS_close, fd);
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    if (fd >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
+        errno = ESTALE; /* there is no file, or another one */
     return -1;
 }
-/* Returns a descriptor of the arena's file, for shmi_return_file, or -1. Other code of the program may have closed the
+/* Returns a descriptor of the arena's file, for shmi_return_file, or -1 with errno: ESTALE if the path does not lead to
+ * the file any more. Other code of the program may have closed the
  * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
  * file again, if its path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
@@ -4703,24 +4734,30 @@ SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
         syscall(SYS_close, fd);
 }
 
+/* Returns ENOSPC for an exceeded quota, and any other errno unchanged. */
+SHMI_FN int shmi_quota_errno(int err)
+{
+#ifdef EDQUOT
+    if (err == EDQUOT)
+        return ENOSPC;
+#endif
+    return err;
+}
+/* The errno for a failed reservation: ENOSPC for each reason that there is no memory. */
+SHMI_FN int shmi_space_errno(int err) { return err == ENOMEM ? ENOSPC : shmi_quota_errno(err); }
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
     int err, fd = shmi_borrow_file(a);
     if (fd < 0)
-        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+        return shmi_fail(errno, "reserve", a->label, "this program has closed the descriptors of the arena, and %s",
+                         errno == ESTALE ? "its path does not lead to it" : "could not open the file again");
     err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
     shmi_return_file(a, fd);
-    switch (err) {
-    case 0:
+    if (err == 0)
         return 0;
-    case ENOSPC:
-#ifdef EDQUOT
-    case EDQUOT:
-#endif
-    case ENOMEM:
+    if (shmi_space_errno(err) == ENOSPC)
         return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-    }
     return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
@@ -4732,16 +4769,55 @@ SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return count;
 }
 
-/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. */
+/* The file offset of the block words of a chunk, and their size in bytes. */
+#define SHMI_chunkWordsSize ((uint64_t)SHMI_blockWords * SHMI_blockWordSize)
+SHMI_FN uint64_t shmi_chunk_words(shmsync_arena *a, uint64_t chunk) { return a->geo.blocks_off + chunk * SHMI_chunkWordsSize; }
+
+/* Gives the memory of a range of the file back to the file system, if possible. The bytes become 0. */
+SHMI_FN void shmi_discard(shmsync_arena *a, uint64_t off, uint64_t n)
+{
+    int fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return;
+    while (syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (long)off, (long)n) != 0 && errno == EINTR) {
+    }
+    shmi_return_file(a, fd);
+}
+/* Frees the memory of those of n chunks that are not marked as reserved, and of their block words. This process has
+ * claimed the chunks. A chunk without the mark has never been used, so all of these bytes are 0, and stay 0.
+ *
+ * Without a byte lock, the memory stays. The byte lock keeps the chunks of a dead participant claimed until no system
+ * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 that another
+ * participant already uses. */
+SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i, first, end = chunk + n;
+    if (a->lock_fd < 0)
+        return;
+    for (i = chunk; i < end; i++) {
+        for (first = i; i < end && shmi_load_chunk(a, i) == shmi_chunk_claimed(0, a->self); i++) {
+        }
+        if (i == first)
+            continue;
+        shmi_discard(a, shmi_chunk_off(a, first), (i - first) * SHMI_chunkSize);
+        shmi_discard(a, shmi_chunk_words(a, first), (i - first) * SHMI_chunkWordsSize);
+    }
+}
+/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. If there is
+ * too little memory for all of them, gives back what it has allocated. The block words come first, because they need
+ * less memory. If this process dies before the chunks are marked, memory remains of which no word knows: see the method
+ * back in internal/arenakernel/heap.go. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
     if (shmi_reserved_in(a, chunk, n) < n) {
-        int err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        int err = shmi_reserve(a, shmi_chunk_words(a, chunk), n * SHMI_chunkWordsSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + chunk * SHMI_blockWords * SHMI_blockWordSize, n * SHMI_blockWords * SHMI_blockWordSize);
-        if (err != 0)
+            err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        if (err != 0) {
+            shmi_give_back(a, chunk, n);
             return err;
+        }
     }
     for (i = chunk; i < chunk + n; i++) {
         uint64_t w = shmi_load_chunk(a, i);
@@ -10707,8 +10783,10 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
         return 0;
     s = (shmi_id_search *)calloc(1, sizeof *s);
     before = (uint64_t *)malloc(2 * SHMI_RENEW_MOST * sizeof *before);
-    if (s == NULL || before == NULL)
+    if (s == NULL || before == NULL) {
+        r->postponed = "no memory";
         goto out;
+    }
     for (i = 1; i <= a->geo.slots && s->n < SHMI_RENEW_MOST; i++) {
         uint32_t w = shmi_slot_state(a, i);
         before[2 * s->n] = w;
@@ -10718,8 +10796,13 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             s->place[i] = (uint8_t)s->n;
         }
     }
-    if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
+    if (s->n == 0)
         goto out;
+    s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found);
+    if (s->found == NULL) {
+        r->postponed = "no memory";
+        goto out;
+    }
     if (shmi_dead_slot(a, my_slot) != 0) {
         r->postponed = "a participant is dead";
         goto out;
@@ -11997,7 +12080,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         distance++;
-        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
+        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
         /* a joiner holds nothing yet; a leaving participant is on its robust list until shortly before its slot is free
          */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
@@ -12045,12 +12128,30 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
+#define SHMI_REGISTER_EVERY INT64_C(1000000000)
+static int shmi_register_failed; /* the last registration of this process for membarrier failed for a shortage; atomic */
+SHMI_FN void shmi_register_again(void);
+/* If it is time, and the registration for membarrier has failed, tries it again. Returns the time of the next try; 0:
+ * none is necessary. */
+SHMI_FN int64_t shmi_retry_registering(int64_t at)
+{
+    int64_t now;
+    if (!__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE))
+        return 0;
+    now = shmi_now();
+    if (at != 0 && now < at)
+        return at;
+    if (at != 0)
+        shmi_register_again();
+    return now + SHMI_REGISTER_EVERY;
+}
+
 /* Sleeps on the alive words of the next few participants, and reaps those that die. One return of futex_waitv may stand
  * for several wakes, so the loop examines all of these participants after each sleep. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so each later ring ends the next sleep. */
@@ -12065,6 +12166,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
         nodes = shmi_shrink_nodes(a, nodes);
+        fences = shmi_retry_registering(fences);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* shmi_watch_entries has reaped a participant */
@@ -12094,6 +12196,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = crowd;
         if (nodes != 0 && (deadline == 0 || nodes < deadline))
             deadline = nodes;
+        if (fences != 0 && (deadline == 0 || fences < deadline))
+            deadline = fences;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);
@@ -12216,7 +12320,7 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     }
     g.chunks_off = g.dir_off + g.dir_count * 8;
     g.blocks_off = (g.chunks_off + most * 8 + 4095) & ~UINT64_C(4095);
-    g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    g.heap_off = (g.blocks_off + most * SHMI_chunkWordsSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     if (g.heap_off < size)
         g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
     shmi_plan_headroom(&g);
@@ -12324,6 +12428,7 @@ typedef struct shmi_segment {
     uint64_t size, dev, ino;
     int created;
     int joined; /* the arena is the one that was asked for, so a later error is no reason to replace its file */
+    int failed; /* a descriptor of the file, if shmi_attach failed for an ephemeral arena that this call has created; or -1 */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -12352,29 +12457,40 @@ SHMI_FN int shmi_new_path(const char *name, char **path)
     return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
 }
 
-/* The uid as which a user namespace shows users that it does not map. */
-SHMI_FN uid_t shmi_overflow_uid(void)
+static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
+/* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
+ * if this process has too few descriptors or too little memory to read it. */
+SHMI_FN int64_t shmi_overflow_uid(void)
 {
-    char b[16];
-    ssize_t n = -1;
-    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        n = read(fd, b, sizeof b - 1);
-        close(fd);
-    }
+    const int64_t usual = 65534;
+    char b[16], *end;
+    ssize_t n;
+    int64_t uid = __atomic_load_n(&shmi_known_overflow_uid, __ATOMIC_RELAXED);
+    if (uid != 0)
+        return uid - 1;
+    n = shmi_read_file("/proc/sys/kernel/overflowuid", b, sizeof b);
     if (n <= 0)
-        return 65534;
-    b[n] = 0;
-    return (uid_t)strtoul(b, NULL, 10);
+        return n < 0 && shmi_is_shortage(errno) ? -1 : usual;
+    uid = (int64_t)strtoul(b, &end, 10);
+    if (end == b)
+        return usual;
+    __atomic_store_n(&shmi_known_overflow_uid, uid + 1, __ATOMIC_RELAXED);
+    return uid;
 }
 /* Whether the file of fd belongs to the effective user of this process. If this user has the overflow uid, fstat does
  * not show whether the file belongs to another user. So the function asks the kernel to set O_NOATIME: see owns in
- * shm/open_linux.go. */
+ * shm/open_linux.go. Returns -1 with errno if a shortage prevents the answer. */
 SHMI_FN int shmi_owns(int fd, uid_t uid)
 {
+    int64_t overflow;
     int flags, owned;
-    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+    if (uid != geteuid() || uid == 0)
         return uid == geteuid();
+    overflow = shmi_overflow_uid();
+    if (overflow < 0)
+        return -1;
+    if ((int64_t)uid != overflow)
+        return 1;
     flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
         return 0;
@@ -12398,7 +12514,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+    if (!trusted)
+        trusted = shmi_owns(s->fd, st.st_uid);
+    if (trusted < 0)
+        return shmi_fail(errno, "arena.open", path, "it is not known whether this process owns the file");
+    if (!trusted)
         return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
@@ -12450,7 +12570,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (err != 0)
         return err;
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
-        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+        return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
@@ -12525,7 +12645,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (s->fd < 0) {
             if (errno == EEXIST || errno == EINTR)
                 continue;
-            return shmi_fail(errno, "arena.create", path, "temporary file");
+            return shmi_fail(shmi_quota_errno(errno), "arena.create", path, "temporary file");
         }
         err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
@@ -12578,7 +12698,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
             err = shmi_format(s, path, o);
             if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
-                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : errno;
+                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : shmi_quota_errno(errno);
         }
         if (err != 0)
             shmi_unmap(s);
@@ -12610,6 +12730,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
     for (tries = 0; tries < 100; tries++) {
         int err;
         s->created = s->joined = 0;
+        s->failed = -1;
         s->base = NULL;
         if (o != NULL && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
             return shmi_only_create(s, path, o);
@@ -12677,6 +12798,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_closers = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
+    shmi_register_failed = 0;
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that wait on it do not exist in the child */
     shmi_after_fork();
@@ -13214,7 +13336,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
         return err;
     for (i = 0; i < a->geo.chunk_count; i++)
         if (shmi_chunk_reserved(shmi_load_chunk(a, i)))
-            believed += SHMI_chunkSize + SHMI_blockWords * SHMI_blockWordSize;
+            believed += SHMI_chunkSize + SHMI_chunkWordsSize;
     if (fstat(a->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= believed)
         return 0;
     for (i = 0; i < a->geo.chunk_count; i++) {
@@ -13222,7 +13344,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
             continue;
         err = shmi_reserve(a, shmi_chunk_off(a, i), SHMI_chunkSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + i * SHMI_blockWords * SHMI_blockWordSize, SHMI_blockWords * SHMI_blockWordSize);
+            err = shmi_reserve(a, shmi_chunk_words(a, i), SHMI_chunkWordsSize);
         if (err != 0)
             return err;
     }
@@ -13377,17 +13499,30 @@ SHMI_FN void shmi_take_fences(shmsync_arena *a)
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
     __atomic_store_n(&a->fenced, 1, __ATOMIC_RELEASE);
 }
+/* Records whether the registration has failed for a shortage. If so, the death watchers try it again later. The caller
+ * holds shmi_attached_lock. */
+SHMI_FN void shmi_note_registering(int failed)
+{
+    shmsync_arena *a;
+    if (__atomic_exchange_n(&shmi_register_failed, failed, __ATOMIC_ACQ_REL) == failed)
+        return;
+    for (a = shmi_attached; a != NULL && failed; a = a->next)
+        if (a->stage == SHMI_attached)
+            shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+}
 SHMI_FN void *shmi_register_late(void *arg)
 {
     shmsync_arena *a;
+    int again;
     (void)arg;
     shmi_nap(SHMI_REGISTER_AFTER);
-    shmi_register_fence();
+    again = shmi_register_fence();
     pthread_mutex_lock(&shmi_attached_lock);
     for (a = shmi_attached; a != NULL; a = a->next)
         if (a->stage == SHMI_attached && shmi_is_registered())
             shmi_take_fences(a);
     shmi_registering = 0;
+    shmi_note_registering(again);
     pthread_mutex_unlock(&shmi_attached_lock);
     shmi_end_thread();
     return NULL;
@@ -13398,12 +13533,27 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have_fences() || shmi_registering)
+    if (shmi_registering || shmi_is_registered())
         return;
-    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
-        pthread_detach(t);
-        shmi_registering = 1;
+    if (!shmi_have_fences()) {
+        shmi_note_registering(shmi_may_have_fences());
+        return;
     }
+    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) != 0) {
+        shmi_note_registering(1);
+        return;
+    }
+    pthread_detach(t);
+    shmi_registering = 1;
+}
+/* Tries again to register, unless another thread holds shmi_attached_lock, perhaps for long. Then the watcher that has
+ * called this function tries later. */
+SHMI_FN void shmi_register_again(void)
+{
+    if (pthread_mutex_trylock(&shmi_attached_lock) != 0)
+        return;
+    shmi_begin_registering();
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 
 /* Takes a off the list of the arenas of this process. The caller holds shmi_attached_lock. */
@@ -13574,6 +13724,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
  * shmi_attached_lock, which this call releases and takes again. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
+    const int fresh = s->created && o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
     shmsync_arena *a = shmi_attached_to(s);
     int err;
     if (a != NULL) {
@@ -13587,6 +13738,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
             a->opens++;
             a->ephemeral = a->ephemeral || (o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL);
             *out = a;
+            shmi_begin_registering(); /* if an earlier registration has failed */
             shmi_widen_kernel_io(a, o);
             shmi_tell_detached(a, o);
         }
@@ -13603,10 +13755,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a, 0); /* closes s, too */
+            shmi_leave(a, fresh); /* closes s, too, but keeps its descriptor if fresh */
             shmi_last = why;
             s->base = NULL;
-            s->fd = -1;
+            s->fd = fresh ? s->fd : -1;
         }
     }
     pthread_mutex_lock(&shmi_attached_lock);
@@ -13625,6 +13777,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
+        if (fresh) {
+            s->failed = s->fd;
+            s->fd = -1;
+        }
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
@@ -13661,6 +13817,49 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
+/* Returns 0 if no process has a byte lock of a slot, and no slot in the file belongs to a participant without a byte lock
+ * that has not left and was not found dead. Otherwise fails. */
+SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
+{
+    short found = F_UNLCK;
+    uint32_t i, w;
+    int err = shmi_bytes_op(a->fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
+    if (err != 0)
+        return shmi_fail(err, op, a->label, "%s", "");
+    if (found != F_UNLCK)
+        return shmi_fail(EBUSY, op, a->label, "a process has it open");
+    for (i = 1; i <= a->geo.slots; i++) {
+        ssize_t n = pread(a->fd, &w, sizeof w, (off_t)(shmi_slot(a, i) + SHMI_slotState));
+        if (n != (ssize_t)sizeof w)
+            return shmi_fail(n < 0 ? errno : EIO, op, a->label, "read");
+        if (!shmi_slot_has_byte(w) && (shmi_slot_phase(w) == SHMI_phaseLive || shmi_slot_phase(w) == SHMI_phaseLeaving))
+            return shmi_fail(EBUSY, op, a->label, "a participant without a byte lock may be in");
+    }
+    return 0;
+}
+/* Removes an arena from a full file system in which its slots may be holes. Reads the slots from the file, and not
+ * through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
+SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
+{
+    uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, 0), claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), 0);
+    int err = shmi_seems_unused(a, op);
+    *again = err == EBUSY;
+    if (err != 0)
+        return err;
+    *again = 1;
+    if (!shmi_cas_epoch(a, old, w))
+        return shmi_fail(EBUSY, op, a->label, "another process has changed the epoch");
+    SHMSYNC_CRASHPOINT("arena.gate.claiming");
+    err = shmi_seems_unused(a, op);
+    if (err != 0) {
+        shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
+        return err;
+    }
+    if (!shmi_cas_epoch(a, w, claimed))
+        return shmi_fail(EBUSY, op, a->label, "a process has joined it");
+    return shmi_unlink_claimed(a, claimed, again);
+}
+
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
  * the descriptor judged is not -1, removes only the file that it has open. *again says that another attempt may have
  * another result. The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
@@ -13674,7 +13873,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
-    int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int err, locked, readable, full = 0, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
     if (fd < 0) {
         err = errno;
@@ -13718,10 +13917,14 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         }
         a->base = (unsigned char *)p;
         a->size = (uint64_t)st.st_size;
+        /* A copy of a file may have holes. If the file system is full, an access to a hole through the mapping ends the
+         * process. So first allocate memory for the slots. The header is never a hole. */
+        full = shmi_reserve(a, 0, a->geo.dir_off) == ENOSPC;
+        shmi_no_failure();
     }
     if (!locked) {
-        *again = !readable || !shmi_occupied(a);
-        err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
+        *again = !readable || full || !shmi_occupied(a);
+        err = readable && !full ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
     } else if (shmi_moved(a)) {
         *again = 1;
         err = 0;
@@ -13736,6 +13939,8 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
             err = shmi_remove_file(fd, path, again);
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
         err = shmi_remove_file(fd, path, again); /* the arena is removed already, and path is another name of its file */
+    } else if (full) {
+        err = shmi_remove_sparse(a, op, again);
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
@@ -13828,7 +14033,13 @@ SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, 
                 err = 0;
         } else if (err == 0) {
             moves = -1;
+        } else if (s.failed >= 0) { /* remove what this call has created; if that fails, the next epoch replaces the arena */
+            shmi_failure why = shmi_last;
+            shmi_remove_unused(path, s.failed);
+            shmi_last = why;
         }
+        if (s.failed >= 0)
+            shmi_close_file(s.failed, s.dev, s.ino);
         if (judged >= 0)
             close(judged);
         if (moves < 0)
@@ -14596,7 +14807,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
 {
     shmi_sleeper *s;
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
-    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
+    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
         return NULL; /* the thread has to run it every 100 ms */
@@ -14645,7 +14856,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         look = 0;
         exact = sleep_spec->bounded < 1000000; /* a bound below 1 ms is the pause between two checks whether a dead holder is gone */
     }
-    if ((a->caps & SHMI_capWaitV) != 0) {
+    if (shmi_have_waitv(a)) {
         if (sleep_spec->owner != 0) {
             uint32_t alive, *w = shmi_alive_of(a, sleep_spec->owner, &alive);
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
@@ -14682,7 +14893,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment */
+            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment. If a filter forbids the call,
+             * the next sleep does without it. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
@@ -29619,7 +29831,7 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         }
     }
     if (i == n && !shmi_await_closing(at, n)) {
-        if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
+        if (shmi_have_waitv(shmi_awaited_in(&at[0]))) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM, for example: sleep on one word */
                 int64_t soon = shmi_now() + 1000000;

@@ -44,13 +44,31 @@ func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 	return uintptr(m), mask, nil
 }
 
-// replace maps private memory over mem, which mapFile has mapped. The new pages do not belong to the
-// file, and are zero at first.
+// replace puts private memory in the place of mem, which mapFile has mapped, in one step. The new pages do not belong to
+// the file, and are zero at first. If replace returns an error, mem is still mapped as before.
+//
+// A mapping with MAP_FIXED would be one call less. But before Linux 6.12, the kernel first removes the old mapping and
+// then refuses the new one if memory must not be overcommitted. Other code could use the addresses by the time that the
+// caller unmaps them. So the memory is mapped elsewhere, and moved. The kernel makes all checks of a move before it removes
+// anything. Under mlockall, a mapping that is readable from the start is allocated in full, so this one becomes readable
+// only later.
 func replace(mem []byte) error {
-	// SAFETY: mem is a whole mapping of this process, and no other code unmaps it. Pointers into mem
-	// remain valid, and refer to the new mapping from then on.
-	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mem[0]), uintptr(len(mem)), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_FIXED|unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	n := uintptr(len(mem))
+	p, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return err
+	}
+	// SAFETY: the n bytes at p are a mapping that only this function knows.
+	fresh := unsafe.Slice((*byte)(p), n)
+	unix.Munlock(fresh)
+	if err = unix.Mprotect(fresh, unix.PROT_READ|unix.PROT_WRITE); err == nil {
+		// SAFETY: mem is a whole mapping of this process, and no other code unmaps it. Pointers into mem
+		// remain valid, and refer to the new mapping from then on.
+		_, err = unix.MremapPtr(p, n, unsafe.Pointer(&mem[0]), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+	}
+	if err != nil {
+		unix.MunmapPtr(p, n)
+	}
 	return err
 }
 

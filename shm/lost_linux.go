@@ -32,8 +32,12 @@ func (s *Segment) descriptor(op string) (fd int, done func(), err error) {
 	if err == nil {
 		unix.Close(fd)
 	}
-	return -1, nil, &opError{op: op, name: s.name, err: unix.ESTALE,
-		why: "this program has closed the descriptor of the segment, and the path does not lead to it"}
+	switch err {
+	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.ENODEV: // there is no file, or no regular one
+		return -1, nil, &opError{op: op, name: s.name, err: unix.ESTALE,
+			why: "this program has closed the descriptor of the segment, and the path does not lead to it"}
+	}
+	return -1, nil, fail(op, s.name, "this program has closed the descriptor of the segment, and could not open the file again", err)
 }
 
 // lost holds the files of closed segments that had lost their descriptors. The garbage collector closes the descriptor

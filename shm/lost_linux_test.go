@@ -3,6 +3,8 @@ package shm
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,4 +38,51 @@ func TestLostDescriptorSparesOtherFiles(t *testing.T) {
 	require.ErrorIs(t, s.Reserve(0, 4*page), unix.ESTALE)
 	require.NoError(t, s.Close())
 	require.NoError(t, unix.Fstat(fd, &st), "the other file was closed")
+}
+
+// fewFiles makes every open of a file fail until the function that it returns is called.
+func fewFiles(t *testing.T) (restore func()) {
+	t.Helper()
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}))
+	return func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old)) }
+}
+
+// TestLostDescriptorWithoutADescriptor: a segment has lost its descriptor, and this process can open no file for a time.
+// The error says that, and does not say that the file is gone.
+func TestLostDescriptorWithoutADescriptor(t *testing.T) {
+	s, err := Create(uniqueName(t), 4*page, nil, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	fd := int(s.File().Fd())
+	require.NoError(t, unix.Dup3(0, fd, unix.O_CLOEXEC))
+	defer unix.Close(fd)
+	restore := fewFiles(t)
+	err = s.Reserve(0, 4*page)
+	restore()
+	require.ErrorIs(t, err, unix.EMFILE)
+	require.NotErrorIs(t, err, unix.ESTALE)
+	require.NoError(t, s.Reserve(0, 4*page))
+}
+
+// TestOverflowUIDIsReadAgain: a process that could not read the overflow uid for lack of descriptors does not take the
+// usual number for it. Once it has read the uid, it remembers the uid.
+func TestOverflowUIDIsReadAgain(t *testing.T) {
+	known := knownOverflowUID.Swap(0)
+	defer knownOverflowUID.Store(known)
+	restore := fewFiles(t)
+	_, err := overflowUID()
+	restore()
+	require.ErrorIs(t, err, unix.EMFILE)
+	uid, err := overflowUID()
+	require.NoError(t, err)
+	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(b)), strconv.FormatUint(uint64(uid), 10))
+	restore = fewFiles(t)
+	again, err := overflowUID()
+	restore()
+	require.NoError(t, err)
+	require.Equal(t, uid, again)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,7 +122,15 @@ func checkFile(fd int, name string, st *unix.Stat_t, pageSize int64, trust []uin
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return incompatible("is not a regular file")
 	}
-	if euid := uint32(os.Geteuid()); st.Uid != 0 && !slices.Contains(trust, st.Uid) && !owns(fd, st.Uid, euid) {
+	owned := st.Uid == 0 || slices.Contains(trust, st.Uid)
+	euid := uint32(os.Geteuid())
+	if !owned {
+		var err error
+		if owned, err = owns(fd, st.Uid, euid); err != nil {
+			return fail("open", name, "it is not known whether this process owns the file", err)
+		}
+	}
+	if !owned {
 		why := fmt.Sprintf("is owned by uid %d, which is not this process's (%d), root or a trusted one", st.Uid, euid)
 		if st.Uid == euid {
 			why = fmt.Sprintf("is owned by a user that this user namespace does not map, and whom it shows as uid %d", euid)
@@ -149,44 +157,65 @@ func checkFile(fd int, name string, st *unix.Stat_t, pageSize int64, trust []uin
 // overflow uid, they may stand for different users. Then owns asks the kernel to set O_NOATIME on fd, which the kernel
 // permits only for the owner of the file, and for a process that has CAP_FOWNER over a user that the namespace maps.
 // The kernel does not ask if the flag is already set, so owns clears the flag first.
-func owns(fd int, uid, euid uint32) bool {
-	if uid != euid || uid != overflowUID() {
-		return uid == euid
+//
+// The error is not nil if this process has too few descriptors or too little memory to find out.
+func owns(fd int, uid, euid uint32) (bool, error) {
+	if uid != euid {
+		return false, nil
+	}
+	if overflow, err := overflowUID(); err != nil || uid != overflow {
+		return err == nil, err
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&^unix.O_NOATIME); err != nil {
-		return false
+		return false, nil
 	}
 	_, refused := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags|unix.O_NOATIME)
 	if flags&unix.O_NOATIME == 0 && refused == nil {
 		unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags)
 	}
-	return refused == nil
+	return refused == nil, nil
 }
 
-// overflowUID returns the uid as which a user namespace shows users that it does not map. It does not use os.ReadFile,
-// which could start a netpoller; see reopen.
-var overflowUID = sync.OnceValue(func() uint32 {
-	const usual = 65534
-	fd, err := unix.Open("/proc/sys/kernel/overflowuid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return usual
+// knownOverflowUID is 1 plus the overflow uid, or 0 if overflowUID has not read it yet.
+var knownOverflowUID atomic.Uint64
+
+// overflowUID returns the uid as which a user namespace shows users that it does not map. Without /proc, this is the
+// usual number. It returns an error if this process has too few descriptors or too little memory to read the number. It
+// does not use os.ReadFile, for the same reason as reopen.
+func overflowUID() (uint32, error) {
+	const path, usual = "/proc/sys/kernel/overflowuid", 65534
+	if known := knownOverflowUID.Load(); known != 0 {
+		return uint32(known - 1), nil
 	}
-	defer unix.Close(fd)
 	var b [16]byte
-	n, err := unix.Read(fd, b[:])
-	if err != nil {
-		return usual
+	n := 0
+	err := retry(func() error {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		n, err = unix.Read(fd, b[:])
+		return err
+	})
+	switch err {
+	case nil:
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM:
+		return 0, &os.PathError{Op: "read", Path: path, Err: err}
+	default:
+		return usual, nil
 	}
 	uid, err := strconv.ParseUint(strings.TrimSpace(string(b[:n])), 10, 32)
 	if err != nil {
-		return usual
+		return usual, nil
 	}
-	return uint32(uid)
-})
+	knownOverflowUID.Store(uid + 1)
+	return uint32(uid), nil
+}
 
 func (s *Segment) reopen() (*os.File, error) {
 	// Do not use os.OpenFile, which tries to add the file to the netpoller of the Go runtime. In a

@@ -35,6 +35,8 @@ func list(dir string) iter.Seq2[Info, error] {
 
 func (s *Segment) reserve(off, n int64) error { return unsupported("reserve", s.name) }
 
+func (s *Segment) discard(off, n int64) error { return unsupported("discard", s.name) }
+
 func (s *Segment) reopen() (*os.File, error) { return nil, unsupported("reopen", s.name) }
 
 func (s *Segment) place(off, n int64, p Policy) Placement {

@@ -52,6 +52,19 @@ func (s *Segment) reserve(off, n int64) error {
 	return fail("reserve", s.name, fmt.Sprintf("%d bytes at %d", n, off), err)
 }
 
+func (s *Segment) discard(off, n int64) error {
+	fd, done, err := s.descriptor("discard")
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = retry(func() error { return unix.Fallocate(fd, fallocPunchHole|fallocKeepSize, off, n) })
+	if err != nil {
+		return fail("discard", s.name, fmt.Sprintf("%d bytes at %d", n, off), err)
+	}
+	return nil
+}
+
 // allocate calls fallocate for n bytes from the offset off. If signals interrupt each of several calls, allocate
 // reserves the range in pieces. The parameter chunk is the size of a piece in bytes. If signals still interrupt a
 // piece, allocate halves the size, but not below the parameter least.

@@ -30,6 +30,37 @@ func TestReserveRange(t *testing.T) {
 	require.LessOrEqual(t, st.Blocks*512, int64(page), "reserves what was asked and no more")
 }
 
+// TestDiscard: the pages of a discarded range are free, and its bytes are 0. The other bytes stay.
+func TestDiscard(t *testing.T) {
+	s, err := CreateMemfd("discard", 4*page, nil, nil)
+	require.NoError(t, err)
+	closing(t, s)
+	for i := range s.Bytes() {
+		s.Bytes()[i] = 1
+	}
+	blocks := func() int64 {
+		var st unix.Stat_t
+		require.NoError(t, unix.Fstat(int(s.File().Fd()), &st))
+		return st.Blocks * 512
+	}
+	require.EqualValues(t, 4*page, blocks())
+	require.NoError(t, s.Discard(page, 0))
+	require.EqualValues(t, 4*page, blocks())
+	require.NoError(t, s.Discard(page-8, page+16))
+	require.EqualValues(t, 3*page, blocks())
+	require.EqualValues(t, 4*page, s.Size())
+	for i, b := range s.Bytes() {
+		if gone := i >= page-8 && i < 2*page+8; gone != (b == 0) {
+			require.Fail(t, "wrong byte", "%d at %d", b, i)
+		}
+	}
+	for _, r := range [][2]int64{{-1, 1}, {0, -1}, {0, s.Size() + 1}, {math.MaxInt64, 1}} {
+		require.ErrorIs(t, s.Discard(r[0], r[1]), unix.EINVAL, "%v", r)
+	}
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Discard(0, 1), ErrClosed)
+}
+
 // TestAllocateInPieces simulates a kernel in which a signal interrupts every long reservation, and
 // every second short reservation.
 func TestAllocateInPieces(t *testing.T) {

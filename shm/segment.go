@@ -137,6 +137,23 @@ func (s *Segment) Reserve(off, n int64) error {
 	return s.reserve(off, n)
 }
 
+// Discard gives the memory of the n bytes from offset off back to the filesystem, as far as it consists of
+// whole pages. All n bytes become 0. A later write to them can fail for lack of space, as it can before
+// Reserve. If the filesystem cannot do that, the bytes stay, and the error Is [ErrNotSupported].
+func (s *Segment) Discard(off, n int64) error {
+	if err := s.acquire("discard"); err != nil {
+		return err
+	}
+	defer s.release()
+	if err := s.checkRange("discard", off, n); err != nil {
+		return err
+	}
+	if n == 0 {
+		return nil
+	}
+	return s.discard(off, n)
+}
+
 // Reopen opens the file of the segment again. The result refers to the same bytes, but has an open
 // file description of its own. OFD locks and flock locks belong to an open file description. So
 // locks that are taken through the result belong to this caller alone, even if the descriptor of

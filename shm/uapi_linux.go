@@ -24,6 +24,8 @@ const (
 	// fallocKeepSize allocates space without changing the size of the file: FALLOC_FL_KEEP_SIZE,
 	// include/uapi/linux/falloc.h.
 	fallocKeepSize = unix.FALLOC_FL_KEEP_SIZE
+	// fallocPunchHole frees space. The kernel accepts it only together with fallocKeepSize.
+	fallocPunchHole = unix.FALLOC_FL_PUNCH_HOLE
 	// memfdSeals forbids changes of the size of a memfd, and further seals.
 	memfdSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 )

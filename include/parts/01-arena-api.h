@@ -107,7 +107,9 @@ int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, 
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
  * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
  * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
- * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. In C, a macro of this name calls
+ * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. If an open that has created the arena fails, the
+ * arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next open then returns
+ * EEXIST. In C, a macro of this name calls
  * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
  * languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);

@@ -158,6 +158,9 @@ SHMI_FN void shmi_crash(const char *name)
 #ifndef FALLOC_FL_KEEP_SIZE
 #define FALLOC_FL_KEEP_SIZE 1
 #endif
+#ifndef FALLOC_FL_PUNCH_HOLE
+#define FALLOC_FL_PUNCH_HOLE 2
+#endif
 
 #define SHMI_ALL INT32_MAX
 #define SHMI_NOATIME 01000000 /* O_NOATIME, which needs _GNU_SOURCE */
@@ -302,6 +305,10 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
+/* A filter for system calls that the program has installed after a probe has shown futex_waitv forbids it now. A process
+ * cannot remove such a filter. */
+static int shmi_waitv_forbidden; /* atomic */
+
 /* Sleeps while every word has the value val of its entry of v. After any return, the caller examines all words
  * again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
@@ -312,6 +319,8 @@ SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
         ts = shmi_timespec(deadline);
     if (syscall(SYS_futex_waitv, v, n, 0, deadline != 0 ? &ts : NULL, CLOCK_MONOTONIC) < 0)
         err = errno;
+    if (err == EPERM || err == ENOSYS)
+        __atomic_store_n(&shmi_waitv_forbidden, 1, __ATOMIC_RELEASE);
     errno = before;
     return err;
 }
@@ -515,15 +524,25 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
+/* Whether fences work here, or no probe has shown that yet. */
+SHMI_FN int shmi_may_have_fences(void) { return shmi_has(&shmi_have.membarrier) || (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0; }
+
 /* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
- * registration is quick while the process has only one thread. */
-SHMI_FN void shmi_register_fence(void)
+ * registration is quick while the process has only one thread. Returns whether a later call may succeed although this
+ * one has failed. */
+SHMI_FN int shmi_register_fence(void)
 {
-    int before = errno;
-    if (shmi_have_fences() && !__atomic_load_n(&shmi_have.registered, __ATOMIC_ACQUIRE) &&
-        syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
-        __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+    int before = errno, again = 0;
+    if (!shmi_have_fences()) {
+        again = shmi_may_have_fences();
+    } else if (!shmi_is_registered()) {
+        if (syscall(SYS_membarrier, SHMI_membarrierRegister, 0) == 0)
+            __atomic_store_n(&shmi_have.registered, 1, __ATOMIC_RELEASE);
+        else
+            again = shmi_support_errno(errno) != ENOTSUP;
+    }
     errno = before;
+    return again;
 }
 
 /* Makes each running thread of each process that has registered for membarrier execute a full fence. Returns 0 or an

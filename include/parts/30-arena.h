@@ -569,6 +569,9 @@ SHMI_FN int shmi_slot_present(uint32_t w)
 SHMI_FN int shmi_slot_taken(uint32_t w) { return shmi_slot_present(w) || shmi_slot_phase(w) == SHMI_phaseDead; }
 SHMI_FN shmi_participant_id shmi_id_in(uint32_t slot, uint32_t w) { return shmi_make_participant_id(slot, shmi_slot_gen(w)); }
 
+/* Whether this process can sleep on several words at once. */
+SHMI_FN int shmi_have_waitv(const shmsync_arena *a) { return (a->caps & SHMI_capWaitV) != 0 && !__atomic_load_n(&shmi_waitv_forbidden, __ATOMIC_ACQUIRE); }
+
 /* The offset of slot i. The first slot is slot 1. */
 SHMI_FN shmi_off shmi_slot(const shmsync_arena *a, uint32_t i)
 {

@@ -223,16 +223,23 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
 {
     char path[PATH_MAX];
     int fd;
+    errno = ESTALE;
     if (strchr(a->path, '/') == NULL)
         return -1;
     shmi_current_path(a, path);
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || shmi_is_file(fd, a->dev, a->ino))
+    do
+        fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd >= 0 && shmi_is_file(fd, a->dev, a->ino))
         return fd;
-    syscall(SYS_close, fd);
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    if (fd >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
+        errno = ESTALE; /* there is no file, or another one */
     return -1;
 }
-/* Returns a descriptor of the arena's file, for shmi_return_file, or -1. Other code of the program may have closed the
+/* Returns a descriptor of the arena's file, for shmi_return_file, or -1 with errno: ESTALE if the path does not lead to
+ * the file any more. Other code of the program may have closed the
  * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
  * file again, if its path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
@@ -252,24 +259,30 @@ SHMI_FN void shmi_return_file(const shmsync_arena *a, int fd)
         syscall(SYS_close, fd);
 }
 
+/* Returns ENOSPC for an exceeded quota, and any other errno unchanged. */
+SHMI_FN int shmi_quota_errno(int err)
+{
+#ifdef EDQUOT
+    if (err == EDQUOT)
+        return ENOSPC;
+#endif
+    return err;
+}
+/* The errno for a failed reservation: ENOSPC for each reason that there is no memory. */
+SHMI_FN int shmi_space_errno(int err) { return err == ENOMEM ? ENOSPC : shmi_quota_errno(err); }
 /* Makes sure that n bytes of the file have memory behind them. */
 SHMI_FN int shmi_reserve(shmsync_arena *a, uint64_t off, uint64_t n)
 {
     int err, fd = shmi_borrow_file(a);
     if (fd < 0)
-        return shmi_fail(ESTALE, "reserve", a->label, "this program has closed the descriptors of the arena, and its path does not lead to it");
+        return shmi_fail(errno, "reserve", a->label, "this program has closed the descriptors of the arena, and %s",
+                         errno == ESTALE ? "its path does not lead to it" : "could not open the file again");
     err = shmi_allocate(fd, off, n) == 0 ? 0 : errno;
     shmi_return_file(a, fd);
-    switch (err) {
-    case 0:
+    if (err == 0)
         return 0;
-    case ENOSPC:
-#ifdef EDQUOT
-    case EDQUOT:
-#endif
-    case ENOMEM:
+    if (shmi_space_errno(err) == ENOSPC)
         return shmi_fail(ENOSPC, "reserve", a->label, "shared memory is full: could not reserve %llu bytes", (unsigned long long)n);
-    }
     return shmi_fail(err, "reserve", a->label, "%llu bytes at %llu", (unsigned long long)n, (unsigned long long)off);
 }
 
@@ -281,16 +294,55 @@ SHMI_FN uint64_t shmi_reserved_in(shmsync_arena *a, uint64_t chunk, uint64_t n)
     return count;
 }
 
-/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. */
+/* The file offset of the block words of a chunk, and their size in bytes. */
+#define SHMI_chunkWordsSize ((uint64_t)SHMI_blockWords * SHMI_blockWordSize)
+SHMI_FN uint64_t shmi_chunk_words(shmsync_arena *a, uint64_t chunk) { return a->geo.blocks_off + chunk * SHMI_chunkWordsSize; }
+
+/* Gives the memory of a range of the file back to the file system, if possible. The bytes become 0. */
+SHMI_FN void shmi_discard(shmsync_arena *a, uint64_t off, uint64_t n)
+{
+    int fd = shmi_borrow_file(a);
+    if (fd < 0)
+        return;
+    while (syscall(SYS_fallocate, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (long)off, (long)n) != 0 && errno == EINTR) {
+    }
+    shmi_return_file(a, fd);
+}
+/* Frees the memory of those of n chunks that are not marked as reserved, and of their block words. This process has
+ * claimed the chunks. A chunk without the mark has never been used, so all of these bytes are 0, and stay 0.
+ *
+ * Without a byte lock, the memory stays. The byte lock keeps the chunks of a dead participant claimed until no system
+ * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 that another
+ * participant already uses. */
+SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
+{
+    uint64_t i, first, end = chunk + n;
+    if (a->lock_fd < 0)
+        return;
+    for (i = chunk; i < end; i++) {
+        for (first = i; i < end && shmi_load_chunk(a, i) == shmi_chunk_claimed(0, a->self); i++) {
+        }
+        if (i == first)
+            continue;
+        shmi_discard(a, shmi_chunk_off(a, first), (i - first) * SHMI_chunkSize);
+        shmi_discard(a, shmi_chunk_words(a, first), (i - first) * SHMI_chunkWordsSize);
+    }
+}
+/* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. If there is
+ * too little memory for all of them, gives back what it has allocated. The block words come first, because they need
+ * less memory. If this process dies before the chunks are marked, memory remains of which no word knows: see the method
+ * back in internal/arenakernel/heap.go. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
     if (shmi_reserved_in(a, chunk, n) < n) {
-        int err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        int err = shmi_reserve(a, shmi_chunk_words(a, chunk), n * SHMI_chunkWordsSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + chunk * SHMI_blockWords * SHMI_blockWordSize, n * SHMI_blockWords * SHMI_blockWordSize);
-        if (err != 0)
+            err = shmi_reserve(a, shmi_chunk_off(a, chunk), n * SHMI_chunkSize);
+        if (err != 0) {
+            shmi_give_back(a, chunk, n);
             return err;
+        }
     }
     for (i = chunk; i < chunk + n; i++) {
         uint64_t w = shmi_load_chunk(a, i);

@@ -259,8 +259,10 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
         return 0;
     s = (shmi_id_search *)calloc(1, sizeof *s);
     before = (uint64_t *)malloc(2 * SHMI_RENEW_MOST * sizeof *before);
-    if (s == NULL || before == NULL)
+    if (s == NULL || before == NULL) {
+        r->postponed = "no memory";
         goto out;
+    }
     for (i = 1; i <= a->geo.slots && s->n < SHMI_RENEW_MOST; i++) {
         uint32_t w = shmi_slot_state(a, i);
         before[2 * s->n] = w;
@@ -270,8 +272,13 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             s->place[i] = (uint8_t)s->n;
         }
     }
-    if (s->n == 0 || (s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found)) == NULL)
+    if (s->n == 0)
         goto out;
+    s->found = (uint64_t *)calloc(s->n, SHMI_GENERATION_WORDS * sizeof *s->found);
+    if (s->found == NULL) {
+        r->postponed = "no memory";
+        goto out;
+    }
     if (shmi_dead_slot(a, my_slot) != 0) {
         r->postponed = "a participant is dead";
         goto out;

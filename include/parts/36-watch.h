@@ -257,7 +257,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         distance++;
-        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && (a->caps & SHMI_capWaitV) != 0;
+        robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
         /* a joiner holds nothing yet; a leaving participant is on its robust list until shortly before its slot is free
          */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
@@ -305,12 +305,30 @@ SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
     return 0;
 }
 
+#define SHMI_REGISTER_EVERY INT64_C(1000000000)
+static int shmi_register_failed; /* the last registration of this process for membarrier failed for a shortage; atomic */
+SHMI_FN void shmi_register_again(void);
+/* If it is time, and the registration for membarrier has failed, tries it again. Returns the time of the next try; 0:
+ * none is necessary. */
+SHMI_FN int64_t shmi_retry_registering(int64_t at)
+{
+    int64_t now;
+    if (!__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE))
+        return 0;
+    now = shmi_now();
+    if (at != 0 && now < at)
+        return at;
+    if (at != 0)
+        shmi_register_again();
+    return now + SHMI_REGISTER_EVERY;
+}
+
 /* Sleeps on the alive words of the next few participants, and reaps those that die. One return of futex_waitv may stand
  * for several wakes, so the loop examines all of these participants after each sleep. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
-    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0;
+    int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
         /* The doorbell is read first, so each later ring ends the next sleep. */
@@ -325,6 +343,7 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
         lonely = shmi_end_if_alone(lonely);
         crowd = shmi_look_after_crowd(a, crowd);
         nodes = shmi_shrink_nodes(a, nodes);
+        fences = shmi_retry_registering(fences);
         n = shmi_watch_entries(a, doorbell, rung, v, &poll, &turn);
         if (n == 0)
             continue; /* shmi_watch_entries has reaped a participant */
@@ -354,6 +373,8 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
             deadline = crowd;
         if (nodes != 0 && (deadline == 0 || nodes < deadline))
             deadline = nodes;
+        if (fences != 0 && (deadline == 0 || fences < deadline))
+            deadline = fences;
         err = 0;
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, deadline);

@@ -14,7 +14,7 @@ SHMI_FN shmi_geometry shmi_plan(uint64_t size, uint32_t slots)
     }
     g.chunks_off = g.dir_off + g.dir_count * 8;
     g.blocks_off = (g.chunks_off + most * 8 + 4095) & ~UINT64_C(4095);
-    g.heap_off = (g.blocks_off + most * SHMI_blockWords * SHMI_blockWordSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
+    g.heap_off = (g.blocks_off + most * SHMI_chunkWordsSize + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     if (g.heap_off < size)
         g.chunk_count = (size - g.heap_off) / SHMI_chunkSize;
     shmi_plan_headroom(&g);
@@ -122,6 +122,7 @@ typedef struct shmi_segment {
     uint64_t size, dev, ino;
     int created;
     int joined; /* the arena is the one that was asked for, so a later error is no reason to replace its file */
+    int failed; /* a descriptor of the file, if shmi_attach failed for an ephemeral arena that this call has created; or -1 */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -150,29 +151,40 @@ SHMI_FN int shmi_new_path(const char *name, char **path)
     return *path != NULL ? shmi_path(name, *path, PATH_MAX) : shmi_fail(ENOMEM, "arena.open", name, "%s", "");
 }
 
-/* The uid as which a user namespace shows users that it does not map. */
-SHMI_FN uid_t shmi_overflow_uid(void)
+static int64_t shmi_known_overflow_uid; /* 1 plus the overflow uid; 0: not read yet. atomic */
+/* The uid as which a user namespace shows users that it does not map; the usual one without /proc. Returns -1 with errno
+ * if this process has too few descriptors or too little memory to read it. */
+SHMI_FN int64_t shmi_overflow_uid(void)
 {
-    char b[16];
-    ssize_t n = -1;
-    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        n = read(fd, b, sizeof b - 1);
-        close(fd);
-    }
+    const int64_t usual = 65534;
+    char b[16], *end;
+    ssize_t n;
+    int64_t uid = __atomic_load_n(&shmi_known_overflow_uid, __ATOMIC_RELAXED);
+    if (uid != 0)
+        return uid - 1;
+    n = shmi_read_file("/proc/sys/kernel/overflowuid", b, sizeof b);
     if (n <= 0)
-        return 65534;
-    b[n] = 0;
-    return (uid_t)strtoul(b, NULL, 10);
+        return n < 0 && shmi_is_shortage(errno) ? -1 : usual;
+    uid = (int64_t)strtoul(b, &end, 10);
+    if (end == b)
+        return usual;
+    __atomic_store_n(&shmi_known_overflow_uid, uid + 1, __ATOMIC_RELAXED);
+    return uid;
 }
 /* Whether the file of fd belongs to the effective user of this process. If this user has the overflow uid, fstat does
  * not show whether the file belongs to another user. So the function asks the kernel to set O_NOATIME: see owns in
- * shm/open_linux.go. */
+ * shm/open_linux.go. Returns -1 with errno if a shortage prevents the answer. */
 SHMI_FN int shmi_owns(int fd, uid_t uid)
 {
+    int64_t overflow;
     int flags, owned;
-    if (uid != geteuid() || uid == 0 || uid != shmi_overflow_uid())
+    if (uid != geteuid() || uid == 0)
         return uid == geteuid();
+    overflow = shmi_overflow_uid();
+    if (overflow < 0)
+        return -1;
+    if ((int64_t)uid != overflow)
+        return 1;
     flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags & ~SHMI_NOATIME) != 0)
         return 0;
@@ -196,7 +208,11 @@ SHMI_FN int shmi_map(shmi_segment *s, const char *path, const shmsync_arena_opti
     trusted = st.st_uid == 0;
     for (i = 0; o != NULL && i < o->n_trust_uids; i++)
         trusted = trusted || o->trust_uids[i] == st.st_uid;
-    if (!trusted && !shmi_owns(s->fd, st.st_uid))
+    if (!trusted)
+        trusted = shmi_owns(s->fd, st.st_uid);
+    if (trusted < 0)
+        return shmi_fail(errno, "arena.open", path, "it is not known whether this process owns the file");
+    if (!trusted)
         return shmi_fail(EPERM, "arena.open", path, st.st_uid == geteuid() ? "is owned by a user that this user namespace does not map, and whom it shows as uid %u" : "is owned by uid %u, which is not this process's, root or a trusted one", (unsigned)st.st_uid);
     if (st.st_size <= 0 || st.st_size % sysconf(_SC_PAGESIZE) != 0)
         return shmi_fail(EINVAL, "arena.open", path, "is %lld bytes long, not a multiple of the page size", (long long)st.st_size);
@@ -248,7 +264,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (err != 0)
         return err;
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
-        return shmi_fail(errno == ENOSPC || errno == ENOMEM ? ENOSPC : errno, "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
+        return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
     if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
@@ -323,7 +339,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (s->fd < 0) {
             if (errno == EEXIST || errno == EINTR)
                 continue;
-            return shmi_fail(errno, "arena.create", path, "temporary file");
+            return shmi_fail(shmi_quota_errno(errno), "arena.create", path, "temporary file");
         }
         err = flock(s->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
@@ -376,7 +392,7 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
         if (shmi_same_entry(s->fd, AT_FDCWD, self, 0)) {
             err = shmi_format(s, path, o);
             if (err == 0 && linkat(AT_FDCWD, self, dirfd_, base, AT_SYMLINK_FOLLOW) != 0)
-                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : errno;
+                err = errno == ENOENT || errno == EXDEV || errno == EPERM || errno == ENOSYS ? ENOTSUP : shmi_quota_errno(errno);
         }
         if (err != 0)
             shmi_unmap(s);
@@ -408,6 +424,7 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
     for (tries = 0; tries < 100; tries++) {
         int err;
         s->created = s->joined = 0;
+        s->failed = -1;
         s->base = NULL;
         if (o != NULL && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
             return shmi_only_create(s, path, o);
@@ -475,6 +492,7 @@ SHMI_FN void shmi_in_child(void)
     shmi_closers = NULL;
     shmi_have.registered = 0;
     shmi_registering = 0; /* the thread does not exist in the child */
+    shmi_register_failed = 0;
     shmi_forget_threads();
     pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that wait on it do not exist in the child */
     shmi_after_fork();
@@ -1012,7 +1030,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
         return err;
     for (i = 0; i < a->geo.chunk_count; i++)
         if (shmi_chunk_reserved(shmi_load_chunk(a, i)))
-            believed += SHMI_chunkSize + SHMI_blockWords * SHMI_blockWordSize;
+            believed += SHMI_chunkSize + SHMI_chunkWordsSize;
     if (fstat(a->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= believed)
         return 0;
     for (i = 0; i < a->geo.chunk_count; i++) {
@@ -1020,7 +1038,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
             continue;
         err = shmi_reserve(a, shmi_chunk_off(a, i), SHMI_chunkSize);
         if (err == 0)
-            err = shmi_reserve(a, a->geo.blocks_off + i * SHMI_blockWords * SHMI_blockWordSize, SHMI_blockWords * SHMI_blockWordSize);
+            err = shmi_reserve(a, shmi_chunk_words(a, i), SHMI_chunkWordsSize);
         if (err != 0)
             return err;
     }
@@ -1175,17 +1193,30 @@ SHMI_FN void shmi_take_fences(shmsync_arena *a)
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
     __atomic_store_n(&a->fenced, 1, __ATOMIC_RELEASE);
 }
+/* Records whether the registration has failed for a shortage. If so, the death watchers try it again later. The caller
+ * holds shmi_attached_lock. */
+SHMI_FN void shmi_note_registering(int failed)
+{
+    shmsync_arena *a;
+    if (__atomic_exchange_n(&shmi_register_failed, failed, __ATOMIC_ACQ_REL) == failed)
+        return;
+    for (a = shmi_attached; a != NULL && failed; a = a->next)
+        if (a->stage == SHMI_attached)
+            shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
+}
 SHMI_FN void *shmi_register_late(void *arg)
 {
     shmsync_arena *a;
+    int again;
     (void)arg;
     shmi_nap(SHMI_REGISTER_AFTER);
-    shmi_register_fence();
+    again = shmi_register_fence();
     pthread_mutex_lock(&shmi_attached_lock);
     for (a = shmi_attached; a != NULL; a = a->next)
         if (a->stage == SHMI_attached && shmi_is_registered())
             shmi_take_fences(a);
     shmi_registering = 0;
+    shmi_note_registering(again);
     pthread_mutex_unlock(&shmi_attached_lock);
     shmi_end_thread();
     return NULL;
@@ -1196,12 +1227,27 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (!shmi_have_fences() || shmi_registering)
+    if (shmi_registering || shmi_is_registered())
         return;
-    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) == 0) {
-        pthread_detach(t);
-        shmi_registering = 1;
+    if (!shmi_have_fences()) {
+        shmi_note_registering(shmi_may_have_fences());
+        return;
     }
+    if (shmi_start_thread(&t, "shmsync-fences", shmi_register_late, NULL) != 0) {
+        shmi_note_registering(1);
+        return;
+    }
+    pthread_detach(t);
+    shmi_registering = 1;
+}
+/* Tries again to register, unless another thread holds shmi_attached_lock, perhaps for long. Then the watcher that has
+ * called this function tries later. */
+SHMI_FN void shmi_register_again(void)
+{
+    if (pthread_mutex_trylock(&shmi_attached_lock) != 0)
+        return;
+    shmi_begin_registering();
+    pthread_mutex_unlock(&shmi_attached_lock);
 }
 
 /* Takes a off the list of the arenas of this process. The caller holds shmi_attached_lock. */
@@ -1372,6 +1418,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
  * shmi_attached_lock, which this call releases and takes again. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
+    const int fresh = s->created && o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
     shmsync_arena *a = shmi_attached_to(s);
     int err;
     if (a != NULL) {
@@ -1385,6 +1432,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
             a->opens++;
             a->ephemeral = a->ephemeral || (o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL);
             *out = a;
+            shmi_begin_registering(); /* if an earlier registration has failed */
             shmi_widen_kernel_io(a, o);
             shmi_tell_detached(a, o);
         }
@@ -1401,10 +1449,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         err = shmi_admit(a, o, strchr(path, '/') != NULL);
         if (err != 0) {
             shmi_failure why = shmi_last;
-            shmi_leave(a, 0); /* closes s, too */
+            shmi_leave(a, fresh); /* closes s, too, but keeps its descriptor if fresh */
             shmi_last = why;
             s->base = NULL;
-            s->fd = -1;
+            s->fd = fresh ? s->fd : -1;
         }
     }
     pthread_mutex_lock(&shmi_attached_lock);
@@ -1423,6 +1471,10 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
+        if (fresh) {
+            s->failed = s->fd;
+            s->fd = -1;
+        }
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
@@ -1459,6 +1511,49 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
     return 0;
 }
 
+/* Returns 0 if no process has a byte lock of a slot, and no slot in the file belongs to a participant without a byte lock
+ * that has not left and was not found dead. Otherwise fails. */
+SHMI_COLD int shmi_seems_unused(shmsync_arena *a, const char *op)
+{
+    short found = F_UNLCK;
+    uint32_t i, w;
+    int err = shmi_bytes_op(a->fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
+    if (err != 0)
+        return shmi_fail(err, op, a->label, "%s", "");
+    if (found != F_UNLCK)
+        return shmi_fail(EBUSY, op, a->label, "a process has it open");
+    for (i = 1; i <= a->geo.slots; i++) {
+        ssize_t n = pread(a->fd, &w, sizeof w, (off_t)(shmi_slot(a, i) + SHMI_slotState));
+        if (n != (ssize_t)sizeof w)
+            return shmi_fail(n < 0 ? errno : EIO, op, a->label, "read");
+        if (!shmi_slot_has_byte(w) && (shmi_slot_phase(w) == SHMI_phaseLive || shmi_slot_phase(w) == SHMI_phaseLeaving))
+            return shmi_fail(EBUSY, op, a->label, "a participant without a byte lock may be in");
+    }
+    return 0;
+}
+/* Removes an arena from a full file system in which its slots may be holes. Reads the slots from the file, and not
+ * through the mapping: see removeSparse in internal/arenakernel/remove.go. The caller has the gate. */
+SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
+{
+    uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, 0), claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), 0);
+    int err = shmi_seems_unused(a, op);
+    *again = err == EBUSY;
+    if (err != 0)
+        return err;
+    *again = 1;
+    if (!shmi_cas_epoch(a, old, w))
+        return shmi_fail(EBUSY, op, a->label, "another process has changed the epoch");
+    SHMSYNC_CRASHPOINT("arena.gate.claiming");
+    err = shmi_seems_unused(a, op);
+    if (err != 0) {
+        shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
+        return err;
+    }
+    if (!shmi_cas_epoch(a, w, claimed))
+        return shmi_fail(EBUSY, op, a->label, "a process has joined it");
+    return shmi_unlink_claimed(a, claimed, again);
+}
+
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
  * the descriptor judged is not -1, removes only the file that it has open. *again says that another attempt may have
  * another result. The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
@@ -1472,7 +1567,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     uint64_t w;
     uint32_t in;
     short found = F_UNLCK;
-    int err, locked, readable, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int err, locked, readable, full = 0, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     *again = 0;
     if (fd < 0) {
         err = errno;
@@ -1516,10 +1611,14 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         }
         a->base = (unsigned char *)p;
         a->size = (uint64_t)st.st_size;
+        /* A copy of a file may have holes. If the file system is full, an access to a hole through the mapping ends the
+         * process. So first allocate memory for the slots. The header is never a hole. */
+        full = shmi_reserve(a, 0, a->geo.dir_off) == ENOSPC;
+        shmi_no_failure();
     }
     if (!locked) {
-        *again = !readable || !shmi_occupied(a);
-        err = readable ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
+        *again = !readable || full || !shmi_occupied(a);
+        err = readable && !full ? shmi_fail_gate(a, EBUSY, op) : shmi_fail(EBUSY, op, path, "another process has the gate of the arena");
     } else if (shmi_moved(a)) {
         *again = 1;
         err = 0;
@@ -1534,6 +1633,8 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
             err = shmi_remove_file(fd, path, again);
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
         err = shmi_remove_file(fd, path, again); /* the arena is removed already, and path is another name of its file */
+    } else if (full) {
+        err = shmi_remove_sparse(a, op, again);
     } else if ((in = shmi_any_in(a)) != 0) {
         err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
@@ -1626,7 +1727,13 @@ SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, 
                 err = 0;
         } else if (err == 0) {
             moves = -1;
+        } else if (s.failed >= 0) { /* remove what this call has created; if that fails, the next epoch replaces the arena */
+            shmi_failure why = shmi_last;
+            shmi_remove_unused(path, s.failed);
+            shmi_last = why;
         }
+        if (s.failed >= 0)
+            shmi_close_file(s.failed, s.dev, s.ino);
         if (judged >= 0)
             close(judged);
         if (moves < 0)

@@ -81,7 +81,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
 {
     shmi_sleeper *s;
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
-    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
+    if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
         return NULL; /* the thread has to run it every 100 ms */
@@ -130,7 +130,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         look = 0;
         exact = sleep_spec->bounded < 1000000; /* a bound below 1 ms is the pause between two checks whether a dead holder is gone */
     }
-    if ((a->caps & SHMI_capWaitV) != 0) {
+    if (shmi_have_waitv(a)) {
         if (sleep_spec->owner != 0) {
             uint32_t alive, *w = shmi_alive_of(a, sleep_spec->owner, &alive);
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
@@ -167,7 +167,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment */
+            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment. If a filter forbids the call,
+             * the next sleep does without it. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;

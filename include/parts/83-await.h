@@ -163,7 +163,7 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         }
     }
     if (i == n && !shmi_await_closing(at, n)) {
-        if ((shmi_awaited_in(&at[0])->caps & SHMI_capWaitV) != 0) {
+        if (shmi_have_waitv(shmi_awaited_in(&at[0]))) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM, for example: sleep on one word */
                 int64_t soon = shmi_now() + 1000000;

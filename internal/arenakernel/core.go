@@ -26,6 +26,9 @@ type core struct {
 	// reserve allocates memory for n bytes at off. If there is too little memory, the error Is
 	// shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error
+	// discard gives the memory of n bytes at off back to the file system, if possible, and sets them to 0.
+	// The bytes lie in chunks that this participant has claimed, or are block words of these chunks.
+	discard func(off, n uint64)
 
 	// work counts the block words and directory entries that this process has read in walks and
 	// searches. Tests check that this number stays small.

@@ -228,7 +228,7 @@ func (a *Arena) watch() {
 
 // sleep sleeps until one of the entries changes. The first entry is the doorbell.
 func (a *Arena) sleep(entries []shmsync.WaitVEntry, deadline int64, doorbell *atomic.Uint32, rung uint32) {
-	if len(entries) > 1 && a.caps&capWaitV != 0 {
+	if len(entries) > 1 && a.haveWaitV() {
 		_, _, err := shmsync.WaitV(entries, deadline)
 		if err == nil {
 			return
@@ -368,7 +368,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 			continue
 		}
 		distance++
-		robust := a.slotCaps(i)&capRobust != 0 && a.caps&capWaitV != 0
+		robust := a.slotCaps(i)&capRobust != 0 && a.haveWaitV()
 		switch w.phase() {
 		case phaseJoining: // a joiner holds nothing yet
 			turnIn(pollMost)

@@ -155,3 +155,7 @@ func (a *Arena) becomeLive(t *watcherThread) error {
 	crashpoint.Hit("arena.enter.live")
 	return nil
 }
+
+// haveWaitV reports whether this process can sleep on several words at once. A filter for system calls that the
+// program has installed since the join may forbid that.
+func (a *Arena) haveWaitV() bool { return a.caps&capWaitV != 0 && shmsync.FeatureWaitV.Have() }

@@ -295,14 +295,21 @@ func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool)
 	return 0, false, busy
 }
 
-// back makes sure that the n chunks from the given one on, and their block words, have memory. This participant
-// has claimed the chunks. back then marks the chunks as reserved.
+// The method called back allocates memory for n chunks that this participant has claimed, beginning
+// with the given one, and for their block words. Then it marks the chunks as reserved. If there is too
+// little memory for all of them, it gives back what it has allocated. The block words come first, because
+// they need less memory.
+//
+// If this participant dies before the marks, memory remains of which no word knows. The next allocation
+// that claims the chunks gets this memory.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
-		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
-			return err
+		err := c.reserve(uint64(c.placeOfBlockWord(chunk, 0)), n*chunkWordsSize)
+		if err == nil {
+			err = c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize)
 		}
-		if err := c.reserve(c.geo.blocksOff+chunk*blockWords*blockWordSize, n*blockWords*blockWordSize); err != nil {
+		if err != nil {
+			c.giveBack(chunk, n)
 			return err
 		}
 	}
@@ -313,6 +320,22 @@ func (c *core) back(chunk, n uint64) error {
 		crashpoint.Hit("arena.chunk.backed")
 	}
 	return nil
+}
+
+// giveBack frees the memory of those of n chunks that are not marked as reserved, and of their block words.
+// This participant has claimed the chunks. A chunk without the mark has never been used, so all of these
+// bytes are 0, and stay 0.
+func (c *core) giveBack(chunk, n uint64) {
+	for i, end := chunk, chunk+n; i < end; i++ {
+		first := i
+		for i < end && c.loadChunk(i) == chunkWord(0).claimedBy(c.self) {
+			i++
+		}
+		if run := i - first; run > 0 {
+			c.discard(uint64(c.chunkOff(first)), run*chunkSize)
+			c.discard(uint64(c.placeOfBlockWord(first, 0)), run*chunkWordsSize)
+		}
+	}
 }
 
 // reservedIn returns how many of the n chunks are reserved, which means that they have memory.

@@ -40,7 +40,7 @@ func (p *neighbours) join(slot int) *Arena {
 	generation := a.slotState(slot).generation() + 1
 	a.self = makeParticipantID(slot, generation)
 	a.current, a.gone = p.current, func(ParticipantID) bool { return true }
-	a.reserve = p.reserve
+	a.reserve, a.discard = p.reserve, func(_, _ uint64) {}
 	p.mu.Lock()
 	p.live[a.self] = true
 	p.mu.Unlock()

@@ -90,6 +90,55 @@ func TestUseWhatHasMemory(t *testing.T) {
 	})
 }
 
+// TestFailedReservationGivesMemoryBack: the file system has memory for a part of what an allocation asks for. The
+// allocation gives back exactly what it has got. It does not discard chunks that had memory before, and their block
+// words.
+func TestFailedReservationGivesMemoryBack(t *testing.T) {
+	const row, kept = 40, 20
+	for _, room := range []uint64{0, 10 * chunkWordsSize, row * chunkWordsSize, row*chunkWordsSize + 5*chunkSize} {
+		p := newNeighbours(4<<20, 4)
+		a := p.join(1)
+		a.heap.top.Store(kept + 1)
+		low := mustAlloc(t, a, chunkSize, 0)
+		require.Equal(t, a.chunkOff(kept), low)
+		a.Free(low)
+		p.bytes[low] = 'x'
+		a.heap.top.Store(row)
+		backed, left := map[uint64]bool{}, room // by page
+		a.reserve = func(off, n uint64) error {
+			require.Equal(t, a.self, a.loadChunk(kept).participant(), "while the chunks are claimed")
+			for at := off; at < off+n; at += 4096 {
+				if left == 0 {
+					return shmsync.ErrNoSpace
+				}
+				backed[at] = true
+				left -= 4096
+			}
+			return nil
+		}
+		a.discard = func(off, n uint64) {
+			require.Equal(t, a.self, a.loadChunk(kept).participant(), "while the chunks are claimed")
+			clear(p.bytes[off : off+n])
+			for at := off; at < off+n; at += 4096 {
+				if backed[at] {
+					left += 4096
+				}
+				delete(backed, at)
+			}
+		}
+		_, err := a.Alloc(row*chunkSize, 0)
+		require.ErrorIs(t, err, shmsync.ErrNoSpace)
+		delete(backed, uint64(a.placeOfBlockWord(kept, 0)))
+		for at := range uint64(chunkSize) {
+			delete(backed, uint64(low)+at)
+		}
+		require.Empty(t, backed)
+		require.EqualValues(t, 'x', p.bytes[low])
+		require.EqualValues(t, 1, a.reservedIn(0, a.geo.chunkCount))
+		requireSound(t, a)
+	}
+}
+
 // TestSpanWithoutMemoryTriesTwoRows: there is no memory for a span, although some chunks of the heap have
 // memory. The allocation asks for memory for the first row of chunks, and for the row that needs the least.
 // It tries no other row: each try claims all chunks of the row, so other participants find the heap busy.
@@ -103,7 +152,7 @@ func TestSpanWithoutMemoryTriesTwoRows(t *testing.T) {
 	}
 	_, err := a.Alloc(30*chunkSize, 0)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
-	require.Equal(t, []Offset{a.chunkOff(a.geo.common() - 30), a.chunkOff(0)}, rows)
+	require.Equal(t, []Offset{a.placeOfBlockWord(a.geo.common()-30, 0), a.placeOfBlockWord(0, 0)}, rows)
 	requireSound(t, a)
 }
 

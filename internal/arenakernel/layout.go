@@ -33,6 +33,8 @@ const (
 	blockMin      = 64       // the smallest block, and the alignment of all blocks
 	blockWords    = chunkSize / blockMin
 	blockWordSize = 4
+	// chunkWordsSize is the size in bytes of the block words of one chunk.
+	chunkWordsSize = blockWords * blockWordSize
 
 	objectHeader = 64 // bytes in front of an object's body
 
@@ -84,7 +86,7 @@ func plan(size uint64, slots int) geometry {
 	g.chunksOff = g.dirOff + g.dirCount*8
 	most := size / chunkSize
 	g.blocksOff = alignUp(g.chunksOff+most*8, 4096)
-	g.heapOff = alignUp(g.blocksOff+most*blockWords*blockWordSize, chunkSize)
+	g.heapOff = alignUp(g.blocksOff+most*chunkWordsSize, chunkSize)
 	if g.heapOff < size {
 		g.chunkCount = (size - g.heapOff) / chunkSize
 	}

@@ -44,6 +44,9 @@ type segmentID struct{ dev, ino uint64 }
 // of the same membership. Each opening is closed separately.
 //
 // Open waits while another process runs its function Options.OnFirst.
+//
+// If Open has created the arena and then fails, for example because OnFirst fails, the arena stays, unless it has
+// [LifetimeEphemeral] and no participant is in.
 func Open(name string, opts *Options) (*Arena, error) {
 	return OpenContext(context.Background(), name, opts)
 }
@@ -64,7 +67,8 @@ func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error
 }
 
 // Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it. If the
-// name is taken, the error Is [fs.ErrExist].
+// name is taken, the error Is [fs.ErrExist]. If Create has made the arena and then fails to join it, for example because
+// OnFirst fails, the arena stays as after Open, and the next Create finds the name taken.
 func Create(name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.create", name); err != nil {
@@ -257,9 +261,13 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, na
 		seg.Close() // the arena uses the segment of the first opening; an error here would not concern the caller
 		return a, true, nil
 	}
+	fresh := created && o.Lifetime == LifetimeEphemeral
 	a, err := newMember(seg, seg.Bytes(), opts, created, watcher)
 	if err != nil {
 		attached.Unlock()
+		if info, failed := seg.File().Stat(); fresh && failed == nil {
+			removeUnused(name, info, seg) // if this fails, the next epoch replaces the arena
+		}
 		seg.Close()
 		return nil, false, err
 	}
@@ -277,6 +285,7 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, na
 	admitted := false
 	defer func() { // deferred so that it also runs if OnFirst panics
 		if !admitted {
+			a.ephemeral.Store(fresh)
 			a.Close()
 		}
 		attached.Lock()
@@ -365,6 +374,7 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.asked = make([]atomic.Int64, geo.slots+1)
 	a.reserve = func(off, n uint64) error { return seg.Reserve(int64(off), int64(n)) }
+	a.discard = a.discardOf(seg)
 	if err := a.compare(opts, created); err != nil {
 		return nil, err
 	}

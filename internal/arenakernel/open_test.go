@@ -5,12 +5,16 @@ package arenakernel
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -226,6 +230,28 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
+// TestFailedAllocationGivesMemoryBack: a file system has memory for the chunks of a span, but not also for their
+// block words. The allocation fails, and leaves the file system as it was.
+func TestFailedAllocationGivesMemoryBack(t *testing.T) {
+	dir := mountSmall(t, "size=16m")
+	a, err := Open(filepath.Join(dir, "jobs"), &Options{Size: 64 << 20, MaxParticipants: 8})
+	require.NoError(t, err)
+	defer a.Close()
+	free := func() uint64 {
+		var fs unix.Statfs_t
+		require.NoError(t, unix.Statfs(dir, &fs))
+		return fs.Bavail * uint64(fs.Bsize)
+	}
+	before := free()
+	n := before / chunkSize
+	_, err = a.Alloc(n*chunkSize, 0)
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.Equal(t, before, free())
+	require.Zero(t, a.Stats().Reserved)
+	_, err = a.Alloc((n-n/10)*chunkSize, 0)
+	require.NoError(t, err)
+}
+
 // TestFullFileSystem: on a full file system, calls return an error. They never cause a fault such as
 // SIGBUS.
 func TestFullFileSystem(t *testing.T) {
@@ -289,4 +315,167 @@ func TestSparseCopyOnAFullFileSystem(t *testing.T) {
 	_, err = FromSegment(seg, nil)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	require.ErrorContains(t, err, path)
+}
+
+// sparseFull makes an arena in a file system of its own, with a hole instead of each page of zeros, as in a copy of
+// the file. The file system has room for a smaller arena, but not for the slots of this one. It returns the path.
+func sparseFull(t *testing.T) (path string) {
+	t.Helper()
+	dir := mountSmall(t, "size=3m")
+	path = filepath.Join(dir, "jobs")
+	a, err := Open(path, &Options{Size: 8 << 20, MaxParticipants: 64})
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	digHoles(t, path)
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	require.NoError(t, err)
+	defer filler.Close()
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &fs))
+	require.NoError(t, unix.Fallocate(int(filler.Fd()), 0, 0, int64(fs.Bavail)*fs.Bsize-64<<10))
+	return path
+}
+
+// digHoles makes a hole of each page of zeros of a file.
+func digHoles(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page := os.Getpagesize()
+	for off := 0; off < len(content); off += page {
+		if bytes.Count(content[off:off+page], []byte{0}) == page {
+			require.NoError(t, unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(page)))
+		}
+	}
+}
+
+// withoutFault calls f. If f accesses a page of a mapped file for which there is no memory, the test fails.
+func withoutFault(t *testing.T, f func() error) (err error) {
+	t.Helper()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	require.NotPanics(t, func() { err = f() })
+	return err
+}
+
+// TestRemoveOfASparseFileOnAFullFileSystem: Remove removes the sparse copy of an arena from a full file system. It
+// leaves a file that another process has open.
+func TestRemoveOfASparseFileOnAFullFileSystem(t *testing.T) {
+	t.Run("unused", func(t *testing.T) {
+		path := sparseFull(t)
+		require.NoError(t, withoutFault(t, func() error { return Remove(path) }))
+		require.NoFileExists(t, path)
+	})
+	t.Run("replaced", func(t *testing.T) {
+		path := sparseFull(t)
+		var a *Arena
+		require.NoError(t, withoutFault(t, func() (err error) {
+			a, err = Open(path, &Options{Size: 256 << 10, MaxParticipants: 4, Recreate: RecreateIncompatible})
+			return err
+		}))
+		require.NoError(t, a.Close())
+	})
+	t.Run("open", func(t *testing.T) {
+		path := sparseFull(t)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		var a Arena
+		a.membership = &membership{}
+		a.geo = plan(8<<20, 64)
+		locked, err := shmsync.LockByte(f, a.lockByte(64)) // the page of this slot is a hole
+		require.NoError(t, err)
+		require.True(t, locked)
+		withPauses(t, func(time.Duration) {
+			require.NoError(t, shmsync.UnlockByte(f, a.lockByte(64)))
+		})
+		require.NoError(t, withoutFault(t, func() error { return Remove(path) }))
+		require.NoFileExists(t, path)
+	})
+	t.Run("no byte lock", func(t *testing.T) {
+		path := sparseFull(t)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		var word [4]byte
+		binary.LittleEndian.PutUint32(word[:], uint32(makeSlotWord(phaseLive, 5)))
+		_, err = f.WriteAt(word[:], headerSize) // the first page of slots, which is no hole
+		require.NoError(t, err)
+		withPauses(t, func(time.Duration) {
+			binary.LittleEndian.PutUint32(word[:], uint32(makeSlotWord(phaseFree, 5)))
+			_, err = f.WriteAt(word[:], headerSize)
+			require.NoError(t, err)
+		})
+		require.NoError(t, withoutFault(t, func() error { return Remove(path) }))
+		require.NoFileExists(t, path)
+	})
+	t.Run("gate", func(t *testing.T) {
+		path := sparseFull(t)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		locked, err := shmsync.LockByte(f, gateByte)
+		require.NoError(t, err)
+		require.True(t, locked)
+		withPauses(t, func(time.Duration) {
+			require.NoError(t, shmsync.UnlockByte(f, gateByte))
+		})
+		require.NoError(t, withoutFault(t, func() error { return Remove(path) }))
+		require.NoFileExists(t, path)
+	})
+}
+
+// withPauses makes a removal call f once instead of its first pause. The test fails if no removal pauses.
+func withPauses(t *testing.T, f func(time.Duration)) {
+	t.Helper()
+	pauses, old := 0, pauseRemoval
+	pauseRemoval = func(d time.Duration) {
+		if pauses++; pauses == 1 {
+			f(d)
+		}
+	}
+	t.Cleanup(func() {
+		pauseRemoval = old
+		require.Positive(t, pauses)
+	})
+}
+
+// TestFailedOpenRemovesItsEphemeralArena: an Open that has created an ephemeral arena and then fails removes the arena. It
+// leaves an arena that is not ephemeral.
+func TestFailedOpenRemovesItsEphemeralArena(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs")
+	failure := errors.New("not now")
+	opts := &Options{Size: 4 << 20, Lifetime: LifetimeEphemeral, OnFirst: func(*Arena, Epoch) error { return failure }}
+	for _, join := range []func(string, *Options) (*Arena, error){Open, Create} {
+		_, err := join(path, opts)
+		require.ErrorIs(t, err, failure)
+		require.NoFileExists(t, path)
+	}
+	durable := *opts
+	durable.Lifetime = LifetimeDurable
+	_, err := Create(path, &durable)
+	require.ErrorIs(t, err, failure)
+	require.FileExists(t, path)
+	_, err = Create(path, &durable)
+	require.ErrorIs(t, err, fs.ErrExist)
+	_, err = Attach(path, &durable)
+	require.ErrorIs(t, err, failure)
+	require.FileExists(t, path)
+}
+
+// TestFailedJoinRemovesItsEphemeralArena: an Open that has created an ephemeral arena and cannot join it removes the
+// arena.
+func TestFailedJoinRemovesItsEphemeralArena(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs")
+	failure := errors.New("not now")
+	defer func(before func(*shm.Segment) (*os.File, error)) { reopen = before }(reopen)
+	reopen = func(*shm.Segment) (*os.File, error) { return nil, failure }
+	_, err := Open(path, &Options{Size: 4 << 20, Lifetime: LifetimeEphemeral})
+	require.ErrorIs(t, err, failure)
+	require.NoFileExists(t, path)
+	_, err = Open(path, &Options{Size: 4 << 20})
+	require.ErrorIs(t, err, failure)
+	require.FileExists(t, path)
 }

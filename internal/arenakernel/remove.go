@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -133,25 +134,33 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 		}
 		return removeIt(f, path)
 	}
-	seg := mapped
+	seg, full := mapped, false
 	if seg == nil || uint64(seg.Size()) != uint64(st.Size()) { // a peer may have changed the size of the file since the join
 		if seg, err = shm.FromFile(f, &shm.Options{TrustUIDs: anyOwner(st)}); err != nil {
 			return false, err
 		}
 		defer seg.Close()
+		// A copy of a file may have holes. If the file system is full, an access to a hole through the mapping
+		// ends the process. So first allocate memory for the slots. The header is never a hole.
+		full = isNoSpace(seg.Reserve(0, int64(geo.dirOff)))
 	}
 	dev, ino := seg.ID()
 	a := &Arena{membership: &membership{seg: seg, id: segmentID{dev, ino}, lock: f}}
 	a.memory, a.geo, a.label = newMemory(seg.Bytes()), geo, path
 	a.current = a.isCurrent
-	if !locked {
+	switch {
+	case !locked && full:
+		return true, fail(errBusy, "another process has the gate of the arena")
+	case !locked:
 		return !a.occupied(), a.busy("arena.remove")
-	}
-	if stateOfPath(f, path) != PathThere {
+	case stateOfPath(f, path) != PathThere:
 		return true, nil
 	}
 	if a.epochWord().phase() == epochRemoved {
 		return removeIt(f, path) // the arena was removed by another path; this path is a further name of its file
+	}
+	if full {
+		return a.removeSparse()
 	}
 	if in, _ := a.anyIn(); in != 0 {
 		return false, a.busy("arena.remove")
@@ -164,6 +173,60 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 		return true, a.busy("arena.remove")
 	}
 	return a.unlinkClaimed(w)
+}
+
+// removeSparse removes the file of an arena as tryRemove does. It is for a full file system in which slots may be
+// holes: it reads the slots from the file, and not through the mapping. The caller has the gate.
+//
+// If a process has a byte lock of a slot, or a participant without a byte lock seems to be in the arena,
+// removeSparse does not remove the file. So there is no live joiner that removeSparse would have to refuse: a joiner
+// that takes its byte lock after the second check reads the epoch word after the claim; see claimEpoch.
+func (a *Arena) removeSparse() (again bool, err error) {
+	if err := a.seemsUnused(); err != nil {
+		return errors.Is(err, errBusy), err
+	}
+	old := a.epochWord()
+	w := old.claim(0)
+	if !a.casEpoch(old, w) {
+		return true, a.fail("arena.remove", errBusy, "another process has changed the epoch")
+	}
+	crashpoint.Hit("arena.gate.claiming")
+	if err := a.seemsUnused(); err != nil {
+		if old.phase() == epochClaimed {
+			a.casEpoch(w, old) // as in claimEpoch
+		} else {
+			a.casEpoch(w, w.end())
+		}
+		return true, err
+	}
+	claimed := w.with(epochClaimed)
+	if !a.casEpoch(w, claimed) {
+		return true, a.fail("arena.remove", errBusy, "a process has joined it")
+	}
+	return a.unlinkClaimed(claimed)
+}
+
+// seemsUnused returns an error if a process has a byte lock of a slot, or if a slot in the file belongs to a
+// participant without a byte lock that has not left and was not found dead.
+func (a *Arena) seemsUnused() error {
+	fail := func(err error, detail string) error { return a.fail("arena.remove", err, detail) }
+	switch in, err := anyByteLocked(a.lock, 0, gateByte); {
+	case err != nil:
+		return fail(err, "")
+	case in:
+		return fail(errBusy, "a process has it open")
+	}
+	slots := make([]byte, a.geo.slots*slotStride)
+	if _, err := a.lock.ReadAt(slots, int64(a.geo.slotsOff)); err != nil {
+		return fail(err, "")
+	}
+	for ; len(slots) > 0; slots = slots[slotStride:] {
+		w := slotWord(binary.LittleEndian.Uint32(slots[slotState:]))
+		if p := w.phase(); !w.hasByte() && (p == phaseLive || p == phaseLeaving) {
+			return fail(errBusy, "a participant without a byte lock may be in")
+		}
+	}
+	return nil
 }
 
 // unlinkClaimed removes the file of an arena that this process has claimed. No other process is in a claimed

@@ -1,6 +1,21 @@
 package arenakernel
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/shmsync/shmsync/shm"
+)
+
+// discardOf returns the function discard of this participant. It does nothing without a byte lock: the byte
+// lock keeps the chunks of a dead participant claimed until no system call of its process is in progress.
+// Otherwise a system call of a dying process could set bytes to 0 that another participant already uses.
+func (a *Arena) discardOf(seg *shm.Segment) func(off, n uint64) {
+	return func(off, n uint64) {
+		if a.lock != nil {
+			seg.Discard(int64(off), int64(n)) // if this fails, the memory stays, and helps the next allocation here
+		}
+	}
+}
 
 // restoreReservations makes sure that memory backs every part that is marked as backed in the words of
 // the arena. In a copy of the file, pages of zeros may be holes. If memory is full, an access to a hole
@@ -15,7 +30,7 @@ func (a *Arena) restoreReservations() error {
 	if err != nil {
 		return err
 	}
-	believed := a.geo.fixedEnd() + reserved*(chunkSize+blockWords*blockWordSize)
+	believed := a.geo.fixedEnd() + reserved*(chunkSize+chunkWordsSize)
 	backed, exact := backedBytes(a.seg.File())
 	if backed >= believed && exact {
 		return nil
@@ -33,8 +48,7 @@ func (a *Arena) restoreReservations() error {
 		if err := a.reserve(uint64(a.chunkOff(i)), chunkSize); err != nil {
 			return err
 		}
-		words := a.geo.blocksOff + i*blockWords*blockWordSize
-		if err := a.reserve(words, blockWords*blockWordSize); err != nil {
+		if err := a.reserve(uint64(a.placeOfBlockWord(i, 0)), chunkWordsSize); err != nil {
 			return err
 		}
 	}

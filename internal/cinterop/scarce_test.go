@@ -5,24 +5,26 @@ package cinterop
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // scarceNeeds maps a verb to the kernel feature that it needs.
-var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "probe-of-fences": shmsync.FeatureMembarrier}
+var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "forbidden-waits": shmsync.FeatureWaitV, "probe-of-fences": shmsync.FeatureMembarrier, "late-fences": shmsync.FeatureMembarrier}
 
 // The system refuses descriptors, locks, memory or threads for a time. Calls in C then fail, and say why. When the system
 // no longer refuses, the process gets what it needs.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "number-of-cpus", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
-		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "probe-of-fences", "other-entry", "own-namespace",
+		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "forbidden-waits", "probe-of-fences", "late-fences", "quota", "lost-descriptors", "overflow-uid", "used-up", "failed-first", "other-entry", "own-namespace",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			if f := scarceNeeds[verb]; f != nil && !f.Have() {
@@ -31,6 +33,16 @@ func TestScarceInC(t *testing.T) {
 			runC(t, "scarce.c", verb, unusedName(t))
 		})
 	}
+}
+
+// TestRemoveOfASparseFileInCOnAFullFileSystem: a C program removes the sparse copy of an arena from a full file system.
+func TestRemoveOfASparseFileInCOnAFullFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("needs a tmpfs of its own, and this process may not mount one: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	runC(t, "scarce.c", "sparse-file", filepath.Join(dir, "jobs"))
 }
 
 // TestProcOfAnotherNamespaceInC: /proc shows the process IDs of another pid namespace. A C program that can open no file

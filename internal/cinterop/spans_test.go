@@ -20,6 +20,12 @@ func TestReservationsInCThatSignalsInterrupt(t *testing.T) {
 	runC(t, "spans.c", "interrupted", unusedName(t))
 }
 
+// TestFailedAllocationInCGivesMemoryBack: an allocation in C gets memory for a part of its chunks only. The file system gets
+// this memory back.
+func TestFailedAllocationInCGivesMemoryBack(t *testing.T) {
+	runC(t, "spans.c", "partly", unusedName(t))
+}
+
 // TestWaitNodesInCLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the 32-bit
 // links of queues, and of the word objRecords. Then a wait node, a slot record or an additional block takes a block that is
 // within reach.

@@ -32,11 +32,10 @@ type Queue struct {
 	config Config
 	lot    *lot
 
-	haveWaitV bool
-	calls     atomic.Int32 // how many calls are between Enter and Exit
-	lasting   atomic.Int32 // how many calls are between EnterStay and ExitLasting
-	shut      atomic.Bool  // the handle is being closed; see Refuse
-	listed    atomic.Bool  // the periodic checker has this queue on its list
+	calls   atomic.Int32 // how many calls are between Enter and Exit
+	lasting atomic.Int32 // how many calls are between EnterStay and ExitLasting
+	shut    atomic.Bool  // the handle is being closed; see Refuse
+	listed  atomic.Bool  // the periodic checker has this queue on its list
 
 	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the object
 	// may no longer exist. A goroutine locks life before mu, and never holds the life of two queues.
@@ -108,7 +107,7 @@ type Config struct {
 
 // NewQueue returns a new queue for a handle of an object. Each handle has its own queue.
 func NewQueue(c Config) *Queue {
-	q := &Queue{WaitList: c.WaitList, config: c, lot: lotOf(c.WaitList.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
+	q := &Queue{WaitList: c.WaitList, config: c, lot: lotOf(c.WaitList.Arena)}
 	q.lot.add(q)
 	return q
 }
@@ -136,13 +135,14 @@ func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	// Without the system call futex_waitv, a thread can sleep on only one word. Then a waiter that also waits for a
 	// context or for the word b.Other parks, because the end of the context, or a hand-off, can always wake a parked
 	// waiter.
-	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
+	haveWaitV := shmsync.FeatureWaitV.Have()
+	if !b.Park && (haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
 			if since := cmp.Or(b.Since, c.date()); since != 0 {
 				q.Arena.DateAnnounced(record, since)
 			}
-			r := q.direct(w, b, c)
+			r := q.direct(w, b, c, haveWaitV)
 			c.slept, c.since = true, q.Arena.Retract(record)
 			return r
 		}
@@ -150,8 +150,9 @@ func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	return q.park(w, b, c)
 }
 
-// direct sleeps in the kernel, on the current thread.
-func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
+// direct sleeps in the kernel, on the current thread. If haveWaitV is false, it sleeps on the word of the WaitList
+// alone.
+func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel, haveWaitV bool) Result {
 	c.arm()
 	var entries [4]shmsync.WaitVEntry
 	entries[0] = shmsync.NewWaitVEntry(q.Raw, w)
@@ -161,7 +162,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 		n++
 	}
 	bits, near := q.nearSleepSpec(&b, c)
-	if q.haveWaitV && !near {
+	if haveWaitV && !near {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
@@ -195,7 +196,9 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	var err error
 	if n > 1 {
 		_, _, err = shmsync.WaitV(entries[:n], deadline)
-		if err != nil { // ENOMEM: the kernel has no memory for so many entries at the moment
+		// ENOMEM: the kernel has no memory for so many entries at the moment. If the kernel refuses the call for ever,
+		// the next Sleep does without it.
+		if err != nil {
 			n, deadline = 1, shmsync.Monotonic()+1e6
 		}
 	}

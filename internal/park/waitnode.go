@@ -68,7 +68,7 @@ func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 		return s.giveUp(Closed)
 	}
 	defer q.seated.Add(-1)
-	if q.seated.Add(1) <= q.lot.procs && (q.haveWaitV || c.ctx == nil) {
+	if q.seated.Add(1) <= q.lot.procs && (c.ctx == nil || shmsync.FeatureWaitV.Have()) {
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, s.Off, s.Node.Wanted().Load(), DirectMax); ok {
 			defer q.Arena.Retract(record)
 			if s.since != 0 {
@@ -98,7 +98,11 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 		var err error
 		if c.word != nil {
 			entries := [2]shmsync.WaitVEntry{shmsync.NewWaitVEntry(wordPtr(s.Node.Word()), uint32(w)), shmsync.NewWaitVEntry(wordPtr(c.word), 0)}
-			if _, _, err = shmsync.WaitV(entries[:], 0); err != nil { // ENOMEM, which may be temporary
+			_, _, err = shmsync.WaitV(entries[:], 0)
+			if err != nil && !shmsync.FeatureWaitV.Have() {
+				return s.parked(q, c) // the context wakes a parked wait without this call
+			}
+			if err != nil { // ENOMEM, which may be temporary
 				_, err = shmsync.Wait(wordPtr(s.Node.Word()), uint32(w), shmsync.Monotonic()+1e6)
 			}
 		} else {
@@ -153,7 +157,7 @@ func (s *WaitNode) park(notify func()) bool {
 	w := s.Node.Load()
 	s.notify = notify // set even if park fails: if a peer has overwritten the state, notify is called on Close
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
-	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
+	if w.State() != arenakernel.NodeQueued && w.State() != arenakernel.NodeAsleep || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
 		return false
 	}

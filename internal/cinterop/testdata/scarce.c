@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -14,7 +15,10 @@
 
 static int lock_errno, ask_errno; /* what the kernel answers to F_OFD_SETLK and F_OFD_GETLK, or 0 */
 static int flock_errno, mmap_errno, thread_errno;
-static long lacking = -1; /* the number of a system call for which there is no memory, or -1 */
+static int threads_left; /* how many threads start before the kernel answers thread_errno */
+static long lacking = -1; /* the number of a system call that the kernel refuses, or -1 */
+static int lacking_errno = ENOMEM;
+static int lacked; /* how often the library has made this call; atomic */
 static int flocks, only_gate;
 static const char *other_file; /* what /proc/thread-self/fd shows instead of each file, or NULL */
 static int refuses(int op, ...)
@@ -33,16 +37,20 @@ static int refuses(int op, ...)
 }
 static int lacks(long number, ...)
 {
-    if (number == lacking)
-        errno = ENOMEM;
-    return number == lacking;
+    if (number != lacking)
+        return 0;
+    __atomic_add_fetch(&lacked, 1, __ATOMIC_SEQ_CST);
+    errno = lacking_errno;
+    return 1;
 }
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
-#define pthread_create(...) (thread_errno != 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
+#define pthread_create(...) (thread_errno != 0 && threads_left-- <= 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
 #define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
+static size_t no_room_for; /* the size of an element of an array for which there is no memory, or 0 */
+#define calloc(n, size) (no_room_for != 0 && (size) == no_room_for ? NULL : (calloc)(n, size))
 #define SHMI_GENERATIONS_MOST 8u
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
@@ -452,6 +460,211 @@ static void probes(void)
     CHECK((a->caps & SHMI_capWaitV) != 0, 1);
     CHECK(shmsync_arena_close(a), 0);
 }
+/* A quota leaves no room for a new arena. */
+static void quota(void)
+{
+    shmsync_arena *a;
+    shmsync_offset off;
+    lacking = SYS_fallocate;
+    lacking_errno = EDQUOT;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), ENOSPC);
+    lacking = -1;
+    CHECK(access(arena_path, F_OK), -1);
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    lacking = SYS_fallocate;
+    CHECK(shmsync_alloc(a, 1 << 20, &off), ENOSPC);
+    lacking = -1;
+    CHECK(shmsync_arena_close(a), 0);
+}
+/* Other code of the program has closed the descriptors of an arena. The library says whether the file is gone, or cannot be
+ * opened again for a time. */
+static void lost_descriptors(void)
+{
+    shmsync_arena *a;
+    shmsync_offset off;
+    int fd, lock_fd;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    fd = a->fd;
+    lock_fd = a->lock_fd;
+    CHECK(dup2(0, fd), fd);
+    CHECK(dup2(0, lock_fd), lock_fd);
+    leave_descriptors(0);
+    CHECK(shmsync_alloc(a, 1 << 20, &off), EMFILE);
+    CHECK(says("could not open the file again"), 1);
+    allow_descriptors();
+    CHECK(shmsync_alloc(a, 1 << 20, &off), 0);
+    CHECK(unlink(arena_path), 0);
+    CHECK(shmsync_alloc(a, 1 << 20, &off), ESTALE);
+    CHECK(says("its path does not lead to it"), 1);
+}
+/* A process that can open no file does not take the usual overflow uid for that of the system. */
+static void overflow_uid(void)
+{
+    int64_t uid;
+    leave_descriptors(0);
+    CHECK(shmi_overflow_uid(), -1);
+    CHECK(errno, EMFILE);
+    allow_descriptors();
+    uid = shmi_overflow_uid();
+    CHECK(uid >= 0, 1);
+    leave_descriptors(0);
+    CHECK(shmi_overflow_uid(), uid); /* it is remembered */
+}
+static int fail_first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
+{
+    (void)a;
+    (void)e;
+    (void)arg;
+    return EIO;
+}
+/* An open that has created an arena fails. An ephemeral arena is gone then, and another one stays. */
+static void failed_first(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int before;
+    memset(&o, 0, sizeof o);
+    o.on_first = fail_first;
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EIO);
+    CHECK(says("on_first failed"), 1);
+    CHECK(access(arena_path, F_OK), -1);
+    o.lifetime = SHMSYNC_LIFETIME_DURABLE;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EIO);
+    CHECK(access(arena_path, F_OK), 0);
+    CHECK(unlink(arena_path), 0);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    before = descriptors();
+    thread_errno = EAGAIN;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), EAGAIN); /* this fails before on_first */
+    CHECK(access(arena_path, F_OK), -1);
+    CHECK(descriptors(), before);
+}
+/* All slots are used up, and there is no memory for the search that would renew them. The open says so. */
+static void used_up(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int err, n = 0;
+    memset(&o, 0, sizeof o);
+    o.max_participants = 1;
+    no_room_for = sizeof(shmi_id_search);
+    while ((err = shmsync_arena_open(arena_name, &o, &a)) == 0) {
+        CHECK(shmsync_arena_close(a), 0);
+        CHECK(++n < 100, 1);
+    }
+    CHECK(err, ENOSPC);
+    CHECK(says("could not be renewed now: no memory"), 1);
+    no_room_for = 0;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), ENOSPC);
+    CHECK(says("too many bytes that may be IDs"), 1); /* SHMI_GENERATIONS_MOST leaves no generations */
+}
+
+/* Starts a process that locks the mutex m, and ends when the descriptor that the call returns is closed. */
+static int start_holder(pid_t *pid)
+{
+    int ready[2], done[2];
+    char b;
+    CHECK(pipe(ready), 0);
+    CHECK(pipe(done), 0);
+    *pid = fork();
+    if (*pid == 0) {
+        shmsync_arena *a;
+        shmsync_mutex m;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(done[1]);
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK(shmsync_mutex_lock(&m), 0);
+        CHECK(write(ready[1], "x", 1), 1);
+        CHECK(read(done[0], &b, 1), 0);
+        CHECK(shmsync_mutex_unlock(&m), 0);
+        CHECK(shmsync_arena_close(a), 0);
+        _exit(0);
+    }
+    close(done[0]);
+    CHECK(read(ready[0], &b, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return done[1];
+}
+static void *wait_for_ever(void *arg)
+{
+    pause();
+    return arg;
+}
+/* For a time, the kernel has no memory for the registration for fences, or no thread can start that makes it. The death
+ * watcher makes it later. So does a further open. */
+static void late_fences(void)
+{
+    shmsync_arena *a, *b;
+    pthread_t t;
+    int by;
+    CHECK(pthread_create(&t, NULL, wait_for_ever, NULL), 0); /* otherwise the open registers the process */
+    shmi_probe();
+    for (by = 0; by < 3; by++) {
+        shmi_have.registered = 0; /* as in a process that has not registered yet */
+        if (by == 0) {
+            lacked = 0;
+            lacking = SYS_membarrier;
+        } else {
+            thread_errno = EAGAIN;
+            threads_left = 1; /* the death watcher */
+        }
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        while (!__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE))
+            shmi_nap(1000000);
+        CHECK(shmi_is_registered(), 0);
+        CHECK(__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE), 0);
+        lacking = -1;
+        thread_errno = 0;
+        if (by == 2) {
+            CHECK(shmsync_arena_open(arena_name, NULL, &b), 0);
+            CHECK(b == a, 1);
+            pthread_mutex_lock(&shmi_attached_lock);
+            CHECK(shmi_registering || shmi_is_registered(), 1);
+            pthread_mutex_unlock(&shmi_attached_lock);
+            CHECK(shmsync_arena_close(b), 0);
+        }
+        while (!__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
+            shmi_nap(1000000);
+        CHECK(shmi_is_registered(), 1);
+        CHECK(shmsync_arena_close(a), 0);
+    }
+}
+
+/* A filter forbids waits for several words while the arena is open. Each thread tries such a wait once more at most. It does
+ * not try again and again. */
+static void forbidden_waits(void)
+{
+    static const int errs[] = {EPERM, ENOSYS};
+    shmsync_arena *a;
+    shmsync_mutex m;
+    struct timespec until;
+    int done, status;
+    pid_t pid;
+    size_t i;
+    for (i = 0; i < sizeof errs / sizeof errs[0]; i++) {
+        done = start_holder(&pid);
+        shmi_waitv_forbidden = 0;
+        CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+        CHECK(shmsync_mutex_open(a, "m", NULL, &m), 0);
+        CHECK((a->caps & SHMI_capWaitV) != 0, 1);
+        lacking_errno = errs[i];
+        lacked = 0;
+        lacking = SYS_futex_waitv;
+        until = shmi_timespec(shmi_now() + 500000000);
+        CHECK(shmsync_mutex_timedlock(&m, &until), ETIMEDOUT);
+        CHECK(lacked >= 1 && lacked <= 2, 1); /* this thread and the death watcher */
+        lacking = -1;
+        close(done);
+        CHECK(waitpid(pid, &status, 0), pid);
+        CHECK(status, 0);
+        CHECK(shmsync_mutex_close(&m), 0);
+        CHECK(shmsync_arena_close(a), 0);
+    }
+}
+
 /* For a time, the kernel has no memory for a fence. The next fence finds that the kernel can do it. */
 static void probe_of_fences(void)
 {
@@ -506,6 +719,55 @@ static void other_entry(void)
         CHECK(after.st_ino, before.st_ino);
         CHECK(remove(arena_path), 0);
     }
+}
+
+/* Makes a hole of each page of zeros of a file, as in a sparse copy of the file. */
+static void dig_holes(const char *path)
+{
+    static const char zeros[4096];
+    char page[sizeof zeros];
+    off_t at;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, 1);
+    for (at = 0; pread(fd, page, sizeof page, at) == (ssize_t)sizeof page; at += (off_t)sizeof page)
+        if (memcmp(page, zeros, sizeof page) == 0)
+            CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)sizeof page), 0);
+    close(fd);
+}
+/* The file of an arena has holes, and its file system, which this test has for itself, is full. The arena can be removed,
+ * unless a process has it open. */
+static void sparse_file(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    char path[PATH_MAX];
+    uint64_t slot;
+    int fd, filler;
+    snprintf(path, sizeof path, "%s.filler", arena_name);
+    memset(&o, 0, sizeof o);
+    o.size = 8 << 20;
+    o.max_participants = 64;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    slot = shmi_slot(a, 64);
+    CHECK(shmsync_arena_close(a), 0);
+    dig_holes(arena_name);
+    filler = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CHECK(filler >= 0, 1);
+    while (write(filler, path, sizeof path) > 0) {
+    }
+    CHECK(errno, ENOSPC);
+    fd = open(arena_name, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0, 1);
+    CHECK(shmi_lock_byte(fd, slot), 0);
+    CHECK(shmsync_arena_remove(arena_name), EBUSY);
+    CHECK(says("a process has it open"), 1);
+    shmi_unlock_byte(fd, slot);
+    CHECK(shmi_lock_byte(fd, SHMI_GATE_BYTE), 0);
+    CHECK(shmsync_arena_remove(arena_name), EBUSY);
+    CHECK(says("gate"), 1);
+    shmi_unlock_byte(fd, SHMI_GATE_BYTE);
+    CHECK(shmsync_arena_remove(arena_name), 0);
+    CHECK(access(arena_name, F_OK), -1);
 }
 
 enum { a_block, a_span, a_node, sorts };
@@ -563,11 +825,12 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"probe-of-fences", probe_of_fences},
-                 {"other-entry", other_entry}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
+                 {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
         return 2;
+    alarm(60); /* ends a test that hangs */
     arena_name = argv[2];
     snprintf(arena_path, sizeof arena_path, "/dev/shm/%s", arena_name);
     for (i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
