@@ -3,14 +3,13 @@
  * shmsync.h: locks and other primitives that processes share, for C11 and C++17.
  *
  * A C program that includes this header and a Go program that imports
- * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, blocks no
- * other process: the others notice its death within about a millisecond, and take back
- * what it held. Their calls report the death. In the repository
- * github.com/shmsync/shmsync, docs/c-api.md is the reference, and docs/abi.md describes
- * the bytes of an arena.
+ * github.com/shmsync/shmsync open the same arena, and use the same objects in it as
+ * equals. A process that is killed, at any instruction, blocks no other process: the
+ * other processes notice its death within about a millisecond, and take back what it
+ * held. Their calls report the death. In the repository github.com/shmsync/shmsync,
+ * docs/c-api.md is the reference, and docs/abi.md describes the bytes of an arena.
  *
- * A program that links with libshmsync includes the header alone:
+ * A program that links with libshmsync includes only the header:
  *
  *     cc program.c $(pkg-config --cflags --libs shmsync)
  *
@@ -19,43 +18,45 @@
  *     #define SHMSYNC_IMPLEMENTATION
  *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
  *
- * and has #include "shmsync.h" alone in all others. Link it with -pthread.
+ * All other files of the program have only the #include. Link the program with -pthread.
  *
- * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
+ * READ THIS BEFORE EOWNERDEAD: this result means that the lock is NOT HELD.
  *
- * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
- * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
- * to unlock, and an unlock that follows returns EPERM. To go on, call
- * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
+ * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock held. In this
+ * library, any error means that the caller holds and has consumed nothing. After
+ * EOWNERDEAD there is nothing to unlock, and an unlock that follows returns EPERM. To
+ * go on, call shmsync_mutex_recover, which takes the lock, runs your repair, and
+ * releases the lock.
  *
  * Results are 0 or an errno, never -1; no call sets errno on purpose:
  *
- *     EOWNERDEAD       the holder died; the caller does not hold it
+ *     EOWNERDEAD       the holder of the lock died; the caller does not hold the lock
  *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
- *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first; from an open of an arena: it took too long
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time has passed; or an open of an arena took too long
  *     ECANCELED        the object was stopped
- *     EBUSY            a try would have to wait; or an object is open elsewhere
- *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
+ *     EBUSY            a try would have to wait; or a process has the object open
+ *     EEXIST           the name is taken, and the call must create (SHMSYNC_CREATE_ONLY)
  *     ENOENT           there is no such arena or object
- *     EPERM            the caller does not hold what it gives back
+ *     EPERM            the caller gives back something that it does not hold
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
  *                      this header does not know
- *     EINVAL           no arena, another kind of object, other options, bad argument
+ *     EINVAL           an argument is not valid; or the file is no arena; or the object is
+ *                      of another kind, or has other options
  *     EBADF            this process has closed the arena or the handle
- *     ENOTCONN         a child of fork that has not opened the arena: see below
+ *     ENOTCONN         the caller is a child of fork that has not opened the arena: see below
  *     EDEADLK          the call would wait for itself
  *     ENOSPC           no room: in the arena, or in the file system below it
  *     ENOMEM           the process has no memory left
- *     ENOTSUP          the kernel lacks what is needed
+ *     ENOTSUP          the kernel lacks a feature that the call needs
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
- * FORK. A child of fork is no participant: a call on what its parent opened changes
- * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
- * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
- * already. To take part, the child opens the arena and its objects again. A program
- * that calls exec need not do anything.
+ * FORK. A child of fork is no participant. If it uses an object that its parent opened,
+ * the call changes nothing in the arena, and returns ENOTCONN. There is one exception:
+ * a wait for a Once, a WaitGroup, a Latch or a Sequencer returns 0 if the condition for
+ * which it waits is true already. To take part, the child opens the arena and its
+ * objects again. A program that calls exec need not do anything.
  *
  * SIGNALS. A handler may make these calls, and no others:
  *
@@ -102,7 +103,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 10 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 10 /* the same number as arena.LayoutVersion in Go */
 #endif
 
 /* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,
@@ -117,40 +118,41 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* The version of the implementation, as text: "0.1.0". SHMSYNC_VERSION is that of the header. */
+/* Returns the version of the implementation as text, such as "0.1.0". SHMSYNC_VERSION is the version of the header. */
 const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. A process is
- * dead when none of its threads runs any more. It is gone when, besides, none of its system calls can write into the
- * arena any more. */
-#define SHMSYNC_POLICY_DEFAULT 0 /* report for a new object; an existing object keeps its policy */
+/* The policies of a lock. A policy says what happens to the lock if a process dies while it holds the lock exclusively.
+ * The policy is fixed when the object is created. A process is dead when none of its threads runs any more. It is gone
+ * when, in addition, none of its system calls can write into the arena any more. */
+#define SHMSYNC_POLICY_DEFAULT 0 /* SHMSYNC_POLICY_REPORT for a new object; an existing object keeps its policy */
 #define SHMSYNC_POLICY_REPORT 1  /* the lock is owner-dead: calls return EOWNERDEAD until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* the lock becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* the transaction is undone, then the lock becomes free; see shmsync_mutex_begin */
 
-/* Which kinds of system calls of a process write into the arena. After a death, other processes get the data only when
- * these calls have finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
-#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
-#define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
-#define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
+/* The values of kernel_io in shmsync_arena_options. They say which kinds of system calls of this process write into the
+ * arena. After the death of the process, other processes get the data that it had locked only when these calls have
+ * finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
+#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* calls that are finished when their threads return: read, recv, io_uring without O_DIRECT */
+#define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* also io_submit, and processes that share the memory by clone(CLONE_VM) */
+#define SHMSYNC_KERNEL_IO_NONE 2         /* no calls: the data passes on as soon as the death is known */
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
 /* An arena that this process has joined. */
 typedef struct shmsync_arena shmsync_arena;
 
-/* A position in an arena, the same in every process; 0 is none. */
+/* A position in an arena, the same in every process. 0 is no position. */
 typedef uint64_t shmsync_offset;
 
-/* Who a participant is or was. slot and generation are the identity. */
+/* A participant, alive or dead. The slot and the generation identify it. */
 typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
-    uint32_t pid;      /* in its own pid namespace */
-    uint32_t missed;   /* only for shmsync_arena_on_death: how many deaths were lost since the last reported one */
-    int64_t died_ns;   /* Unix ns; 0 while alive or not known */
+    uint32_t pid;      /* the process ID, in the pid namespace of the participant */
+    uint32_t missed;   /* only for shmsync_arena_on_death: deaths without a report since the last report */
+    int64_t died_ns;   /* the time of the death, in Unix ns; 0: alive, or not known */
     char label[64];
 } shmsync_participant;
 
@@ -158,64 +160,67 @@ typedef struct shmsync_participant {
  * The struct describes the new epoch to the participant that begins it. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
-    int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
-    int reboot;      /* not 0: the computer has been restarted since. Always 0 on a tmpfs */
+    int clean;       /* not 0: all participants of the last epoch closed the arena, and the file is unchanged since */
+    int reboot;      /* not 0: the computer was restarted since the last epoch began; always 0 on a tmpfs */
     const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
     size_t n_dead;
 } shmsync_epoch;
 
-/* When an open replaces an existing arena by a new one. The old data is lost. An arena that a participant is in is
- * never replaced. */
-#define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
-#define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
-#define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
+/* The values of recreate in shmsync_arena_options: the reasons for which an open replaces an existing arena with a new
+ * one. The old data is lost. An open never replaces an arena that a participant is in. */
+#define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* the layout, features, size or max_participants of the arena differ */
+#define SHMSYNC_RECREATE_CORRUPT 2u      /* the header of the arena is damaged */
+#define SHMSYNC_RECREATE_UNCLEAN 4u      /* a participant died since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena removes the file.
- * It first waits for any process that is opening or removing the arena. If that process takes more than a second, for
- * example because it is stopped, the close leaves the file. */
-#define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
+/* The values of lifetime in shmsync_arena_options: what happens to an arena when no participant is in it any more. The
+ * last close of an ephemeral arena removes the file. The close first waits for any process that is opening or removing
+ * the arena. If this takes more than a second, for example because the other process is stopped, the file stays. */
+#define SHMSYNC_LIFETIME_DURABLE 0   /* the arena stays until shmsync_arena_remove or, on a tmpfs, until a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
-/* The flags of all options. Without a flag, an open finds the object, or creates it if there is none. */
+/* The values of flags in every struct of options. If flags is 0, an open finds the object, or creates it if there is
+ * none. */
 #define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
 #define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
-/* The options of an open of an arena. NULL means all 0, which are the defaults. Set every field to 0 before those that
- * you need: with = {0} or a designated initializer in C11, with = {} in C++17.
+/* The options of an open of an arena. NULL has the same meaning as a struct of zeros, which are the defaults.
+ * Initialize the struct with zeros, and then set the fields that you need. Use = {0} or a designated initializer in
+ * C11, and = {} in C++17.
  *
  * A new arena takes memory as it fills. Only the slots of participants and the directory of names take their memory at
  * once. The directory takes 1.6 % of a size that is a power of two, and up to 3.2 % of another size.
  *
- * Each struct of options begins with its size, so that a program and a library of two versions understand each other:
- * fields that the program does not know are 0. If the program sets a field that the library does not know, the open
- * returns EINVAL. */
+ * Each struct of options begins with its size, so that a program works with another version of the library. Fields that
+ * the program does not know count as 0. If the program sets a field that the library does not know, the open returns
+ * EINVAL. */
 typedef struct shmsync_arena_options {
-    uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
+    uint32_t struct_size;        /* sizeof of this struct in the program; 0: the size in version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128. Each takes 2 KiB of size */
+    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128. Each participant takes 2 KiB of size */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
-    const char *label;           /* the name of this process for people; NULL: the program's name */
-    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
+    const char *label;           /* the name of this process in errors and tools; NULL: the program's name */
+    const uint32_t *trust_uids;  /* this process also joins files of these users, besides its own user and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
-    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the openings count together: one with
-     * SHMSYNC_KERNEL_IO_ASYNCHRONOUS outweighs all, and SHMSYNC_KERNEL_IO_NONE counts only if each opening has it */
+    /* SHMSYNC_KERNEL_IO_x. If this process opens the arena several times, one value applies to the process:
+     * SHMSYNC_KERNEL_IO_ASYNCHRONOUS if any opening has it, SHMSYNC_KERNEL_IO_NONE if all openings have it, and
+     * SHMSYNC_KERNEL_IO_SYNCHRONOUS otherwise */
     int kernel_io;
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and no process
-     * gets in until the function returns, so the function may delete and repair anything. If the function returns an
-     * errno, the open fails with that errno, and the next participant to join begins the epoch instead. The function
-     * must use the arena that it is given: an open of the same arena by its name, and a close of the arena, return
-     * EDEADLK. */
+    /* The library calls on_first in the participant that begins an epoch, before its open returns. No other process is
+     * in the arena, and none can join until on_first returns, so on_first may delete and repair anything. If on_first
+     * returns an errno, the open fails with that errno, and the next process that joins begins the epoch instead.
+     * on_first must use the arena that it is given. If it opens the same arena by its name, or closes the arena, that
+     * call returns EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
-    /* Called once, on the helper thread of the library, when the file of the arena was removed or replaced while this
-     * process is in: processes that open the name afterwards get another arena. The function must return quickly, and
-     * must not close an arena. If this process opens the arena several times, the library calls the first function
-     * that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
+    /* The library calls on_detached once, on its helper thread, when the file of the arena was removed or replaced
+     * while this process is in. Processes that open the name afterwards get another arena. on_detached must return
+     * quickly, and must not close an arena. If this process opens the arena several times, the library calls the first
+     * function that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -224,41 +229,42 @@ typedef struct shmsync_arena_options {
  * layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
- * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
- * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
- * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. If an open that has created the arena fails, the
- * arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next open then returns
- * EEXIST. In C, a macro of this name calls
- * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
- * languages: it uses the SHMSYNC_ABI of the library. */
+ * process opens an arena several times, each open returns the same pointer in *out, and the process must close the
+ * arena as often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE,
+ * ENFILE, ENOLCK, EAGAIN: no more file descriptors, file locks or threads are available now. If an open that has created
+ * the arena fails, the arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next
+ * open then returns EEXIST. In C, shmsync_arena_open is also a macro, which calls shmsync_arena_open_abi with the
+ * SHMSYNC_ABI of the program. The function is for bindings of other languages, and uses the SHMSYNC_ABI of the
+ * library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. The caller keeps fd and has to close it. In
- * C, a macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
+/* Joins the arena in an open file, such as a memfd that was inherited. The caller keeps fd and has to close it. In C,
+ * shmsync_arena_from_fd is also a macro, which calls shmsync_arena_from_fd_abi. */
 int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
 /* The macros are variadic, because an argument may contain commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
-/* Closes one opening of the arena. The close of the last opening leaves the arena: the holds of this process are
- * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
- * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback that another call on the
- * arena, or the helper thread, runs. The result is also EDEADLK if two closes would wait for each other, as when the
- * on_death functions of two arenas close each other's arena. Any other errno: this process has left the ephemeral
- * arena, but could not remove its file. */
+/* Closes one opening of the arena. With the last close, this process leaves the arena: its holds are treated as after
+ * its death, the waits of its other threads end with EBADF, and its pointers and handles into the arena become invalid.
+ * ENOTCONN: the arena is not open. EDEADLK: a function of the program makes this call while the helper thread, or
+ * another call on the arena, runs this function. The result is also EDEADLK if two such closes would wait for each
+ * other, for example if the on_death functions of two arenas close each other's arena. Any other errno: this process
+ * has left the ephemeral arena, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
- * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
+/* Removes the file of the arena. EBUSY: a participant is in, so the file stays; shmsync_error names the participant.
+ * ENOENT: there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with
+ * F_OFD_SETLK). */
 int shmsync_arena_remove(const char *name);
 
-/* The size of the mapping, in bytes. 0 if the arena is closed. */
+/* Returns the size of the mapping in bytes, or 0 if the arena is closed. */
 uint64_t shmsync_arena_size(const shmsync_arena *a);
-/* The address at which this process has mapped the arena. NULL if the arena is closed. */
+/* Returns the address at which this process has mapped the arena, or NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
-/* Calls f for each participant that dies from now on, on the helper thread of the library. f must return quickly, and
- * must call nothing that waits. A process has one such function for each arena; a later call replaces it, and if f is
- * NULL, there is none any more. The arena keeps the last 192 deaths. If this process is stopped while more participants
- * die, the field missed of the next report says how many reports were lost. EDEADLK: the caller is a function that the
+/* Lets the helper thread of the library call f for each participant that dies from now on. f must return quickly, and
+ * must call nothing that waits. A process has one such function for each arena. A later call replaces the function, or
+ * removes it if f is NULL. The arena keeps the last 192 deaths. If this process is stopped while more participants die,
+ * the field missed of the next report says how many reports were lost. EDEADLK: the caller is a function that the
  * helper thread runs.
  *
  * The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that opened the arena.
@@ -267,13 +273,13 @@ void *shmsync_arena_base(const shmsync_arena *a);
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant, until f returns a value other than 0. If a participant has only just taken its slot, only
- * its slot and generation are known. EBADF: the arena was closed meanwhile. */
+/* Calls f for each participant, until f returns a value other than 0. Shortly after a participant has taken its slot,
+ * only its slot and generation are known. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
-/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A
- * sixteenth of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So when
- * users have filled the arena, processes can still open and recover the objects that exist. */
+/* Allocates zeroed bytes, aligned to 64. The bytes stay allocated when this process dies. ENOSPC: no room. A sixteenth
+ * of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So processes
+ * can still open and recover the existing objects when shmsync_alloc finds no room. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 /* Frees bytes that shmsync_alloc returned. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
@@ -288,8 +294,8 @@ int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void
 /* Finds an existing block. *out points to its bytes, and *size is their number; size may be NULL. ENOENT: there is
  * no such block. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
-/* Opens a Value of the Go side, as shmsync_block_open opens a block. layout is the fingerprint that arena.LayoutOf
- * gives for its type, or 0 to accept whatever type an existing value has. */
+/* Finds or creates a Value, the counterpart of arena.Value in Go, as shmsync_block_open does for a block. layout is the
+ * fingerprint that arena.LayoutOf returns for the type. If layout is 0, an existing Value may have any type. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* As shmsync_value_open, for a new Value only. EEXIST: the name is taken. */
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
@@ -301,19 +307,19 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* As shmsync_value_open_type, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, the new
- * contents may exist under another name. The call removes the new contents as well, even if the object itself is gone.
- * ENOENT: there is no such object. EBUSY: a process has the object open, or has closed it and still holds it. Holds of
- * kinds that this library does not have, CohortMutex and Waitable, do not count. */
+/* Deletes the object of that name, if no process has it open. If a Go program died while it upgraded the object, the
+ * new contents may exist under another name. The call removes the new contents as well, even if the object itself is
+ * gone. ENOENT: there is no such object. EBUSY: a process has the object open, or has closed it and still holds it.
+ * Holds of a CohortMutex or a Waitable, which C does not have, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave, as shmsync_delete removes a named object. Only this
- * call removes an anonymous object. EINVAL: no object is at that offset. */
+/* Deletes the object at an offset that an _offset function returned, as shmsync_delete deletes a named object. Only
+ * this call deletes an anonymous object. EINVAL: no object is at that offset. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next
  * failure of the thread. */
 const char *shmsync_error(void);
-/* What an errno of this header means; never NULL. */
+/* Returns the meaning of an errno of this header as text, never NULL. */
 const char *shmsync_strerror(int err);
 /* Describes the participant whose death caused the last failure of the calling thread. ENOENT: no death caused it, or
  * the participant is not known. */
@@ -331,46 +337,47 @@ typedef struct shmsync_mutex {
 typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
-    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
+    int policy;              /* SHMSYNC_POLICY_... of a new mutex; EINVAL if an existing mutex has another */
+    /* how long waiters of a new mutex spin before they sleep. 0: the library adapts the time. SHMSYNC_SPIN_NEVER: they
+     * do not spin. Any other value: at most that many ns */
     int64_t spin_ns;
-    /* not 0: this process unlocks by compare-and-swap, so two threads that race to unlock one hold cannot release the
-     * hold of another process */
+    /* not 0: this process unlocks by compare-and-swap. If two of its threads unlock the same hold, they cannot release
+     * the hold of another process */
     int checked;
-    int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
+    int (*repair)(void *);   /* lock calls it after the death of a holder; it returns 0 if it has repaired the data */
     void *repair_arg;
-    uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
+    uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: at most 1 MiB; 0: 16 KiB */
 } shmsync_mutex_options;
 
-/* Finds the mutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the mutex of that name, or creates it. If name is NULL or "", creates a new anonymous mutex. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* Finds the mutex of that name. ENOENT: there is none. The fields checked and repair of opts apply only to this
- * process. */
+/* Finds the mutex of that name. ENOENT: there is none. opts->checked and opts->repair apply only to this process. */
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* Opens the mutex at an offset that shmsync_mutex_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the mutex at an offset that shmsync_mutex_offset returned in this process or another. EINVAL: there is no mutex
+ * at off. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 /* Returns the offset of the mutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
-/* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the mutex. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
 /* Locks the mutex, and waits until that is possible. An error means: not held. EOWNERDEAD: its holder died, and nobody
  * holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_mutex_lock(shmsync_mutex *m);
-/* Locks the mutex if that is possible at once. EBUSY: it is held. Other errors are those of lock. */
+/* As shmsync_mutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
-/* Locks the mutex, and waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A free mutex is
- * locked whatever the time. EINVAL: the time is not valid. Other errors are those of lock. */
+/* As shmsync_mutex_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. EINVAL: the time is not valid. A free mutex is locked even if the time has passed or is not valid. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
- * hold of another process, unless the handle is checked. */
+/* Unlocks the mutex. EPERM: this process does not hold it. If two threads of this process unlock the same hold, they
+ * may release the hold of another process, unless opts->checked was set when this process opened the mutex. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes the
- * mutex, runs repair, and releases the mutex. ENOTRECOVERABLE: repair returned a value other than 0; the caller does
- * not get that value. A healthy mutex is locked and unlocked, and repair is not called. EINVAL: repair is NULL; the
- * mutex is unchanged. */
+/* Makes an owner-dead or not recoverable mutex usable again: waits until the process that died is gone, takes the
+ * mutex, runs repair, and releases the mutex. ENOTRECOVERABLE: repair returned a value other than 0, which the call
+ * does not pass on. EINVAL: repair is NULL; the mutex is unchanged. If the mutex needs no recovery, the call locks and
+ * unlocks it without running repair. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
 
 /* ---- Futex: an eventcount, the Futex of the Go side ---- */
@@ -388,27 +395,31 @@ typedef struct shmsync_futex_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_futex_options;
 
-/* Finds the futex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the futex of that name, or creates it. If name is NULL or "", creates a new anonymous futex. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
 /* Finds the futex of that name. ENOENT: there is none. */
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
-/* Opens the futex at an offset that shmsync_futex_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the futex at an offset that shmsync_futex_offset returned in this process or another. EINVAL: there is no futex
+ * at off. */
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
 /* Returns the offset of the futex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
-/* Gives one opening of the futex back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the futex. The waits of this process stay as they are. */
 int shmsync_futex_close(shmsync_futex *f);
-/* The number of posts so far. A token is that number plus the number of posts to wait for. */
+/* Returns the number of posts so far. To wait for the next n posts, pass this number plus n as the token. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
-/* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
+/* Adds one to the number of posts, and wakes all waiters. The call never blocks. It does nothing after
+ * shmsync_futex_stop. */
 int shmsync_futex_post(shmsync_futex *f);
-/* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: no count
- * can reach that token. A token that is reached takes precedence over the end of the wait. */
+/* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: the number
+ * of posts can never reach token. If token is reached, the result is 0, even if the futex was stopped or the time of
+ * shmsync_futex_timedwait has passed. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
-/* As shmsync_futex_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_futex_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
+/* Stops the futex: all present and later waits end with ECANCELED, unless the token of the wait is reached. */
 int shmsync_futex_stop(shmsync_futex *f);
 /* Whether the futex was stopped: 1 or 0. */
 int shmsync_futex_stopped(const shmsync_futex *f);
@@ -427,11 +438,12 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  *     }
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
- * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor
- * moved. Transactions of one mutex do not nest: a second begin waits for the first. Transactions of two mutexes are
- * independent, even if one begins within the other: undoing one keeps the changes of the other. So they must not save
- * the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
- * transaction has saved, allocated or freed something, shmsync_cond_wait with that mutex returns EINVAL. */
+ * Memory that was not saved is not restored. Only one thread at a time may use a transaction, and no thread may copy or
+ * move its shmsync_tx. Transactions of one mutex do not nest: a second begin waits for the first. Transactions of two
+ * mutexes are independent, even if one begins within the other. If one transaction is undone, the changes of the other
+ * transaction stay. So the two transactions must not save the same bytes. While a thread is in a transaction, no thread
+ * may close the arena or unlock the mutex. Once the transaction has saved, allocated or freed something,
+ * shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: the transaction has ended */
     struct shmsync_arena *arena;
@@ -445,12 +457,13 @@ typedef struct shmsync_tx {
 } shmsync_tx;
 
 /* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. ENOTSUP: the kernel has no byte
- * locks (fcntl with F_OFD_SETLK), so that other processes could not see when this one is gone. EINVAL: m has another
- * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
+ * locks (fcntl with F_OFD_SETLK), by which other processes see that this process is gone. EINVAL: m has another policy.
+ * EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it does not wait. EBUSY: the mutex is held. */
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
-/* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_mutex_begin, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
 /* shmsync_tx_save records the n bytes at p, which the caller is going to change. The bytes must lie within one block
@@ -458,31 +471,31 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
  * eight ranges that were saved.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
- * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
- * further save returns the same error, and shmsync_tx_commit undoes all changes and returns that error. */
+ * transaction has ended. After an error the transaction has failed: the caller must not change the bytes at p, each
+ * further save returns the same error, and shmsync_tx_commit undoes all changes and returns this error. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
 /* shmsync_tx_alloc allocates zeroed bytes. They stay allocated if the transaction commits, and are freed if it is
- * undone. align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The caller need not save the bytes
- * before it changes them.
+ * undone. align is a power of two up to 4096, or 0 for any alignment. If the call fails, *out is 0. The caller need not
+ * save the bytes before it changes them.
  *
- * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and the consequences of an error,
- * are those of shmsync_tx_save. */
+ * ENOSPC: the arena or the log is full. EINVAL: align is not valid. Other errors, and the consequences of an error, are
+ * those of shmsync_tx_save. */
 int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out);
 
-/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then the
- * bytes can be read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is
- * freed already. Other errors, and the consequences of an error, are those of shmsync_tx_save. */
+/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then the bytes
+ * can be read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or was already
+ * freed. Other errors, and the consequences of an error, are those of shmsync_tx_save. */
 int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off);
 
-/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed, it undoes the changes instead, unlocks,
- * and returns the error of that save. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. After
- * an unlock, nothing is undone, because other processes may have changed the data; the next begin returns EPROTO,
- * and the mutex needs a recover. EPROTO, when it undoes: a peer has overwritten the log. Then the mutex is not
- * recoverable. */
+/* shmsync_tx_commit makes the changes final, and unlocks the mutex. If a save, an alloc or a free of the transaction
+ * has failed, it undoes the changes instead, unlocks the mutex, and returns that error. EPERM: the transaction has
+ * ended, or a thread has unlocked the mutex during the transaction. After such an unlock, the call undoes nothing,
+ * because other processes may have changed the data. The next begin returns EPROTO, and the mutex needs a recover.
+ * EPROTO: a peer has overwritten the log, and the mutex is not recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
-/* Undoes the changes, and unlocks. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO: a
- * peer has overwritten the log; the mutex is not recoverable. */
+/* Undoes the changes, and unlocks the mutex. EPERM: the transaction has ended, or a thread has unlocked the mutex
+ * during the transaction. EPROTO: a peer has overwritten the log, and the mutex is not recoverable. */
 int shmsync_tx_abort(shmsync_tx *tx);
 
 /* ---- Sequencer: a counter that goes up, and its waiters ---- */
@@ -497,46 +510,48 @@ typedef struct shmsync_sequencer {
 typedef struct shmsync_sequencer_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    uint64_t initial; /* value of a new one */
+    uint64_t initial; /* value of a new Sequencer */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_sequencer_options;
 
-/* Finds the Sequencer of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the Sequencer of that name, or creates it. If name is NULL or "", creates a new anonymous Sequencer. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
 /* Finds the Sequencer of that name. ENOENT: there is none. */
 int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
-/* Opens the Sequencer at an offset that shmsync_sequencer_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the Sequencer at an offset that shmsync_sequencer_offset returned in this process or another. EINVAL: there is
+ * no Sequencer at off. */
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
 /* Returns the offset of the Sequencer in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
-/* Gives one opening of the Sequencer back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Sequencer. The waits of this process stay as they are. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
-/* The value of the counter. */
+/* Returns the value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
+/* Adds one to the counter, and wakes the waiters whose token is reached. *value is the new value of the counter; value
+ * may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Raises the counter to v if the counter is less than v. *advanced says whether it was less; advanced may be NULL. */
+/* Raises the counter to v if the counter is less than v. *advanced is 1 if the counter was less than v, and 0
+ * otherwise; advanced may be NULL. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
- * were cancelled. */
+/* Waits until the counter has reached token. ECANCELED: before that, a call stopped or reset the Sequencer, or
+ * cancelled its waits. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
-/* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_sequencer_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends every wait that began before this call with ECANCELED, unless the token of the wait is reached. It wakes the
- * waiters of other processes, and does not wait for them: if a token is reached before its waiter wakes, that wait
- * may still return 0. */
+/* Ends every wait that began before this call with ECANCELED, unless the token of the wait is reached. The call does
+ * not wait until the waiters have woken. If the token of a wait is reached before its waiter has woken, the wait may
+ * still return 0. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
-/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter can still be
- * changed. */
+/* Stops the Sequencer: all present and later waits end with ECANCELED, unless the token of the wait is reached. The
+ * counter can still be changed. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
-/* Whether the sequencer was stopped: 1 or 0. */
+/* Whether the Sequencer was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Ends all waits as shmsync_sequencer_cancel_waiters does, and sets the counter to v, which may be less than its
- * value. If another process increments the counter meanwhile, that increment may be lost. A reset does not undo a
- * stop. */
+/* Ends all waits as shmsync_sequencer_cancel_waiters does, and sets the counter to v, which may be less than the
+ * present value. If another process increments the counter during the call, this increment may be lost. A reset does
+ * not undo a stop. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
 
 /* ---- Event: set or not, and its waiters ---- */
@@ -552,26 +567,27 @@ typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* not 0: each set ends one wait */
-    int bidirectional;     /* not 0: waits until the Event is reset are possible, too; not with auto_reset */
-    int set;         /* a new Event is set at the beginning */
+    int bidirectional;     /* not 0: shmsync_event_wait_reset is possible, too; not together with auto_reset */
+    int set;         /* not 0: a new Event is set from the start */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
-/* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * Event lacks a mode that opts asks for, or the object is of another kind. */
+/* Finds the Event of that name, or creates it. If name is NULL or "", creates a new anonymous Event. EINVAL: an
+ * existing Event lacks a mode that opts asks for, or the object is of another kind. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
-/* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Event at an offset that shmsync_event_offset returned in this process or another. EINVAL: there is no Event
+ * at off. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 /* Returns the offset of the Event in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
-/* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Event. The waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go. Without auto_reset, all waiters go. With auto_reset, one waiter goes; if there
- * is none, the next wait returns at once. */
+/* Sets the Event. Without auto_reset, this ends all waits. With auto_reset, it ends one wait; if there is none, the
+ * next wait returns at once. */
 int shmsync_event_set(shmsync_event *e);
-/* Makes the Event not set. */
+/* Resets the Event: it is not set afterwards. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
@@ -579,12 +595,13 @@ int shmsync_event_is_set(const shmsync_event *e);
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
-/* As shmsync_event_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
-int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until the Event is not set. EINVAL: it is not bidirectional. */
-int shmsync_event_wait_reset(shmsync_event *e);
-/* As shmsync_event_wait_reset, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_event_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
+int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
+/* Waits until the Event is not set. EINVAL: the Event is not bidirectional. */
+int shmsync_event_wait_reset(shmsync_event *e);
+/* As shmsync_event_wait_reset, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);
 
 /* ---- Queue: a bounded queue of items of one size ---- */
