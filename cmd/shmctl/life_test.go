@@ -147,7 +147,7 @@ func TestRecoverAll(t *testing.T) {
 	a.Kill(t)
 	eventually(t, "reaped", func() bool {
 		_, d := shmctlJSON(t, "ps", "--gone", name)
-		return len(d.Gone) == 2 // alice, and the shmctl that recover --all has run above
+		return len(d.Gone) == 2 // alice, and the participant of the first recover --all
 	})
 	soon(t, exitTrouble, "waits", name)
 	out := soon(t, exitOK, "recover", "--all", name)
@@ -198,8 +198,8 @@ func TestRecoverAllGoesOnAfterAFailure(t *testing.T) {
 	require.Contains(t, d.Failed[0], "rw first")
 }
 
-// replaceDead finds the first owner-dead word of an object that names the participant from, and makes it name the
-// participant to.
+// replaceDead changes the first word of an object that names a given participant as its dead holder. The parameter from
+// is this participant, and the parameter to is the participant that the word names afterwards.
 func replaceDead(t *testing.T, name, object, from, to string) {
 	const ownerDead = 3 << 29
 	ins, err := arenakernel.Inspect(name)

@@ -84,8 +84,8 @@ func manyWaits(t *testing.T, n int, ring bool) (name string) {
 }
 
 // TestManyParticipants checks that the output of the commands stays readable if an arena has very many participants. No
-// line names all participants, and the number of lines grows only linearly with the number of participants. A deadlock
-// has a command.
+// line names all participants, and the number of lines grows only linearly with the number of participants. The finding
+// of a deadlock has a command that ends one process.
 func TestManyParticipants(t *testing.T) {
 	const (
 		widest = 1500 // maximum length in bytes of the line that reports a deadlock

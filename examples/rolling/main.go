@@ -137,8 +137,8 @@ func start(program, arena string) (*member, error) {
 	return m, m.cmd.Start()
 }
 
-// put makes the member put jobs into its queue. The first job has the number from, and the last has the number to-1.
-// The member answers with the number of finished jobs in its statistics, which is the result.
+// put makes the member put jobs into its queue. The parameter from is the number of the first job, and to-1 is the
+// number of the last job. The member answers with the number of finished jobs in its statistics, which is the result.
 func (m *member) put(from, to int) (total int, err error) {
 	fmt.Fprintln(m.in, from, to)
 	_, err = fmt.Fscanln(m.out, &total)

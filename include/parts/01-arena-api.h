@@ -14,7 +14,7 @@ const char *shmsync_version(void);
 /* The values of kernel_io in shmsync_arena_options. They say which kinds of system calls of this process write into the
  * arena. After the death of the process, other processes get the data that it had locked only when these calls have
  * finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
-#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* calls that are finished when their threads return: read, recv, io_uring without O_DIRECT */
+#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* finished when their threads return: read, recv, io_uring without O_DIRECT */
 #define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* also io_submit, and processes that share the memory by clone(CLONE_VM) */
 #define SHMSYNC_KERNEL_IO_NONE 2         /* no calls: the data passes on as soon as the death is known */
 
