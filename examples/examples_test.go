@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// outputs has the output of each example when two processes are killed.
+// outputs has the expected output of each example with two kills, as a regular expression.
 var outputs = map[string]string{
 	"cache": `(a writer was killed, step (put|grow|evict|any): the cache is whole
 ){2}each block of the arena is in the cache
@@ -79,7 +79,7 @@ worker \d killed when 333 jobs were done
 `,
 }
 
-// The examples kill some of their processes at random, and start others.
+// TestExamples runs each example with two kills, and checks its output.
 func TestExamples(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(outputs)), programs(t), "each example has its output here")
 	bin := t.TempDir()
@@ -120,7 +120,7 @@ func programs(t *testing.T) (names []string) {
 	require.NoError(t, err)
 	for _, name := range mains {
 		dir := filepath.Dir(name)
-		own, err := filepath.Glob(filepath.Join(dir, "main_test.go")) // with tests of their own: examples with a C program, and modules
+		own, err := filepath.Glob(filepath.Join(dir, "main_test.go")) // examples with C, and modules, have own tests
 		require.NoError(t, err)
 		if len(own) == 0 {
 			names = append(names, dir)

@@ -3,14 +3,13 @@
  * shmsync.h: locks and other primitives that processes share, for C11 and C++17.
  *
  * A C program that includes this header and a Go program that imports
- * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, blocks no
- * other process: the others notice its death within about a millisecond, and take back
- * what it held. Their calls report the death. In the repository
- * github.com/shmsync/shmsync, docs/c-api.md is the reference, and docs/abi.md describes
- * the bytes of an arena.
+ * github.com/shmsync/shmsync open the same arena, and use the same objects in it as
+ * equals. A process that is killed, at any instruction, blocks no other process: the
+ * other processes notice its death within about a millisecond, and take back what it
+ * held. Their calls report the death. In the repository github.com/shmsync/shmsync,
+ * docs/c-api.md is the reference, and docs/abi.md describes the bytes of an arena.
  *
- * A program that links with libshmsync includes the header alone:
+ * A program that links with libshmsync includes only the header:
  *
  *     cc program.c $(pkg-config --cflags --libs shmsync)
  *
@@ -19,43 +18,45 @@
  *     #define SHMSYNC_IMPLEMENTATION
  *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
  *
- * and has #include "shmsync.h" alone in all others. Link it with -pthread.
+ * All other files of the program have only the #include. Link the program with -pthread.
  *
- * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
+ * READ THIS BEFORE EOWNERDEAD: this result means that the lock is NOT HELD.
  *
- * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
- * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
- * to unlock, and an unlock that follows returns EPERM. To go on, call
- * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
+ * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock held. In this
+ * library, any error means that the caller holds and has consumed nothing. After
+ * EOWNERDEAD there is nothing to unlock, and an unlock that follows returns EPERM. To
+ * go on, call shmsync_mutex_recover, which takes the lock, runs your repair, and
+ * releases the lock.
  *
  * Results are 0 or an errno, never -1; no call sets errno on purpose:
  *
- *     EOWNERDEAD       the holder died; the caller does not hold it
+ *     EOWNERDEAD       the holder of the lock died; the caller does not hold the lock
  *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
- *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first; from an open of an arena: it took too long
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time has passed; or an open of an arena took too long
  *     ECANCELED        the object was stopped
- *     EBUSY            a try would have to wait; or an object is open elsewhere
- *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
+ *     EBUSY            a try would have to wait; or a process has the object open
+ *     EEXIST           the name is taken, and the call must create (SHMSYNC_CREATE_ONLY)
  *     ENOENT           there is no such arena or object
- *     EPERM            the caller does not hold what it gives back
+ *     EPERM            the caller gives back something that it does not hold
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
  *                      this header does not know
- *     EINVAL           no arena, another kind of object, other options, bad argument
+ *     EINVAL           an argument is not valid; or the file is no arena; or the object is
+ *                      of another kind, or has other options
  *     EBADF            this process has closed the arena or the handle
- *     ENOTCONN         a child of fork that has not opened the arena: see below
+ *     ENOTCONN         the caller is a child of fork that has not opened the arena: see below
  *     EDEADLK          the call would wait for itself
  *     ENOSPC           no room: in the arena, or in the file system below it
  *     ENOMEM           the process has no memory left
- *     ENOTSUP          the kernel lacks what is needed
+ *     ENOTSUP          the kernel lacks a feature that the call needs
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
- * FORK. A child of fork is no participant: a call on what its parent opened changes
- * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
- * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
- * already. To take part, the child opens the arena and its objects again. A program
- * that calls exec need not do anything.
+ * FORK. A child of fork is no participant. If it uses an object that its parent opened,
+ * the call changes nothing in the arena, and returns ENOTCONN. There is one exception:
+ * a wait for a Once, a WaitGroup, a Latch or a Sequencer returns 0 if the condition for
+ * which it waits is true already. To take part, the child opens the arena and its
+ * objects again. A program that calls exec need not do anything.
  *
  * SIGNALS. A handler may make these calls, and no others:
  *
@@ -102,7 +103,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 10 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 10 /* the same number as arena.LayoutVersion in Go */
 #endif
 
 /* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,
@@ -117,40 +118,41 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* The version of the implementation, as text: "0.1.0". SHMSYNC_VERSION is that of the header. */
+/* Returns the version of the implementation as text, such as "0.1.0". SHMSYNC_VERSION is the version of the header. */
 const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. A process is
- * dead when none of its threads runs any more. It is gone when, besides, none of its system calls can write into the
- * arena any more. */
-#define SHMSYNC_POLICY_DEFAULT 0 /* report for a new object; an existing object keeps its policy */
+/* The policies of a lock. A policy says what happens to the lock if a process dies while it holds the lock exclusively.
+ * The policy is fixed when the object is created. A process is dead when none of its threads runs any more. It is gone
+ * when, in addition, none of its system calls can write into the arena any more. */
+#define SHMSYNC_POLICY_DEFAULT 0 /* SHMSYNC_POLICY_REPORT for a new object; an existing object keeps its policy */
 #define SHMSYNC_POLICY_REPORT 1  /* the lock is owner-dead: calls return EOWNERDEAD until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* the lock becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* the transaction is undone, then the lock becomes free; see shmsync_mutex_begin */
 
-/* Which kinds of system calls of a process write into the arena. After a death, other processes get the data only when
- * these calls have finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
-#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* each is finished when its thread leaves it: read, recv, io_uring without O_DIRECT */
-#define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* io_submit too, and processes that share this one's memory by clone(CLONE_VM) */
-#define SHMSYNC_KERNEL_IO_NONE 2         /* none: the data passes on as soon as the death is known */
+/* The values of kernel_io in shmsync_arena_options. They say which kinds of system calls of this process write into the
+ * arena. After the death of the process, other processes get the data that it had locked only when these calls have
+ * finished. If a process makes a kind of call that it has not declared, data may be corrupted. */
+#define SHMSYNC_KERNEL_IO_SYNCHRONOUS 0  /* finished when their threads return: read, recv, io_uring without O_DIRECT */
+#define SHMSYNC_KERNEL_IO_ASYNCHRONOUS 1 /* also io_submit, and processes that share the memory by clone(CLONE_VM) */
+#define SHMSYNC_KERNEL_IO_NONE 2         /* no calls: the data passes on as soon as the death is known */
 
 #define SHMSYNC_SPIN_NEVER (-1) /* waiters do not spin before they sleep */
 
 /* An arena that this process has joined. */
 typedef struct shmsync_arena shmsync_arena;
 
-/* A position in an arena, the same in every process; 0 is none. */
+/* A position in an arena, the same in every process. 0 is no position. */
 typedef uint64_t shmsync_offset;
 
-/* Who a participant is or was. slot and generation are the identity. */
+/* A participant, alive or dead. The slot and the generation identify it. */
 typedef struct shmsync_participant {
     uint32_t slot;
     uint32_t generation;
-    uint32_t pid;      /* in its own pid namespace */
-    uint32_t missed;   /* only for shmsync_arena_on_death: how many deaths were lost since the last reported one */
-    int64_t died_ns;   /* Unix ns; 0 while alive or not known */
+    uint32_t pid;      /* the process ID, in the pid namespace of the participant */
+    uint32_t missed;   /* only for shmsync_arena_on_death: deaths without a report since the last report */
+    int64_t died_ns;   /* the time of the death, in Unix ns; 0: alive, or not known */
     char label[64];
 } shmsync_participant;
 
@@ -158,64 +160,67 @@ typedef struct shmsync_participant {
  * The struct describes the new epoch to the participant that begins it. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
-    int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
-    int reboot;      /* not 0: the computer has been restarted since. Always 0 on a tmpfs */
+    int clean;       /* not 0: all participants of the last epoch closed the arena, and the file is unchanged since */
+    int reboot;      /* not 0: the computer was restarted since the last epoch began; always 0 on a tmpfs */
     const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
     size_t n_dead;
 } shmsync_epoch;
 
-/* When an open replaces an existing arena by a new one. The old data is lost. An arena that a participant is in is
- * never replaced. */
-#define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
-#define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
-#define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
+/* The values of recreate in shmsync_arena_options: the reasons for which an open replaces an existing arena with a new
+ * one. The old data is lost. An open never replaces an arena that a participant is in. */
+#define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* the layout, features, size or max_participants of the arena differ */
+#define SHMSYNC_RECREATE_CORRUPT 2u      /* the header of the arena is damaged */
+#define SHMSYNC_RECREATE_UNCLEAN 4u      /* a participant died since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when no participant is in any more. The last close of an ephemeral arena removes the file.
- * It first waits for any process that is opening or removing the arena. If that process takes more than a second, for
- * example because it is stopped, the close leaves the file. */
-#define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
+/* The values of lifetime in shmsync_arena_options: what happens to an arena when no participant is in it any more. The
+ * last close of an ephemeral arena removes the file. The close first waits for any process that is opening or removing
+ * the arena. If this takes more than a second, for example because the other process is stopped, the file stays. */
+#define SHMSYNC_LIFETIME_DURABLE 0   /* the arena stays until shmsync_arena_remove or, on a tmpfs, until a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
-/* The flags of all options. Without a flag, an open finds the object, or creates it if there is none. */
+/* The values of flags in every struct of options. If flags is 0, an open finds the object, or creates it if there is
+ * none. */
 #define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
 #define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
-/* The options of an open of an arena. NULL means all 0, which are the defaults. Set every field to 0 before those that
- * you need: with = {0} or a designated initializer in C11, with = {} in C++17.
+/* The options of an open of an arena. NULL has the same meaning as a struct of zeros, which are the defaults.
+ * Initialize the struct with zeros, and then set the fields that you need. Use = {0} or a designated initializer in
+ * C11, and = {} in C++17.
  *
  * A new arena takes memory as it fills. Only the slots of participants and the directory of names take their memory at
  * once. The directory takes 1.6 % of a size that is a power of two, and up to 3.2 % of another size.
  *
- * Each struct of options begins with its size, so that a program and a library of two versions understand each other:
- * fields that the program does not know are 0. If the program sets a field that the library does not know, the open
- * returns EINVAL. */
+ * Each struct of options begins with its size, so that a program works with another version of the library. Fields that
+ * the program does not know count as 0. If the program sets a field that the library does not know, the open returns
+ * EINVAL. */
 typedef struct shmsync_arena_options {
-    uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
+    uint32_t struct_size;        /* sizeof of this struct in the program; 0: the size in version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128. Each takes 2 KiB of size */
+    uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128. Each participant takes 2 KiB of size */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
-    const char *label;           /* the name of this process for people; NULL: the program's name */
-    const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
+    const char *label;           /* the name of this process in errors and tools; NULL: the program's name */
+    const uint32_t *trust_uids;  /* this process also joins files of these users, besides its own user and root */
     size_t n_trust_uids;
     int attach_only;             /* not 0: fail with ENOENT if there is no arena, instead of making one */
-    /* SHMSYNC_KERNEL_IO_x; if this process opens the arena several times, the openings count together: one with
-     * SHMSYNC_KERNEL_IO_ASYNCHRONOUS outweighs all, and SHMSYNC_KERNEL_IO_NONE counts only if each opening has it */
+    /* SHMSYNC_KERNEL_IO_x. If this process opens the arena several times, one value applies to the process:
+     * SHMSYNC_KERNEL_IO_ASYNCHRONOUS if any opening has it, SHMSYNC_KERNEL_IO_NONE if all openings have it, and
+     * SHMSYNC_KERNEL_IO_SYNCHRONOUS otherwise */
     int kernel_io;
-    /* Called in the participant that begins an epoch, before its open returns. No other process is in, and no process
-     * gets in until the function returns, so the function may delete and repair anything. If the function returns an
-     * errno, the open fails with that errno, and the next participant to join begins the epoch instead. The function
-     * must use the arena that it is given: an open of the same arena by its name, and a close of the arena, return
-     * EDEADLK. */
+    /* The library calls on_first in the participant that begins an epoch, before its open returns. No other process is
+     * in the arena, and none can join until on_first returns, so on_first may delete and repair anything. If on_first
+     * returns an errno, the open fails with that errno, and the next process that joins begins the epoch instead.
+     * on_first must use the arena that it is given. If it opens the same arena by its name, or closes the arena, that
+     * call returns EDEADLK. */
     int (*on_first)(shmsync_arena *a, const shmsync_epoch *e, void *arg);
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
-    /* Called once, on the helper thread of the library, when the file of the arena was removed or replaced while this
-     * process is in: processes that open the name afterwards get another arena. The function must return quickly, and
-     * must not close an arena. If this process opens the arena several times, the library calls the first function
-     * that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
+    /* The library calls on_detached once, on its helper thread, when the file of the arena was removed or replaced
+     * while this process is in. Processes that open the name afterwards get another arena. on_detached must return
+     * quickly, and must not close an arena. If this process opens the arena several times, the library calls the first
+     * function that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
 } shmsync_arena_options;
@@ -224,41 +229,42 @@ typedef struct shmsync_arena_options {
  * layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
 /* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
- * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
- * often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE, ENFILE,
- * ENOLCK, EAGAIN: descriptors, locks or threads are used up for now. If an open that has created the arena fails, the
- * arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next open then returns
- * EEXIST. In C, a macro of this name calls
- * shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for bindings of other
- * languages: it uses the SHMSYNC_ABI of the library. */
+ * process opens an arena several times, each open returns the same pointer in *out, and the process must close the
+ * arena as often. opts may be NULL. An open needs up to five free file descriptors for a moment, and keeps two. EMFILE,
+ * ENFILE, ENOLCK, EAGAIN: no more file descriptors, file locks or threads are available now. If an open that has created
+ * the arena fails, the arena stays, unless it is ephemeral and no participant is in; with SHMSYNC_CREATE_ONLY, the next
+ * open then returns EEXIST. In C, shmsync_arena_open is also a macro, which calls shmsync_arena_open_abi with the
+ * SHMSYNC_ABI of the program. The function is for bindings of other languages, and uses the SHMSYNC_ABI of the
+ * library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
 /* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. The caller keeps fd and has to close it. In
- * C, a macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
+/* Joins the arena in an open file, such as a memfd that was inherited. The caller keeps fd and has to close it. In C,
+ * shmsync_arena_from_fd is also a macro, which calls shmsync_arena_from_fd_abi. */
 int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
 /* The macros are variadic, because an argument may contain commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
-/* Closes one opening of the arena. The close of the last opening leaves the arena: the holds of this process are
- * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
- * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a callback that another call on the
- * arena, or the helper thread, runs. The result is also EDEADLK if two closes would wait for each other, as when the
- * on_death functions of two arenas close each other's arena. Any other errno: this process has left the ephemeral
- * arena, but could not remove its file. */
+/* Closes one opening of the arena. With the last close, this process leaves the arena: its holds are treated as after
+ * its death, the waits of its other threads end with EBADF, and its pointers and handles into the arena become invalid.
+ * ENOTCONN: the arena is not open. EDEADLK: a function of the program makes this call while the helper thread, or
+ * another call on the arena, runs this function. The result is also EDEADLK if two such closes would wait for each
+ * other, for example if the on_death functions of two arenas close each other's arena. Any other errno: this process
+ * has left the ephemeral arena, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT: there
- * is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with F_OFD_SETLK). */
+/* Removes the file of the arena. EBUSY: a participant is in, so the file stays; shmsync_error names the participant.
+ * ENOENT: there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks (fcntl with
+ * F_OFD_SETLK). */
 int shmsync_arena_remove(const char *name);
 
-/* The size of the mapping, in bytes. 0 if the arena is closed. */
+/* Returns the size of the mapping in bytes, or 0 if the arena is closed. */
 uint64_t shmsync_arena_size(const shmsync_arena *a);
-/* The address at which this process has mapped the arena. NULL if the arena is closed. */
+/* Returns the address at which this process has mapped the arena, or NULL if the arena is closed. */
 void *shmsync_arena_base(const shmsync_arena *a);
-/* Calls f for each participant that dies from now on, on the helper thread of the library. f must return quickly, and
- * must call nothing that waits. A process has one such function for each arena; a later call replaces it, and if f is
- * NULL, there is none any more. The arena keeps the last 192 deaths. If this process is stopped while more participants
- * die, the field missed of the next report says how many reports were lost. EDEADLK: the caller is a function that the
+/* Lets the helper thread of the library call f for each participant that dies from now on. f must return quickly, and
+ * must call nothing that waits. A process has one such function for each arena. A later call replaces the function, or
+ * removes it if f is NULL. The arena keeps the last 192 deaths. If this process is stopped while more participants die,
+ * the field missed of the next report says how many reports were lost. EDEADLK: the caller is a function that the
  * helper thread runs.
  *
  * The helper thread blocks all signals. If f forks, the child has the signal mask of the thread that opened the arena.
@@ -267,13 +273,13 @@ void *shmsync_arena_base(const shmsync_arena *a);
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
 /* Describes this process, as a participant, in *out. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant, until f returns a value other than 0. If a participant has only just taken its slot, only
- * its slot and generation are known. EBADF: the arena was closed meanwhile. */
+/* Calls f for each participant, until f returns a value other than 0. Shortly after a participant has taken its slot,
+ * only its slot and generation are known. EBADF: the arena was closed meanwhile. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
-/* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. A
- * sixteenth of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So when
- * users have filled the arena, processes can still open and recover the objects that exist. */
+/* Allocates zeroed bytes, aligned to 64. The bytes stay allocated when this process dies. ENOSPC: no room. A sixteenth
+ * of the heap, 16 MiB at most, is headroom, which shmsync_alloc and the creation of objects cannot use. So processes
+ * can still open and recover the existing objects when shmsync_alloc finds no room. */
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 /* Frees bytes that shmsync_alloc returned. EINVAL: the offset was not allocated. */
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
@@ -288,8 +294,8 @@ int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void
 /* Finds an existing block. *out points to its bytes, and *size is their number; size may be NULL. ENOENT: there is
  * no such block. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
-/* Opens a Value of the Go side, as shmsync_block_open opens a block. layout is the fingerprint that arena.LayoutOf
- * gives for its type, or 0 to accept whatever type an existing value has. */
+/* Finds or creates a Value, the counterpart of arena.Value in Go, as shmsync_block_open does for a block. layout is the
+ * fingerprint that arena.LayoutOf returns for the type. If layout is 0, an existing Value may have any type. */
 int shmsync_value_open(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
 /* As shmsync_value_open, for a new Value only. EEXIST: the name is taken. */
 int shmsync_value_create(shmsync_arena *a, const char *name, uint64_t size, uint64_t layout, void **out);
@@ -301,19 +307,19 @@ int shmsync_value_attach(shmsync_arena *a, const char *name, uint64_t size, uint
 int shmsync_value_open_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
 /* As shmsync_value_open_type, for an existing Value only. ENOENT: there is none. */
 int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size, const char *type, void **out);
-/* Removes an object that no process has open, and its name. If a Go program died while it upgraded the object, the new
- * contents may exist under another name. The call removes the new contents as well, even if the object itself is gone.
- * ENOENT: there is no such object. EBUSY: a process has the object open, or has closed it and still holds it. Holds of
- * kinds that this library does not have, CohortMutex and Waitable, do not count. */
+/* Deletes the object of that name, if no process has it open. If a Go program died while it upgraded the object, the
+ * new contents may exist under another name. The call removes the new contents as well, even if the object itself is
+ * gone. ENOENT: there is no such object. EBUSY: a process has the object open, or has closed it and still holds it.
+ * Holds of a CohortMutex or a Waitable, which C does not have, do not count. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave, as shmsync_delete removes a named object. Only this
- * call removes an anonymous object. EINVAL: no object is at that offset. */
+/* Deletes the object at an offset that an _offset function returned, as shmsync_delete deletes a named object. Only
+ * this call deletes an anonymous object. EINVAL: no object is at that offset. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
 /* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next
  * failure of the thread. */
 const char *shmsync_error(void);
-/* What an errno of this header means; never NULL. */
+/* Returns the meaning of an errno of this header as text, never NULL. */
 const char *shmsync_strerror(int err);
 /* Describes the participant whose death caused the last failure of the calling thread. ENOENT: no death caused it, or
  * the participant is not known. */
@@ -331,46 +337,47 @@ typedef struct shmsync_mutex {
 typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
-    /* how long waiters of a new mutex spin: 0: adaptive; SHMSYNC_SPIN_NEVER: not at all; else at most this many ns */
+    int policy;              /* SHMSYNC_POLICY_... of a new mutex; EINVAL if an existing mutex has another */
+    /* how long waiters of a new mutex spin before they sleep. 0: the library adapts the time. SHMSYNC_SPIN_NEVER: they
+     * do not spin. Any other value: at most that many ns */
     int64_t spin_ns;
-    /* not 0: this process unlocks by compare-and-swap, so two threads that race to unlock one hold cannot release the
-     * hold of another process */
+    /* not 0: this process unlocks by compare-and-swap. If two of its threads unlock the same hold, they cannot release
+     * the hold of another process */
     int checked;
-    int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
+    int (*repair)(void *);   /* lock calls it after the death of a holder; it returns 0 if it has repaired the data */
     void *repair_arg;
-    uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
+    uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: at most 1 MiB; 0: 16 KiB */
 } shmsync_mutex_options;
 
-/* Finds the mutex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the mutex of that name, or creates it. If name is NULL or "", creates a new anonymous mutex. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_mutex_open(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* Finds the mutex of that name. ENOENT: there is none. The fields checked and repair of opts apply only to this
- * process. */
+/* Finds the mutex of that name. ENOENT: there is none. opts->checked and opts->repair apply only to this process. */
 int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex_options *opts, shmsync_mutex *out);
-/* Opens the mutex at an offset that shmsync_mutex_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the mutex at an offset that shmsync_mutex_offset returned in this process or another. EINVAL: there is no mutex
+ * at off. */
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 /* Returns the offset of the mutex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
-/* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the mutex. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
 /* Locks the mutex, and waits until that is possible. An error means: not held. EOWNERDEAD: its holder died, and nobody
  * holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
 int shmsync_mutex_lock(shmsync_mutex *m);
-/* Locks the mutex if that is possible at once. EBUSY: it is held. Other errors are those of lock. */
+/* As shmsync_mutex_lock, but it does not wait. EBUSY: it is held. */
 int shmsync_mutex_trylock(shmsync_mutex *m);
-/* Locks the mutex, and waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. A free mutex is
- * locked whatever the time. EINVAL: the time is not valid. Other errors are those of lock. */
+/* As shmsync_mutex_lock, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. EINVAL: the time is not valid. A free mutex is locked even if the time has passed or is not valid. */
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
- * hold of another process, unless the handle is checked. */
+/* Unlocks the mutex. EPERM: this process does not hold it. If two threads of this process unlock the same hold, they
+ * may release the hold of another process, unless opts->checked was set when this process opened the mutex. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes the
- * mutex, runs repair, and releases the mutex. ENOTRECOVERABLE: repair returned a value other than 0; the caller does
- * not get that value. A healthy mutex is locked and unlocked, and repair is not called. EINVAL: repair is NULL; the
- * mutex is unchanged. */
+/* Makes an owner-dead or not recoverable mutex usable again: waits until the process that died is gone, takes the
+ * mutex, runs repair, and releases the mutex. ENOTRECOVERABLE: repair returned a value other than 0, which the call
+ * does not pass on. EINVAL: repair is NULL; the mutex is unchanged. If the mutex needs no recovery, the call locks and
+ * unlocks it without running repair. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
-/* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
+/* Returns the state as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
 
 /* ---- Futex: an eventcount, the Futex of the Go side ---- */
@@ -388,27 +395,31 @@ typedef struct shmsync_futex_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_futex_options;
 
-/* Finds the futex of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * object is of another kind, or has other options. */
+/* Finds the futex of that name, or creates it. If name is NULL or "", creates a new anonymous futex. EINVAL: an
+ * existing object is of another kind, or has other options. */
 int shmsync_futex_open(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
 /* Finds the futex of that name. ENOENT: there is none. */
 int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex_options *opts, shmsync_futex *out);
-/* Opens the futex at an offset that shmsync_futex_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the futex at an offset that shmsync_futex_offset returned in this process or another. EINVAL: there is no futex
+ * at off. */
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
 /* Returns the offset of the futex in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
-/* Gives one opening of the futex back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the futex. The waits of this process stay as they are. */
 int shmsync_futex_close(shmsync_futex *f);
-/* The number of posts so far. A token is that number plus the number of posts to wait for. */
+/* Returns the number of posts so far. To wait for the next n posts, pass this number plus n as the token. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
-/* Adds one to the number of posts, and wakes all waiters. It never blocks, and does nothing after stop. */
+/* Adds one to the number of posts, and wakes all waiters. The call never blocks. It does nothing after
+ * shmsync_futex_stop. */
 int shmsync_futex_post(shmsync_futex *f);
-/* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: no count
- * can reach that token. A token that is reached takes precedence over the end of the wait. */
+/* Waits until the number of posts has reached token. ECANCELED: the futex was stopped before that. EINVAL: the number
+ * of posts can never reach token. If token is reached, the result is 0, even if the futex was stopped or the time of
+ * shmsync_futex_timedwait has passed. */
 int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
-/* As shmsync_futex_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_futex_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
+/* Stops the futex: all present and later waits end with ECANCELED, unless the token of the wait is reached. */
 int shmsync_futex_stop(shmsync_futex *f);
 /* Whether the futex was stopped: 1 or 0. */
 int shmsync_futex_stopped(const shmsync_futex *f);
@@ -427,11 +438,12 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  *     }
  *     err = shmsync_tx_commit(&tx); // 0, or why a save failed: then nothing has changed
  *
- * Memory that was not saved is not restored. A transaction belongs to one thread at a time, and is neither copied nor
- * moved. Transactions of one mutex do not nest: a second begin waits for the first. Transactions of two mutexes are
- * independent, even if one begins within the other: undoing one keeps the changes of the other. So they must not save
- * the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once the
- * transaction has saved, allocated or freed something, shmsync_cond_wait with that mutex returns EINVAL. */
+ * Memory that was not saved is not restored. Only one thread at a time may use a transaction, and no thread may copy or
+ * move its shmsync_tx. Transactions of one mutex do not nest: a second begin waits for the first. Transactions of two
+ * mutexes are independent, even if one begins within the other. If one transaction is undone, the changes of the other
+ * transaction stay. So the two transactions must not save the same bytes. While a thread is in a transaction, no thread
+ * may close the arena or unlock the mutex. Once the transaction has saved, allocated or freed something,
+ * shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
     struct shmi_mutex *mutex; /* NULL: the transaction has ended */
     struct shmsync_arena *arena;
@@ -445,12 +457,13 @@ typedef struct shmsync_tx {
 } shmsync_tx;
 
 /* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. ENOTSUP: the kernel has no byte
- * locks (fcntl with F_OFD_SETLK), so that other processes could not see when this one is gone. EINVAL: m has another
- * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
+ * locks (fcntl with F_OFD_SETLK), by which other processes see that this process is gone. EINVAL: m has another policy.
+ * EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it does not wait. EBUSY: the mutex is held. */
 int shmsync_mutex_trybegin(shmsync_mutex *m, shmsync_tx *tx);
-/* As shmsync_mutex_begin, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
+/* As shmsync_mutex_begin, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
+ * passed. */
 int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct timespec *abs_monotonic);
 
 /* shmsync_tx_save records the n bytes at p, which the caller is going to change. The bytes must lie within one block
@@ -458,31 +471,31 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
  * eight ranges that were saved.
  *
  * ENOSPC: the log is full; make the mutex with more log_bytes. EINVAL: p is not data of the arena. EPERM: the
- * transaction has ended. After a failure the transaction has failed: the caller must not change those bytes, each
- * further save returns the same error, and shmsync_tx_commit undoes all changes and returns that error. */
+ * transaction has ended. After an error the transaction has failed: the caller must not change the bytes at p, each
+ * further save returns the same error, and shmsync_tx_commit undoes all changes and returns this error. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
 /* shmsync_tx_alloc allocates zeroed bytes. They stay allocated if the transaction commits, and are freed if it is
- * undone. align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The caller need not save the bytes
- * before it changes them.
+ * undone. align is a power of two up to 4096, or 0 for any alignment. If the call fails, *out is 0. The caller need not
+ * save the bytes before it changes them.
  *
- * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and the consequences of an error,
- * are those of shmsync_tx_save. */
+ * ENOSPC: the arena or the log is full. EINVAL: align is not valid. Other errors, and the consequences of an error, are
+ * those of shmsync_tx_save. */
 int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out);
 
-/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then the
- * bytes can be read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is
- * freed already. Other errors, and the consequences of an error, are those of shmsync_tx_save. */
+/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then the bytes
+ * can be read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or was already
+ * freed. Other errors, and the consequences of an error, are those of shmsync_tx_save. */
 int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off);
 
-/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed, it undoes the changes instead, unlocks,
- * and returns the error of that save. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. After
- * an unlock, nothing is undone, because other processes may have changed the data; the next begin returns EPROTO,
- * and the mutex needs a recover. EPROTO, when it undoes: a peer has overwritten the log. Then the mutex is not
- * recoverable. */
+/* shmsync_tx_commit makes the changes final, and unlocks the mutex. If a save, an alloc or a free of the transaction
+ * has failed, it undoes the changes instead, unlocks the mutex, and returns that error. EPERM: the transaction has
+ * ended, or a thread has unlocked the mutex during the transaction. After such an unlock, the call undoes nothing,
+ * because other processes may have changed the data. The next begin returns EPROTO, and the mutex needs a recover.
+ * EPROTO: a peer has overwritten the log, and the mutex is not recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
-/* Undoes the changes, and unlocks. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO: a
- * peer has overwritten the log; the mutex is not recoverable. */
+/* Undoes the changes, and unlocks the mutex. EPERM: the transaction has ended, or a thread has unlocked the mutex
+ * during the transaction. EPROTO: a peer has overwritten the log, and the mutex is not recoverable. */
 int shmsync_tx_abort(shmsync_tx *tx);
 
 /* ---- Sequencer: a counter that goes up, and its waiters ---- */
@@ -497,46 +510,48 @@ typedef struct shmsync_sequencer {
 typedef struct shmsync_sequencer_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    uint64_t initial; /* value of a new one */
+    uint64_t initial; /* value of a new Sequencer */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_sequencer_options;
 
-/* Finds the Sequencer of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an
+/* Finds the Sequencer of that name, or creates it. If name is NULL or "", creates a new anonymous Sequencer. EINVAL: an
  * existing object is of another kind, or has other options. */
 int shmsync_sequencer_open(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
 /* Finds the Sequencer of that name. ENOENT: there is none. */
 int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out);
-/* Opens the Sequencer at an offset that shmsync_sequencer_offset gave, in this process or another. EINVAL: none is
- * there. */
+/* Opens the Sequencer at an offset that shmsync_sequencer_offset returned in this process or another. EINVAL: there is
+ * no Sequencer at off. */
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
 /* Returns the offset of the Sequencer in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
-/* Gives one opening of the Sequencer back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Sequencer. The waits of this process stay as they are. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
-/* The value of the counter. */
+/* Returns the value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
+/* Adds one to the counter, and wakes the waiters whose token is reached. *value is the new value of the counter; value
+ * may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Raises the counter to v if the counter is less than v. *advanced says whether it was less; advanced may be NULL. */
+/* Raises the counter to v if the counter is less than v. *advanced is 1 if the counter was less than v, and 0
+ * otherwise; advanced may be NULL. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
- * were cancelled. */
+/* Waits until the counter has reached token. ECANCELED: before that, a call stopped or reset the Sequencer, or
+ * cancelled its waits. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
-/* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_sequencer_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends every wait that began before this call with ECANCELED, unless the token of the wait is reached. It wakes the
- * waiters of other processes, and does not wait for them: if a token is reached before its waiter wakes, that wait
- * may still return 0. */
+/* Ends every wait that began before this call with ECANCELED, unless the token of the wait is reached. The call does
+ * not wait until the waiters have woken. If the token of a wait is reached before its waiter has woken, the wait may
+ * still return 0. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
-/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter can still be
- * changed. */
+/* Stops the Sequencer: all present and later waits end with ECANCELED, unless the token of the wait is reached. The
+ * counter can still be changed. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
-/* Whether the sequencer was stopped: 1 or 0. */
+/* Whether the Sequencer was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Ends all waits as shmsync_sequencer_cancel_waiters does, and sets the counter to v, which may be less than its
- * value. If another process increments the counter meanwhile, that increment may be lost. A reset does not undo a
- * stop. */
+/* Ends all waits as shmsync_sequencer_cancel_waiters does, and sets the counter to v, which may be less than the
+ * present value. If another process increments the counter during the call, this increment may be lost. A reset does
+ * not undo a stop. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
 
 /* ---- Event: set or not, and its waiters ---- */
@@ -552,26 +567,27 @@ typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* not 0: each set ends one wait */
-    int bidirectional;     /* not 0: waits until the Event is reset are possible, too; not with auto_reset */
-    int set;         /* a new Event is set at the beginning */
+    int bidirectional;     /* not 0: shmsync_event_wait_reset is possible, too; not together with auto_reset */
+    int set;         /* not 0: a new Event is set from the start */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
-/* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * Event lacks a mode that opts asks for, or the object is of another kind. */
+/* Finds the Event of that name, or creates it. If name is NULL or "", creates a new anonymous Event. EINVAL: an
+ * existing Event lacks a mode that opts asks for, or the object is of another kind. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
-/* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Event at an offset that shmsync_event_offset returned in this process or another. EINVAL: there is no Event
+ * at off. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 /* Returns the offset of the Event in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
-/* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Event. The waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go. Without auto_reset, all waiters go. With auto_reset, one waiter goes; if there
- * is none, the next wait returns at once. */
+/* Sets the Event. Without auto_reset, this ends all waits. With auto_reset, it ends one wait; if there is none, the
+ * next wait returns at once. */
 int shmsync_event_set(shmsync_event *e);
-/* Makes the Event not set. */
+/* Resets the Event: it is not set afterwards. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
@@ -579,12 +595,13 @@ int shmsync_event_is_set(const shmsync_event *e);
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
-/* As shmsync_event_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
-int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until the Event is not set. EINVAL: it is not bidirectional. */
-int shmsync_event_wait_reset(shmsync_event *e);
-/* As shmsync_event_wait_reset, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_event_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
+int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
+/* Waits until the Event is not set. EINVAL: the Event is not bidirectional. */
+int shmsync_event_wait_reset(shmsync_event *e);
+/* As shmsync_event_wait_reset, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);
 
 /* ---- Queue: a bounded queue of items of one size ---- */
@@ -8735,7 +8752,8 @@ SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
     return shmi_enter_for(thing, a, NULL) == 0; /* a refusal is no failure: the call has succeeded */
 }
 
-/* ---- The threads of a process that is ending: the Go file threads_linux.go says why their ends must be checked ---- */
+/* ---- Whether all threads of a process that is ending have given up its memory: see the Go file threads_linux.go ----
+ */
 
 /* Reads a small file of /proc; the text ends with a NUL. */
 SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
@@ -8755,7 +8773,7 @@ SHMI_FN int shmi_is_shortage(int err) { return err == EMFILE || err == ENFILE ||
 #define SHMI_THREADS_FEW 64
 
 typedef struct shmi_tasks {
-    int fd; /* directory /proc/PID/task: all look-ups through it concern one process */
+    int fd; /* the directory /proc/PID/task; it stays that of this process, even if another process gets the PID */
     struct stat st;
 } shmi_tasks;
 
@@ -8787,7 +8805,8 @@ SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
     return syscall(SYS_readlinkat, d->fd, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
 
-/* Calls f for each thread that a walk finds, until f returns a value other than 0. Returns -1 if the walk failed. */
+/* Calls f for each thread of the process, until f returns a value other than 0, which is then the result. Returns 0 if
+ * f never does, and -1 if the threads cannot be listed. */
 SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t thread), void *arg)
 {
     enum { reclen = 16, name = 19 }; /* offsets in linux_dirent64 */
@@ -8822,7 +8841,7 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
 typedef struct shmi_found {
     const shmi_tasks *tasks;
     uint32_t *v, n, room;
-    uint32_t at, common; /* of the second walk */
+    uint32_t at, common; /* in the second walk: the index in v where the next search begins, and how many threads were found again */
 } shmi_found;
 
 /* Called for each thread of the first walk. Returns 1 if the thread may have memory, and -1 if the list has no room
@@ -8837,7 +8856,8 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* Called for each thread of the second walk. Both walks have the order of the kernel's list. */
+/* Called for each thread of the second walk: counts the thread in x->common if the first walk has found it, too. The
+ * kernel lists the threads in the same order both times, so a search begins behind the last match. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -8891,7 +8911,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
         return 0;
-    /* Reading the stat file takes a reference to the memory of the leader, if it has any. At this point it has none. */
+    /* The stat file is opened only after the leader has given up its memory: otherwise a read of the file would take a
+     * reference to that memory. */
     stat_fd = shmi_open_stat(d, leader);
     if (stat_fd < 0)
         return 0;
@@ -8908,7 +8929,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
         /* the answer is 0 */
     } else if (count == 1 && size == 0) {
-        detached = 1; /* the same read shows that there is one thread, and that it has no memory */
+        detached = 1; /* one read of the stat file shows both: there is one thread, and it has no memory */
     } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
         count = shmi_count_threads(stat_fd, &started, &size);
         detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
@@ -8929,7 +8950,7 @@ SHMI_FN int shmi_proc_has_pid(void)
     if (err == 0 && (p = strstr(b, "\nNSpid:")) != NULL) {
         for (p += 7; *p == ' ' || *p == '\t'; p++) {
         }
-        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
+        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* in an inner namespace, NSpid has more than this number */
         has = strncmp(p, pid, strlen(pid)) == 0;
     }
     free(b);
@@ -9004,8 +9025,8 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file by now,
-     * on which no process has locks. */
+    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file now. That
+     * file has no locks, so the answer 0 counts only after shmi_is_file. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
@@ -9050,7 +9071,7 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* The value of the word slotGone after the participant in slot i, in state w, was found gone: see foundGone in
+/* The mark that the word slotGone gets when the participant in slot i, in state w, is found gone: see foundGone in
  * internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
@@ -9060,14 +9081,15 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Changes slotGone from the value before, so that it has mark, which shmi_gone_mark gave: the participant is gone. */
+/* Records in slotGone that a participant is gone. mark is the result of shmi_gone_mark for it. Returns 0 if slotGone no
+ * longer has the value of the parameter before. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
 }
-/* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
- * takes that byte lock for itself. Otherwise, if the joiner is stopped with the lock, others could not learn whether
- * the dead participant is gone. Returns 0 if the joiner cannot get the lock now. */
+/* Records that the participant in slot i, in state w, is gone, if no process holds its byte lock. A joiner calls this
+ * before it locks the byte itself: afterwards the byte no longer shows other processes that the participant is gone.
+ * Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -9087,9 +9109,9 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process whose participant in slot i is dead has ended, so that its byte lock is free. The kernel frees
- * the lock after the last thread has left all other kernel code. If this process cannot ask for the lock, it accepts a
- * weaker proof: that all alive words are marked. */
+/* Whether the process of the dead participant in slot i has ended. Then the byte lock of the slot is free, because the
+ * kernel frees it after the last thread has left all other kernel code. If this process cannot ask for the byte lock,
+ * it is enough that all alive words are marked. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -9103,8 +9125,9 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* The notice of the death in slot i, in state w. NULL: the slot has had another participant since the caller read w,
- * and the notice is that of the later participant. The caller has a->endings. */
+/* Returns the notice for slot i: what this process knows about the end of the dead participant, whose state is w.
+ * Returns NULL if the slot has had another participant since the caller read w: then the notice is about that
+ * participant. The caller holds a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -9136,20 +9159,20 @@ SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t s
     }
     return h;
 }
-/* Whether the process of the dead participant in slot i, in state w, with that pid and start time, has been waited for
- * by its parent. The kernel may still have its memory, and so its byte lock: see waitedFor in
- * internal/arenakernel/gone.go. */
+/* Whether the process with that pid and start time has ended, and its parent has waited for it. The process is that of
+ * the dead participant in slot i, in state w. The kernel may still have its memory, and so hold its byte lock: see
+ * waitedFor in internal/arenakernel/gone.go. */
 SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
 {
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
-    shmi_load_fence(); /* read what the threads of the process have stored only after this */
+    shmi_load_fence(); /* loads of what those threads stored stay behind this fence */
     return 1;
 }
 
-/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot does
- * not say which process that is. A check costs 10 us or more, so the answer is also 0 if another thread has just made
- * one. */
+/* Whether all threads of the process in slot i, in state w, have given up its memory. Returns 0 if the slot does not
+ * identify the process. A check costs 10 us or more, so the function also returns 0 if this process has just made one.
+ */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -9213,7 +9236,7 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
-        return 1; /* the slot has another participant by now, and gets one only after the dead participant is gone */
+        return 1; /* the slot is free or has another participant, which happens only after n is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
     return shmi_slot_phase(w) == SHMI_phaseDead &&
@@ -9231,7 +9254,7 @@ SHMI_FN int shmi_all_gone(shmsync_arena *a)
     return 1;
 }
 
-/* Makes the watcher ask soon whether the dead are gone, because a call of this process waits for that. */
+/* Makes the watcher check soon whether dead participants are gone, because a call of this process waits for that. */
 SHMI_FN void shmi_follow(shmsync_arena *a)
 {
     if (shmi_ld32(&a->unfinished) == 0) {
@@ -9239,8 +9262,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after an eighth of the time that has passed since the parameter since. So the watcher
- * asks rarely about a process that takes long to end. */
+/* Makes the watcher check again whether a dead participant is gone. The pause before the check is an eighth of the time
+ * that has passed since the parameter since, so checks become rare if a process takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -9270,7 +9293,8 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* A word that names the dead participant name while it has the value is. */
+/* The ID of a dead participant, and a word that contains this ID. The word names the participant as long as its value
+ * is equal to the field is. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* the word is at word32 or at word64, and the other pointer is NULL */
     const uint64_t *word64;
@@ -9278,16 +9302,16 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether the wait of shmi_await is over. The parameter was says whether the ID was current when the wait began. */
+/* Whether shmi_await can end its wait. was is 0 if the ID was not current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
     return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another participant has this ID */
 }
-/* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
- * participant may have the ID. The caller then reads the word again. If w is NULL, waits until all dead participants
- * are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
+/* Waits until the dead participant w->name is gone, or until the word no longer has the value w->is. Then another
+ * participant may have the ID, so the caller reads the word again. If w is NULL, waits until all dead participants are
+ * gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait, since = 0;
@@ -9307,7 +9331,7 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
         } else if (abs != 0 && now >= abs) {
             err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
         } else if (shmi_hook_ends(since, &now)) {
-            abs = 1; /* but what came while the hook ran takes precedence */
+            abs = 1; /* a deadline in the past: the loop checks the condition once more, and then ends */
         } else {
             wait = shmi_next_ask(&ask);
             shmi_exact_nap(abs != 0 && abs - now < wait ? abs - now : wait);
@@ -9343,8 +9367,8 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
-/* Leaves the rest of the reap in slot i to the watcher of this process. If the result is not 0, the watcher may be
- * asleep, so a caller other than the watcher has to ring it. */
+/* Leaves the rest of the reap in slot i to the watcher of this process. Returns whether the caller, unless it is the
+ * watcher itself, has to ring the watcher, which may be asleep. */
 SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
@@ -9361,24 +9385,24 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    /* If this thread was stopped, the word slotDied may already contain the generation of a later participant. Then
-     * this CAS fails: see dateDeath. */
+    /* This thread may have been stopped before this CAS, and slotDied may already contain the generation of a later
+     * participant. Then the CAS fails: see dateDeath in internal/arenakernel/dead.go. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As shmi_declare_dead, for a participant that was found dead. The thread first writes the ID of that participant to
- * an act word. */
+/* Calls shmi_declare_dead for the participant in slot i, which was found dead in state w. First writes its ID to an act
+ * word, and checks again that the participant is dead. Returns whether this call made the change. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
-    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* a joiner that has no slot yet gets no act word, but it has the byte lock of slot i */
-    /* Checks once more whether the participant is dead. Before its ID was in an act word, another participant may have
-     * got the ID; from now on, none can. */
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* a joiner that has no slot yet has no act word; instead it holds the byte lock of slot i */
+    /* Checks once more whether the participant is dead. Another participant may have got the ID before the act word
+     * contained it; now none can get it. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
@@ -9406,15 +9430,14 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
-        /* The caller goes on at once with its own wait, and leaves the rest of the reap to watchers. The kernel has
-         * woken some of them. In case they do not run, the watcher of this process checks again. */
+        /* The caller goes on with its own wait, so watchers do the rest of the reap. This call wakes the watchers that
+         * sleep on the last alive word. It also rings the watcher of this process, in case the others do not run. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     } else if (((now = shmi_slot_state(a, i)) == w || now == shmi_slot_with(w, SHMI_phaseDead)) && shmi_leave_for(a, i)) {
-        /* Either the slot cannot be marked yet, and perhaps no other process will mark it later. Or another
-         * participant has just marked it, and may be stopped or dead by now. In both cases the watcher of this process
-         * goes on. */
+        /* The watcher of this process goes on with the reap in two cases. The slot cannot be marked yet, and perhaps no
+         * other process will mark it. Or another participant has marked it, and may be stopped or dead. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
@@ -9456,8 +9479,8 @@ SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
 
 /* ---- Death records ---- */
 
-/* The place of record number n of the deaths or, if left is set, of the orderly leaves. Deaths and leaves have
- * separate rings, so that a leave does not overwrite the record of a death that some process has not read yet. */
+/* The offset of death record number n or, if left is set, of the record of orderly leave number n. Deaths and leaves
+ * have separate rings, so that a leave does not overwrite the record of a death that some process has not read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -9500,7 +9523,7 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_off o = shmi_death_record(a, left, number);
     SHMSYNC_CRASHPOINT("arena.record.numbered");
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
-    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
+    shmi_full_fence(); /* no relaxed store of the label may take effect before the store above */
     shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), shmi_make_participant_id(p->slot, p->generation));
     shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), p->pid);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), (uint64_t)p->died_ns);
@@ -9537,7 +9560,7 @@ SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant
 SHMI_FN void shmi_describe_nobody(shmsync_arena *a, uint32_t i)
 {
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), 0);
-    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
+    shmi_full_fence(); /* no relaxed store of the label may take effect before the store above */
 }
 /* Writes the words that describe this joiner, in slot i with that generation. */
 SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generation, const char *label, uint64_t start)
@@ -9597,11 +9620,11 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
-/* The most deaths that one call records. A slot has several dead participants if one joiner after the other died while
- * it took the slot over. A hostile peer may write bytes that claim any number of them. */
+/* The most deaths that one call records. If several joiners die while they take a slot over, one after the other, the
+ * slot has several dead participants. The limit is for a hostile peer, which may write any generations. */
 #define SHMI_MOST_HEIRS 256u
-/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records:
- * see recordDeaths in internal/arenakernel/deathrecord.go. Returns 0 if the state has changed. */
+/* Writes a death record for each dead participant of slot i, up to the generation last, that has none: see recordDeaths
+ * in internal/arenakernel/deathrecord.go. Returns 0 if the state of the slot is no longer w. */
 SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t last)
 {
     shmsync_participant described, p;
@@ -9634,9 +9657,9 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-/* Describes the participant with that generation in slot i. 0: the slot has another participant by now. While a joiner
- * takes the slot, and until it has described itself, the words of the slot describe its predecessor. Then only slot and
- * generation are known. */
+/* Describes the participant with that generation in slot i. Returns 0 if the slot has another participant now. Until a
+ * joiner has described itself, the words of its slot describe its predecessor. Until then only slot and generation of
+ * the joiner are known. */
 SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
     uint32_t flags;
@@ -9658,8 +9681,8 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
     int tries;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
-    /* If the state of the slot changes meanwhile, n may have died, or a joiner may have taken the slot over. The death
-     * record is written in a separate step, so the slot is read again. */
+    /* If the state of the slot changes during a round, n may have died, or a joiner may have taken the slot over. The
+     * death record of n may not be written yet, so the loop reads the slot again. */
     for (tries = 0; tries < SHMI_whoTries; tries++) {
         w = shmi_slot_state(a, i);
         of = shmi_describe(a, i, out, &flags);
@@ -9694,8 +9717,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* One death may have several records, with other records between them. No participant gets an ID that a record
-     * has, so the ID identifies the death. */
+    /* One death may have several records, with other records between them. The ID identifies the death, because no
+     * participant gets an ID that a record contains. */
     for (k = 0; k < SHMI_deathRecordDeaths; k++)
         told = told || a->told[k] == name;
     a->told[number % SHMI_deathRecordDeaths] = name;
@@ -9706,7 +9729,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
     return 1;
 }
-/* Reports the deaths that were recorded since the last call. A result other than 0 means: call again soon. */
+/* Reports the deaths that were recorded since the last call. Returns whether the caller has to call again soon, because
+ * a record is not written yet. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
     uint64_t total, holes[SHMI_deathRecordDeaths];
@@ -9763,12 +9787,12 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->on_death = NULL;
         shmi_drop_cap(a, SHMI_capTold); /* a death need not wake this participant any more */
     } else if (a->told != NULL) {
-        /* The capability comes first. So whoever writes a record that death_record_next does not count yet rings this
+        /* The capability is set before death_record_next is read. So a process that writes a later record rings this
          * participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
-            a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
+            a->n_holes = 0; /* f gets no death that was recorded before this call */
             a->lost = 0;
             memset(a->told, 0, SHMI_deathRecordDeaths * sizeof *a->told);
         }
@@ -9781,15 +9805,16 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
     return SHMI_TELL(err);
 }
 
-/* ---- The threads of the library. Each has a name, the CPU affinity that the process had when the library was loaded,
- * and the ordinary scheduling policy. It takes no signals, and does not keep the process alive. ---- */
+/* ---- The threads of the library. Each thread has a name, the CPU affinity that the process had when the library was
+ * loaded, and the ordinary scheduling policy. Such a thread takes no signals, and does not keep the process alive. ----
+ */
 
 /* The CPUs on which the process could run when the library was loaded. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
 static uint32_t shmi_own_threads;         /* running threads of this copy of the library: each counts itself. Atomic. */
 static uint32_t shmi_own_changes;         /* how often shmi_own_threads has changed. Atomic. */
-/* a thread that had opened an arena has ended, so perhaps no thread of the application is left. Atomic. */
+/* Set when a thread that has opened an arena ends: perhaps no thread of the application is left. Atomic. */
 static int shmi_opener_ended;
 static int shmi_process_ends;             /* a thread is ending the process. Atomic. */
 static pthread_key_t shmi_end_key;
@@ -9832,8 +9857,8 @@ typedef struct shmi_sched_attr {
     uint64_t runtime, deadline, period;
 } shmi_sched_attr;
 SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-/* Sets the scheduling slice of this thread to slice ns, which Linux supports since 6.12. Returns the slice before, or
- * 0 if that slice was not longer than the parameter longer_than, or could not be changed. */
+/* Sets the scheduling slice of this thread to slice ns if its present slice is longer than longer_than ns. Linux
+ * supports this since 6.12. Returns the slice that the thread had, or 0 if the call changed nothing. */
 SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
 {
     shmi_sched_attr attr;
@@ -9859,7 +9884,7 @@ typedef struct shmi_thread_arg {
 } shmi_thread_arg;
 static SHMI_THREAD shmi_thread_arg *shmi_thread_of_library; /* NULL in a thread of the application */
 
-/* Gives this thread the mask, the timer slack and the slice in the parameter of. */
+/* Gives this thread the signal mask, the timer slack and the scheduling slice that *of contains. */
 SHMI_FN void shmi_restore_thread(const shmi_thread_arg *of)
 {
     shmi_end_exact_sleeps(of->slack);
@@ -9934,7 +9959,7 @@ SHMI_FN void shmi_forget_threads(void)
     shmi_process_ends = 0;
 }
 
-static shmi_thread_arg shmi_ends_as; /* written by the thread that has set shmi_process_ends */
+static shmi_thread_arg shmi_ends_as; /* the settings of the thread that ends the process; written by the thread that has set shmi_process_ends */
 SHMI_FN void *shmi_end_process(void *arg)
 {
     (void)arg;
@@ -9988,8 +10013,8 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     return n;
 }
 
-/* If all threads but those of the library have ended, ends the process as the end of its last thread would. The
- * parameter at is the time of the next check; 0: at once. Returns the time of the check after that; 0: no check is
+/* If only threads of the library are left, ends the process, as the end of its last thread would. Checks this only if
+ * the time in the parameter at has come; 0 means at once. Returns the time of the next check, or 0 if no check is
  * needed before another thread that has opened an arena ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
@@ -10000,9 +10025,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return 0;
     if (shmi_now() < at)
         return at;
-    /* The kernel counts the threads of this process at one moment. The first thread stays in this count after it has
-     * ended. A thread of the library counts itself only while the kernel counts it. So if the counts agree, and the
-     * count of the library has not changed meanwhile, there is no other thread. */
+    /* The kernel counts all threads of this process at one moment, and also counts the first thread after its end. A
+     * thread of the library counts itself only while the kernel counts it. So no other thread is left if the kernel
+     * counts own + 1 threads, and own has not changed meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
@@ -10030,9 +10055,9 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether the kernel locks memory when it is mapped: mlockall(MCL_FUTURE). The kernel refuses to drop a locked page.
- * The system call mincore could tell that as well, but systemd's filter @system-service kills a process that calls it.
- */
+/* Whether the kernel locks memory as soon as it is mapped, as after mlockall(MCL_FUTURE). The function tries to drop a
+ * new page, which the kernel refuses for a locked page. It does not call mincore, because systemd's filter
+ * @system-service kills a process that does. */
 SHMI_FN int shmi_maps_locked(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -10049,7 +10074,7 @@ SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
     void *p;
     if (!shmi_maps_locked())
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* without access rights, the lock allocates no page */
+    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* the kernel locks this mapping, but allocates no page that nobody may access */
     if (p == MAP_FAILED)
         return p;
     if (syscall(SYS_mlock2, p, size, 1u) != 0) /* MLOCK_ONFAULT */
@@ -10074,7 +10099,8 @@ enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings the n participants whose slots come before slot i in the ring of slots. */
+/* Rings n participants: those whose slots come next before slot i in the ring of slots. The last slot comes before slot
+ * 1. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;
@@ -10099,9 +10125,9 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
-/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant had
- * open, too. Only they may miss a wake because of the death. The exception is a dead participant that was ending waits
- * of others, or was reaping: then any participant may miss a wake. */
+/* The participants that a death, or a leave, concerns: those that had an object open together with the dead
+ * participant. Only they may miss a wake because of the death. But if the dead participant was ending waits of others,
+ * or was reaping, any participant may miss a wake. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead participant */
@@ -10232,9 +10258,8 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Counts the death or the leave, and rings the participants that it concerns and in which goroutines wait, so that
- * they check their objects. A woken participant checks all of its objects, so a participant that cannot have missed a
- * wake is not rung. */
+/* Counts the death or the leave, and rings the pollers of the participants that it concerns. A poller that is rung
+ * checks all objects of its process, so the call does not ring participants that cannot have missed a wake. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -10260,8 +10285,8 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const
     shmi_count_death(a, c);
 }
 
-/* Gives back the memory that dead had not passed on to any other process. Does the same for earlier participants of
- * the slot, if their successors died while they cleaned up. The caller is the reaper of the slot, or has the slot. */
+/* Gives back the memory that dead has not passed on to another process. Does the same for earlier participants of the
+ * slot whose heirs died while they cleaned up. The caller is the reaper of the slot, or the participant in the slot. */
 SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t *reclaimed = shmi_slot32(a, shmi_id_slot(dead), SHMI_slotReclaimed);
@@ -10271,8 +10296,9 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_clear_open_bits(a, dead); /* dead may have opened or guarded objects after its own call of this function, while it was leaving */
         return;
     }
-    /* These participants of the slot died one after the other. A hostile peer may write bytes that claim more of them.
-     * No participant has the generation 0, but the words of slot records name it. */
+    /* The participants with the generations first to last died one after the other. If they seem to be too many, a
+     * hostile peer has overwritten slotReclaimed. No participant has the generation 0, which words of slot records
+     * contain. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
@@ -10285,7 +10311,7 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* else blocks that a peer guards are left, and the slot's next participant frees them */
+    if (left == 0) /* otherwise a peer guards some of the blocks, and the next participant of the slot frees them */
         shmi_st32(reclaimed, last);
 }
 
@@ -10301,7 +10327,7 @@ SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     died = shmi_ld64(date);
-    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not the date of the next participant */
+    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* otherwise the date is that of a later participant */
         shmi_cas64(date, died, 0);
 }
 /* Makes slot i, dead or leaving in state w, available again. If keep is set, the set of touched chunks stays: the
@@ -10324,24 +10350,24 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether to leave the end of the reap to other participants, which may know kinds that this header does not. since is
- * the time at which this process made its repairs. */
+/* Whether this process leaves the end of the reap to other participants, which may know kinds of objects that this
+ * header does not know. since is the time of this process's repairs. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
 /* Writes the death record. A moment after the dead participant is gone, gives back its memory and frees its slot. Only
- * one process at a time may do that: the reaper. While this process waits for the dead participant to be gone, it
- * gives up the role of the reaper, because the wait may take long and this process may be stopped. */
+ * the reaper does these things, so only one process at a time. While this process waits until the dead participant is
+ * gone, it gives up the role of the reaper, because the wait may take long and this process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && !shmi_dead(a, u)) {
-        /* Another process is the reaper. This process checks again later, in case that reaper dies and the watchers of
-         * the slot are stopped. */
+        /* Another process is the reaper. This process checks again later, because that reaper may die while the
+         * watchers of the slot are stopped. */
         shmi_ask_after(a, b->reaped);
         return;
     }
@@ -10350,7 +10376,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         return;
     }
     SHMSYNC_CRASHPOINT("arena.finish.taken");
-    /* From here on the slot stays dead, until this process frees it. */
+    /* As long as this process is the reaper, a dead slot stays dead until this process frees it. */
     if (shmi_slot_state(a, i) != b->of || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != b->window) {
         shmi_cas32(word, a->self, 0);
         return;
@@ -10359,12 +10385,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant has written the record, so the participants that the death woke have had time to
-             * run. If each reaper began this wait anew, reapers that die early would never end it. */
+            /* Another participant has written the record, so the participants that the death woke have had time to run,
+             * and this process need not wait SHMI_RECLAIM_AFTER. If each reaper waited anew, reapers that die early
+             * would never finish. */
             b->written -= SHMI_RECLAIM_AFTER;
         else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
-            /* A joiner has taken the slot. If this process kept the role of the reaper, the joiner would give the slot
-             * back. Nothing is recorded yet. */
+            /* A joiner has taken the slot, so nothing was recorded. This process gives up the role of the reaper,
+             * because otherwise the joiner would give the slot back. */
             b->written = 0;
             shmi_leave_for(a, i);
             shmi_cas32(word, a->self, 0);
@@ -10375,8 +10402,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_ring_told(a);
     }
     /* The slot becomes free only when shmi_ended says so. A participant that declared no asynchronous system calls may
-     * be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel could
-     * mark the joiner's words for the old death. */
+     * be gone earlier, while the kernel still has to mark its alive words. If a joiner took the slot at that time, the
+     * kernel could mark the alive words of the joiner. */
     if (b->handed != 0 && b->unfinished) /* another process undoes the transaction, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
@@ -10386,7 +10413,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
-        shmi_cas32(word, a->self, 0); /* as above: if this process is stopped here, others must be able to go on */
+        shmi_cas32(word, a->self, 0); /* if this process is stopped now, another process can become the reaper */
         return;
     }
     if (!b->reclaimed)
@@ -10449,7 +10476,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant has marked the slot, or it cannot be marked yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant has marked the slot, or this process cannot mark it yet */
         shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
@@ -10490,8 +10517,9 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Checks whether the participants that this process has to watch have their byte locks, and reaps those that do not.
- * After a reap, checks again which participants it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
+/* Checks whether the participants that this process has to watch still have their byte locks, and reaps those that do
+ * not. A reap may change which participants this process has to watch, so it then checks again: see surveyAhead in
+ * internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;
@@ -10514,13 +10542,13 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another window. Its
- * generations are such that no word of the arena names their IDs, and no thread is about to act on them. The next
- * participant of the slot gets the first generation of that window. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window for the slot.
+ * No word of the arena contains an ID with one of the new generations, and no thread is about to act on such an ID. The
+ * next participant of the slot gets the first generation of the new window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
-    SHMI_RENEW_MOST = 64, /* how many slots one search is for */
+    SHMI_RENEW_MOST = 64, /* the most slots that one search can renew */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
     SHMI_RENEW_EVERY = 64 /* after this many joins of a slot, a joiner also renews the other slots */
 };
@@ -10609,10 +10637,11 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* A search for the generations of some slots that occur in IDs: in words of the arena, or in bytes that may be IDs. */
+/* A search of the arena for IDs that contain one of some slots. It notes their generations. Bytes that may be an ID
+ * count as an ID. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
-    uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
+    uint8_t place[SHMI_MaxSlots + 1]; /* for each slot of the arena, its index in slots plus 1; 0 if it is not in slots */
     uint64_t *found;                  /* for each slot, the set of the generations that were found */
 } shmi_id_search;
 enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
@@ -10640,7 +10669,8 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
-/* How many bytes of a body may name participants: all but the records of an undo log, which contain bytes of users. */
+/* How many bytes of an object's body may contain IDs of participants: all but the records of an undo log, in which
+ * users' bytes are. */
 SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
 {
     uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
@@ -10656,7 +10686,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
     if ((shmi_block_kind(w) == SHMI_blockRaw && !shmi_is_record(w)) || shmi_block_kind(w) == SHMI_blockLogged)
         return;
     if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
-        const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */
+        const uint64_t head = 3 * sizeof(uint64_t); /* each cell begins with the words state, seq and next; the item comes after them */
         shmi_off body = h.o.body, end = body + h.o.size;
         uint64_t item;
         shmi_search_words(a, s, end, off + size);
@@ -10681,7 +10711,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
     for (i = 1; i <= a->geo.slots; i++)
         shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
     shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
-    for (k = 0; k < SHMI_deathRecordCount; k++) /* otherwise an old record would name a later participant */
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* an ID in an old record must not become the ID of a later participant */
         shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
     for (i = 0; i < a->geo.chunk_count; i++) {
         uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
@@ -10723,8 +10753,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until it has seen each participant at a moment when that participant was not ending a wait of another
- * participant. Returns 0 if that takes long. */
+/* Waits until each participant was, at some moment, not ending a wait of another participant. Returns 0 if the wait for
+ * a participant takes long. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -10749,13 +10779,13 @@ SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
 }
 
 typedef struct shmi_renewal {
-    uint32_t crowded;      /* number of slots for which too few generations are in no word */
+    uint32_t crowded;      /* number of slots that got no window, because too many of their generations occur in words */
     const char *postponed; /* why used-up slots could not be renewed, or NULL */
 } shmi_renewal;
 
-/* Renews the slots that are used up: gives each another window, with generations that no word names and on whose IDs
- * no thread is about to act. The result is not 0 if the caller should look at the slots again, because the call has
- * renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
+/* Renews the slots that are used up: gives each slot another window. No word contains an ID with a generation of that
+ * window, and no thread is about to act on such an ID. If the result is not 0, the call has renewed slots or has to be
+ * repeated, so the caller looks at the slots again. See renewSlots in internal/arenakernel/window.go. */
 SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
@@ -10800,7 +10830,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
     for (k = 0; k <= SHMI_SEARCHES; k++) {
         if (k > 0)
             shmi_search_ids(a, s);
-        if (k < 2 && !shmi_each_told(a)) { /* also before the first search: otherwise a long search may be in vain */
+        if (k < 2 && !shmi_each_told(a)) { /* checked before the first search, too, because that search takes long and would be in vain */
             r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
         }
@@ -10823,8 +10853,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* The CAS fails if another process has renewed the slot, because no two windows of a slot have the same
-         * number. */
+        /* If another process has renewed the slot, its window has another number, so the CAS fails. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
@@ -10859,7 +10888,8 @@ SHMI_FN void shmi_renew_others(shmsync_arena *a)
 #define SHMI_GATE_PAUSE INT64_C(50000)
 #define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
 #define SHMI_GATE_TIMEOUT INT64_C(1000000000)
-/* These results are negative, so that no errno that on_first returns is taken for one of them. */
+/* Results of functions, besides 0 and errno values. They are negative, so that no errno that on_first returns is equal
+ * to one of them. */
 enum {
     SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
     SHMI_TRY_AGAIN = -2
@@ -10880,7 +10910,8 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 2, because epoch 1 is that of an arena which no participant has changed yet */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The epoch word after a claim that has failed because a participant is in: it names the epoch before the claim. */
+/* The epoch word after a claim that has failed because a participant is in. It says that the epoch before the claim is
+ * open. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -10890,8 +10921,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word with the number of death records that there were when the epoch with that number began. It is written
- * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that contains how many death records there were when the epoch with that number began. It is written before
+ * the epoch word says open: see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -10912,7 +10943,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     for (round = 0; round < 8; round++) { /* there is a further round only if the slot has changed */
         uint32_t w = shmi_slot_state(a, i);
         if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
-            /* only a remover, whose a->self is 0, needs this: a joiner waits for the end of that process anyway,
+            /* only a remover, whose a->self is 0, has to check this: a joiner waits for the end of that process anyway,
              * before it runs on_first */
             return SHMI_isDying;
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
@@ -10943,7 +10974,7 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
             return i;
     return 0;
 }
-/* Whether a participant is in, or will be in because it runs on_first. */
+/* Whether a participant is in, or runs on_first and will then be in. */
 SHMI_FN int shmi_occupied(shmsync_arena *a)
 {
     uint32_t i;
@@ -10960,26 +10991,28 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* What a joiner that found no participant in has done before it takes the gate. In this preparation it reaps the dead:
- * see preparation in internal/arenakernel/gate_prepare.go. */
+/* The state of a preparation. A joiner that finds no participant in makes a preparation before it takes the gate: it
+ * reaps dead participants, and repairs what earlier participants left. See preparation in
+ * internal/arenakernel/gate_prepare.go. */
 typedef struct shmi_full_state {
     uint32_t word;
     uint64_t window;
 } shmi_full_state;
 typedef struct shmi_preparation {
-    int64_t end;                               /* after this time the joiner leaves the rest of a reap to its reaper; 0 before the first pass */
+    int64_t end;                               /* after this time the joiner leaves the rest of a reap to the reaper; 0 before the first pass over the slots */
     shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots in which nothing is left that the joiner has to repair */
     shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which the joiner has repaired what earlier participants left */
-    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant's process has not ended, or whose reap is not finished */
-    int waiting;                                /* whether waits has a slot */
-    /* for each slot, the last state with a death, or with a joiner that took the slot over, that the joiner met */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots in which the process of the dead participant has not ended, or the reap is not finished */
+    int waiting;                                /* whether waits contains a slot */
+    /* for each slot, the last state in which the joiner found a dead participant, or a joiner that was taking the slot
+     * over */
     shmi_full_state met[SHMI_MaxSlots + 1];
     int passes;                                 /* number of passes over the slots */
-    /* how often met changed after the first pass, plus the number of claims that failed because of a death */
+    /* how often met has changed after the first pass, plus the number of claims that failed because of a death */
     int news;
 } shmi_preparation;
 
-/* Joiners may die all the time, so that each pass finds a new death. After this many news, a joiner leaves
+/* Joiners may die all the time, so that each pass finds a new death. If news exceeds this number, the joiner leaves
  * participants that died while pending to shmi_repair_late. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
@@ -11007,8 +11040,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* The ID of the last earlier participant of slot i, in state w, if memory that earlier participants left may not be
- * reclaimed yet; otherwise 0. */
+/* Whether memory that earlier participants of slot i, in state w, left may not be reclaimed yet: returns the ID of the
+ * last of these participants, or 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -11031,8 +11064,8 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     if (now == w || now == dead) {
         if (shmi_is_late(p) && shmi_died_pending(a, i, w))
             return 1;
-        /* The data is repaired. The rest of this reap may belong to a participant that is stopped, so after p->end
-         * this joiner does not wait for it. */
+        /* The data is repaired. The rest of the reap belongs to the reaper, which may be stopped. So this joiner waits
+         * for it only until p->end. */
         if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* shmi_gone may need system calls, so it comes last */
             return 0;
         p->reaped[i].word = dead;
@@ -11040,16 +11073,16 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     }
     return 1;
 }
-/* Repairs what dead, an earlier participant of slot i, has left. The joiner that took the slot over has to make the
- * same repair, but it may be stopped. */
+/* Repairs what dead, an earlier participant of the slot in state w, has left. The joiner that took the slot over has to
+ * repair the same, but it may be stopped. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
 {
     shmi_concern concern;
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
-/* Reaps all dead participants, and repairs what earlier participants left. Returns whether nothing is left to do.
- * While this function waits for dead processes to end, it checks no other slots, because a check of a slot that is not
- * dead costs a system call. */
+/* Reaps all dead participants, and repairs what earlier participants left. Returns whether nothing is left to do. While
+ * this function waits for dead processes to end, it checks only their slots, because the check of a slot whose
+ * participant lives costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -11086,7 +11119,8 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether nothing in slot i needs this joiner: p has reaped a dead participant, and repaired what earlier ones left. */
+/* Whether slot i needs nothing from this joiner: according to p, a dead participant is reaped, and what earlier
+ * participants left is repaired. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -11100,7 +11134,7 @@ SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
-            p->news++; /* the next pass may find the reap finished, and so would not count this death */
+            p->news++; /* counted here, because the next pass may find the reap finished and not count this death */
             return 0;
         }
     return 1;
@@ -11124,9 +11158,10 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Claims the epoch if no participant is in: no participant gets in until this process ends the claim. See claimEpoch.
- * The caller has the gate. The claim of a joiner also fails if there is a dead participant that p has not reaped.
- * Returns the new epoch word, or 0. If a participant is in, *in is its slot. */
+/* Claims the next epoch if no participant is in. No participant gets in until this process ends the claim: see
+ * claimEpoch. The caller has the gate. p is the preparation of a joiner, and NULL for a remover. The claim of a joiner
+ * also fails if a dead participant is not reaped according to p. Returns the new epoch word, or 0. If a participant is
+ * in, *in is its slot. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
@@ -11148,26 +11183,26 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
         }
         dying = dying || is == SHMI_isDying;
     }
-    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* keep the old word: a dead claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* the word of a dead claimant comes back: that claimant may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
     SHMSYNC_CRASHPOINT("arena.gate.visited");
     claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), a->self);
-    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
+    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner without a byte lock has ended the claim */
 }
 
-/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open follows no
- * link at the end of a path. */
+/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open of an arena
+ * does not follow a link at the end of its path. */
 SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
 {
     struct stat st;
     return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
 /* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
- * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
- * path: see workingDir in internal/arenakernel/path.go. Returns 0 if the path from that directory does not lead to the
- * file any more. */
+ * path. The working directory of the open may have been renamed since then, so the function asks the kernel for its
+ * current path: see workingDir in internal/arenakernel/path.go. Returns 0 if the relative path no longer leads from
+ * that directory to the file. */
 SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
 {
     char own[32];
@@ -11215,8 +11250,8 @@ SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
     return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
-/* The number of the epoch in which this participant is, which is leaving, or 0 if it was never in. *synced is the
- * number of the epoch after which the file was last written back. The slot is not free yet, so the epoch cannot end. */
+/* The number of the epoch that this participant is about to leave, or 0 if it was never in. *synced is the number of
+ * the last epoch after which the file was written back. The slot is not free yet, so the epoch cannot end. */
 SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
 {
     uint64_t w = shmi_epoch(a);
@@ -11225,8 +11260,9 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
- * The state words of the slots are read before and after: if none has changed, no process was in meanwhile. */
+/* Writes a file on a disk back if this participant was the last one in the epoch with that number, which it has left.
+ * To find that out, the function reads the state words of the slots before and after the write: if none has changed, no
+ * process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -11258,7 +11294,7 @@ SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
-/* Tests define this as the number of no system call, to test without renameat2. */
+/* Tests define this as a number that no system call has, to test without renameat2. */
 #ifndef SHMI_RENAMEAT2
 #define SHMI_RENAMEAT2 SYS_renameat2
 #endif
@@ -11269,9 +11305,9 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether the entry at private_name was left by a process that died while it removed the file own. Such an entry is
- * either a hard link to own, or the symbolic link that shmi_rename_to_private makes as a placeholder. This process has
- * the gate of own, so no living process is removing it. */
+/* Whether the entry at private_name was left by a process that died while it removed the file with the status own. Such
+ * an entry is either a hard link to the file, or the symbolic link that shmi_rename_to_private makes as a placeholder.
+ * This process has the gate of the file, so no living process is removing it. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -11287,8 +11323,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     int err = shmi_rename_new(path, private_name);
     if (err != ENOTSUP)
         return err;
-    /* Without renameat2, a rename may replace a file that has the new name. So this remover first takes the private
-     * name by a symbolic link. The rename then replaces only that link. */
+    /* Without renameat2, a rename may replace a file that has the private name. So this remover first makes a symbolic
+     * link of that name, which fails if the name is taken. The rename then replaces only the link. */
     if (symlink(placeholder, private_name) != 0)
         return errno;
     SHMSYNC_CRASHPOINT("arena.remove.placed");
@@ -11298,8 +11334,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     unlink(private_name);
     return err;
 }
-/* Renames the file at path to its private name. EEXIST: there is another file of that name. An entry that a dead
- * remover has left is replaced. */
+/* Renames the file at path to its private name. An entry of that name that a dead remover has left is replaced. EEXIST:
+ * another file has that name. */
 SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, const char *private_name)
 {
     char placeholder[64];
@@ -11351,7 +11387,7 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err == ENOENT)
         return 0;
-    if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
+    if (err != 0 && !shmi_is_at(path, &own)) { /* path leads to something else, such as a directory, which cannot replace the symbolic link */
         *moved = 1;
         return 0;
     }
@@ -11374,9 +11410,9 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
- * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
- * first, and then checks which file it has. */
+/* Removes the file fd from path. The caller has the gate of the file. *moved says that path led to another file, which
+ * stays at path. The kernel has no call that removes a name only if it leads to a certain file. So this function first
+ * renames what is at path, and then checks whether that is the file fd. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
@@ -11432,8 +11468,8 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* Joiners that have the file open look the name up again. If the file was moved, no path that they know leads to
-     * it. */
+    /* The phase removed makes joiners that have the file open look the name up again. That is right for a file that was
+     * moved, too, because no path that they know leads to it. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
@@ -11457,7 +11493,8 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
     uint64_t w = shmi_epoch(a);
     return shmi_epoch_phase(w) == SHMI_epochClaimed && shmi_epoch_claimant(w) == a->self;
 }
-/* Appends the participant in slot i to words, as number n of a list. Only the first two are named. */
+/* Appends a description of the participant in slot i to words. The participant is number n of a list, of which only the
+ * first two are described. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
     shmsync_participant p;
@@ -11496,8 +11533,8 @@ SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
     return shmi_fail(EBUSY, op, a->label, "%s", who);
 }
 
-/* Writes the missing death records of slot i: those of its dead participants or, if a joiner is taking the slot over,
- * of the participants before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0 if the
+/* Writes the missing death records of the dead participants of slot i. If a joiner is taking the slot over, these are
+ * the participants before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0 if the
  * slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
@@ -11551,16 +11588,16 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The record is not whole: its writer was stopped or died while it wrote. If it is the first record at its
-             * place in the ring, nothing is lost, because the participant has another record. Otherwise the writer may
-             * have been stopped for a whole round of the ring, and have overwritten a whole record. Then the epoch is
-             * not clean, unless the record is of an earlier epoch. */
+            /* The record is not whole: its writer was stopped or died while it wrote. The death has another record, so
+             * nothing is lost in the first round of the ring. In a later round the writer may have overwritten a whole
+             * record of another death. Then the epoch is not clean, unless the overwritten record is of an earlier
+             * epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found) /* two processes have recorded one death; no later participant gets an ID that a record has */
+        if (k < found) /* two processes have recorded this death: no later participant gets an ID that a record contains */
             continue;
         v[found++] = p;
         if (n < since)
@@ -11581,8 +11618,8 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
     return 0;
 }
 
-/* Whether, as far as the records of deaths and leaves tell, no participant has begun an epoch. If two claimants die
- * one after the other, the epoch word does not say what the first of them did. A record that is not whole proves
+/* Whether the records of deaths and leaves show no participant that has begun an epoch. The epoch word is not enough:
+ * if two claimants die one after the other, it does not say what the first one did. A record that is not whole proves
  * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
 SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
@@ -11601,7 +11638,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+/* Notes that the calling thread begins or ends on_first, or the function of shmsync_wait_hook during an open. While it
+ * runs such a function, the thread must not open the arena. */
 enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
@@ -11642,16 +11680,16 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
         shmi_note_hook(a, 0);
         if (err != 0)
             shmi_fail(err, "arena.open", a->label, "on_first failed");
-        if (err < 0) /* no errno value */
+        if (err < 0) /* a negative number is no errno */
             err = ECANCELED;
     }
     free(dead);
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* otherwise the last boot that is known stays */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* otherwise hdrEpochBoot keeps the last boot that is known */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
-    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* valid from the CAS on that opens the epoch */
+    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* valid from the CAS below on, which opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
     if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
@@ -11660,7 +11698,8 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     return 0;
 }
 
-/* Checks the admission word of a joiner that could not change the word to in. EPROTO: a peer has changed the word. */
+/* Checks the admission word s of a joiner that could not change the word to SHMI_admissionIn. EPROTO: a peer has
+ * changed the word. */
 SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 {
     if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
@@ -11668,8 +11707,9 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and these
- * functions remove it. path has room for PATH_MAX bytes. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+/* For a joiner that finds the phase SHMI_epochRemoved: if the path still leads to the file, it is another name of the
+ * file, and this function removes it. path has room for PATH_MAX bytes. Returns SHMI_MOVED or an errno. See
+ * dropFurtherName in internal/arenakernel/remove.go. */
 SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
     int err, moved;
@@ -11678,7 +11718,7 @@ SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
         return SHMI_MOVED;
     err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
     if (err == EAGAIN)
-        shmi_nap(1000000); /* another process is removing the name, or is stopped meanwhile */
+        shmi_nap(1000000); /* another process is removing the name, and may be stopped */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
         return SHMI_MOVED;
     if (err != 0)
@@ -11729,7 +11769,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* The epoch is read after the store to the admission word: otherwise this joiner could miss a refusal. */
+        /* The epoch word is read after the store to the admission word. In the other order, this joiner could overlook
+         * that a claimant has refused it. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
@@ -11768,7 +11809,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 SHMSYNC_CRASHPOINT("arena.gate.taken");
                 err = shmi_first(a, *p, o, named);
                 /* After a failure this joiner keeps the gate until shmi_leave gives it back together with the byte
-                 * lock. So the next first participant does not find this one in. */
+                 * lock. So the next process with the gate does not find this joiner in. */
                 if (err != 0 && err != SHMI_TRY_AGAIN)
                     return err;
                 shmi_unlock_gate(a);
@@ -11805,13 +11846,13 @@ SHMI_FN int shmi_admit(shmsync_arena *a, const shmsync_arena_options *o, int nam
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
 /* How long a joiner without a byte lock may take from the moment when it takes a slot until the kernel would mark its
- * death. In that time nothing tells whether the joiner is alive. So after this time others treat it as dead, and if it
- * lives, its open fails. */
+ * death. Until then nothing shows whether the joiner is alive. If the joiner takes longer, others treat it as dead, and
+ * its open fails if it is alive. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
-/* struct robust_list_head of the kernel, and the nodes that it links. They lie on a page of their own, which is mapped
- * shared. From private memory, the kernel's out-of-memory reaper could discard them before the kernel walks the list.
- * In the arena, a peer could overwrite them. */
+/* struct robust_list_head of the kernel, and the nodes that it links, on a page of their own. The page is mapped
+ * shared, because the kernel's out-of-memory reaper could discard private memory before the kernel walks the list. The
+ * page is not a part of the arena, where a peer could overwrite it. */
 typedef struct shmi_robust {
     uintptr_t next;
     intptr_t offset; /* distance from a node to its word */
@@ -11858,7 +11899,7 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     if (r == NULL)
         return;
     r->next = (uintptr_t)&r->next;
-    /* Registers the list of the C library again, because it links its own robust mutexes to that list. */
+    /* Registers the list of the C library again, because the C library links its own robust mutexes to that list. */
     syscall(SYS_set_robust_list, a->robust_before, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
@@ -11869,7 +11910,8 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 SHMI_FN void shmi_prompt_thread(void)
 {
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    /* with exact sleeps the helper thread asks every 50 us whether a dead process is gone; without, every 100 us */
+    /* the helper thread checks whether a dead process is gone every 50 us with exact sleeps, and every 100 us without
+     */
     shmi_thread_of_library->slack = shmi_begin_exact_sleeps();
     shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
@@ -11882,8 +11924,8 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
     for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0; k++)
         shmi_cas32(shmi_alive_word(a, i, k), a->alive, SHMI_OWNER_DIED | SHMI_WAITERS);
 }
-/* Undoes shmi_link_alive, if it was called. A joiner calls this function before it gives slot i back, in state
- * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
+/* Undoes shmi_link_alive, if it was called. A joiner calls this function before it gives slot i back. joining is the
+ * state word of the joiner: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     shmi_robust *r;
@@ -11897,8 +11939,8 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     a->linked = 0;
 }
 /* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner
- * has no byte lock, and its slot is in state joining. Returns 0 if the slot does not belong to this joiner any more:
- * see linkAlive in internal/arenakernel/enter_live.go. */
+ * has no byte lock, and joining is its state word. Returns 0 if the slot no longer belongs to this joiner: see
+ * linkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     unsigned k;
@@ -11985,8 +12027,9 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give the slot of a dead participant back, with
- * the state that it found. Then the next joiner gets the same generation, but must get its full time. */
+/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give back the slot of a dead participant in the
+ * state in which it found the slot. The next joiner then has the same generation. Only slotJoined shows that its time
+ * begins anew. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -11998,10 +12041,10 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots, and fills v with the words to sleep on. Returns
- * the number of these words. *poll is how many nanoseconds the sleep may last; 0: no limit, because each death wakes
- * this thread. *turn is the time in ns after which it is this watcher's turn to reap a dead participant; 0: there is
- * none. */
+/* Reaps the dead among the next few participants in the ring of slots. Fills v with the words on which the watcher then
+ * sleeps, and returns their number; 0 after a reap. *poll is the longest time of the sleep in ns; 0: no limit, because
+ * each death wakes this thread. *turn is the time in ns until this watcher has to examine the participants again, for
+ * example because it is its turn to reap one; 0: it need not. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -12031,8 +12074,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         present++;
-        /* The alive word is read before the check whether it is marked. So a later mark changes the value on which
-         * this thread sleeps. */
+        /* The alive word is read before the check whether it is marked. So if the kernel marks it after the check, it
+         * no longer has the value on which this thread sleeps. */
         word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
         alive = shmi_ld32(word);
         dead = shmi_seen_dead(a, i, w);
@@ -12055,7 +12098,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         }
         distance++;
         robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
-        /* a joiner holds nothing yet; the kernel marks a leaving participant until shortly before its slot is free */
+        /* a joiner holds nothing yet; a leaving participant is on its robust list until shortly before its slot is free
+         */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
@@ -12083,7 +12127,8 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* If it is time, checks where the name of the arena leads. Returns the time of the next check; 0: never. */
+/* If the time at has come, checks whether the name of the arena still leads to its file, and calls on_detached if not.
+ * Returns the time of the next check, or 0 if there is none. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -12118,15 +12163,15 @@ SHMI_FN int64_t shmi_retry_registering(int64_t at)
     return now + SHMI_REGISTER_EVERY;
 }
 
-/* Sleeps on the alive words of the next few participants and reaps those that die. One return of futex_waitv may stand
- * for several wakes, so after each sleep all of these participants are examined again. */
+/* Sleeps on the alive words of the next few participants, and reaps those that die. One return of futex_waitv may stand
+ * for several wakes, so the loop examines all of these participants after each sleep. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
-        /* The doorbell is read first, so a ring at any later time ends the next sleep. */
+        /* The doorbell is read first, so each later ring ends the next sleep. */
         uint32_t rung = shmi_ld32(doorbell);
         shmi_waitv v[1 + SHMI_watchTargets];
         unsigned n;
@@ -12314,8 +12359,8 @@ SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
 SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
-/* Checks the header of a segment before any other byte is used. h is a copy of the header that was read from the file
- * once. A read through the mapping would allocate memory if the page is a hole. */
+/* Checks the header of a segment before any other byte is used. h is a copy that was read from the file once: a peer
+ * may change the bytes of the file, and a read through the mapping would allocate memory for a hole. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -12393,13 +12438,13 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 
 /* ---- Files ---- */
 
-/* The file of an arena that is being opened or made. */
+/* The file of an arena that this process is opening or making. */
 typedef struct shmi_segment {
     int fd;
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* this process has joined the arena, which is the one that was asked for */
+    int joined; /* the arena is the one that was asked for, so a later error is no reason to replace its file */
     int failed; /* a descriptor of the file, if shmi_attach failed for an ephemeral arena that this call has created; or -1 */
 } shmi_segment;
 
@@ -12449,9 +12494,9 @@ SHMI_FN int64_t shmi_overflow_uid(void)
     __atomic_store_n(&shmi_known_overflow_uid, uid + 1, __ATOMIC_RELAXED);
     return uid;
 }
-/* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
- * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. Returns -1 with errno if a
- * shortage prevents the answer. */
+/* Whether the file of fd belongs to the effective user of this process. If this user has the overflow uid, fstat does
+ * not show whether the file belongs to another user. So the function asks the kernel to set O_NOATIME: see owns in
+ * shm/open_linux.go. Returns -1 with errno if a shortage prevents the answer. */
 SHMI_FN int shmi_owns(int fd, uid_t uid)
 {
     int64_t overflow;
@@ -12623,7 +12668,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
         err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
-        unlinkat(dirfd_, temp, 0); /* before the file was locked, another process took it for a leftover */
+        unlinkat(dirfd_, temp, 0); /* another process took the file for a leftover, before this process had locked it */
         close(s->fd);
         s->fd = -1;
         if (err != EAGAIN)
@@ -12730,8 +12775,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 
 /* ---- Joining ---- */
 
-/* Guards the list of the arenas of this process. An arena is on this list all the time that it has a byte lock. Forks
- * take this mutex, so a thread that holds it waits neither for another process nor for a call. */
+/* Guards the list of the arenas of this process. An arena is on this list as long as it has a byte lock. A fork takes
+ * this mutex, so a thread that holds the mutex must not wait for another process, or until calls have ended. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* signaled when an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
@@ -12742,12 +12787,12 @@ static int shmi_registering; /* a thread is about to register this process for m
 enum {
     SHMI_opening,  /* one thread joins the arena; other threads that open the same file wait for it */
     SHMI_attached,
-    SHMI_closing   /* one thread leaves the arena; a thread that opens the file now joins anew */
+    SHMI_closing   /* one thread leaves the arena; another thread that opens the file now makes this process a new participant */
 };
 
-/* A child of fork is no participant. The kernel wipes the page with its ID. These fork handlers close the descriptor
- * with the byte lock in the child: otherwise the lock would say that the parent is alive even after the death of the
- * parent. */
+/* A child of fork is no participant. The kernel wipes the page with the participant ID in the child. These fork
+ * handlers close the descriptor with the byte lock in the child: otherwise the child would keep the lock after the
+ * death of the parent, and the parent would seem to be alive. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -12787,10 +12832,9 @@ SHMI_FN void shmi_ring_watchers(void)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
-/* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
- * prepare handlers in the reverse order of their registration, and the other handlers in the order of their
- * registration. So handlers that the program registers later run while no lock of the library is held, in the parent
- * and in the child. */
+/* Registers the fork handlers before main, or in dlopen, and before the constructors of the program that have no
+ * priority. A fork runs prepare handlers in the reverse order of their registration, and the other handlers in that
+ * order. So when a handler runs that the program registers later, the thread holds no lock of the library. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 /* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
@@ -12806,8 +12850,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
             a->lock_errno = err;
         return 0;
     }
-    /* A peer may have found the byte unlocked before this change. The change keeps that peer from recording that this
-     * joiner is gone: see foundGone in Go. */
+    /* A peer may have found the byte unlocked before this process locked it. This change keeps that peer from recording
+     * that this joiner is gone: see foundGone in internal/arenakernel/gone.go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
@@ -12818,8 +12862,8 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
         shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
 }
 
-/* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, does not belong to this joiner any
- * more. The CAS fails only if another joiner that has, or had, the slot has stored its time. */
+/* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, no longer belongs to this joiner. The
+ * CAS fails only if another joiner of the slot, a present or an earlier one, has stored its time. */
 SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
@@ -12830,30 +12874,30 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation next.
- * Returns 0 if the state is not w any more, or slotWindow is not raw. */
+/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation in the
+ * parameter next. Returns 0 if the state is no longer w, or if slotWindow is not raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* All participants before the first one of a window are reaped. Their generations must not be compared with those
-     * of this window, so slotReclaimed gets the generation before the first one. The CAS fails if another participant
-     * has entered the window since w was read. */
+    /* This joiner is the first participant in the window, and all earlier participants of the slot are reaped. Their
+     * generations cannot be compared with those of this window, so slotReclaimed gets the generation before next. The
+     * CAS fails if another participant has entered the window since the caller read w. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock this process may have been stopped for long. Meanwhile the slot may have been used up
-         * and renewed, and may have come to the same state again. */
+        /* This process has no byte lock, and was stopped for long. Meanwhile the slot was used up and renewed, and came
+         * to the state w again. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    /* By this time, watchers tell two joiners with the same generation apart. It is stored before the capabilities:
-     * see shmi_given_up. */
+    /* The time that is stored here tells watchers that two joiners with the same generation are different joiners. It
+     * is stored before the capabilities: see shmi_given_up. */
     if (!shmi_publish_joined(a, i, joining) || !shmi_publish_caps(a, i, joining))
         return 0;
     SHMSYNC_CRASHPOINT("arena.enter.taken");
@@ -12866,7 +12910,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 }
 
 /* Whether the joiner in slot i, in state w, has no byte lock and has been joining for so long that another joiner may
- * take the slot. Participants reap such a joiner, but there may be no participant. */
+ * take the slot. Participants reap such a joiner, but perhaps there are none. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
@@ -12877,8 +12921,8 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. If this joiner and that participant use byte locks, this joiner has the byte lock of
- * the slot, so the participant has ended. */
+ * internal/arenakernel/window.go. Does nothing unless both this joiner and that participant use byte locks. This joiner
+ * has the byte lock of the slot, so that participant has ended. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
@@ -12906,8 +12950,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* System calls of the dead participant may still write, and only its ID in the slot tells other processes so. A
-     * participant without either capability never became live, so it has made no such system call. */
+    /* System calls of the dead participant may still write, which other processes learn only from its ID in the slot.
+     * If it had neither a byte lock nor SHMI_capRobust, it never became live, so it has made no such system call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -12917,10 +12961,11 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on the ID of this joiner is current. A process that became the reaper earlier finishes first. */
+    /* From now on the ID of this joiner is current. The joiner waits for a process that has become the reaper before.
+     */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
-        if (shmi_now() > end) { /* give the slot back as it was: the old reaper may still record the death, and a second record must not arise */
+        if (shmi_now() > end) { /* give the slot back as it was: that reaper may still record the death, which must not be recorded twice */
             shmi_unlink_alive(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next));
             shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
@@ -12977,7 +13022,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for more than a second still gets one more try */
+        int vacating = 0, late = shmi_now() > end; /* read before the try: a joiner that was stopped for a second tries once more */
         uint32_t i, next;
         uint64_t raw;
         a->lock_errno = 0;
@@ -13019,9 +13064,9 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant
     }
 }
 
-/* Reads the identity of this process, by which peers find its threads when it is dead. Fields that /proc does not tell
- * stay 0. Returns an errno if a shortage keeps this process from reading /proc: otherwise it would have no identity as
- * long as it is in. */
+/* Reads the identity of this process, by which peers find its threads when it is dead. A field stays 0 if /proc does
+ * not contain it. Returns an errno if a shortage keeps this process from reading /proc: otherwise this process would
+ * have no identity until it leaves. */
 SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
     uint32_t k, nibbles = 0;
@@ -13068,7 +13113,8 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, reaper;
     shmi_off s = shmi_slot(a, i);
-    /* If the slot was marked dead meanwhile, slotReaper names the reaper of this process, and must stay. */
+    /* If another process has marked the slot dead meanwhile, slotReaper names the process that reaps this one, and must
+     * stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
@@ -13099,8 +13145,8 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
-/* Gives this joiner's slot back after the cleanup, if the slot is at the end of its window and no other participant is
- * in the arena. A slot that needs a cleanup cannot be renewed; now it can. */
+/* Gives this joiner's slot back after the cleanup, so that the slot can be renewed. Does so only if the slot is at the
+ * end of its window, and no other participant is in the arena. A slot that needs a cleanup cannot be renewed. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self), joining;
@@ -13124,19 +13170,20 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     a->self = 0;
     return 1;
 }
-/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it gave
- * the slot back instead, so that it can be renewed. */
+/* Cleans up after the dead participant before, which had this joiner's slot, and fills in the slot. Returns 0 if it
+ * gave the slot back instead, so that the slot can be renewed. */
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the death may have lost a wake of any participant, this joiner declares the same of itself until it has
-         * sent the wakes. So if this joiner dies meanwhile, its reaper checks every object. */
+        /* If the death may have lost a wake of any participant, this joiner declares until it has sent the wakes that
+         * its own death may lose them, too. So if this joiner dies meanwhile, its reaper checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Otherwise this joiner would seem to be ending a wait, although only the dead participant was. */
+        /* slotTelling still says that the dead participant was ending a wait. Otherwise other processes would take this
+         * for a wait that this joiner is ending. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
@@ -13154,7 +13201,7 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     return 1;
 }
 
-/* The capabilities that a participant declares with these options. */
+/* The capabilities that stand for the option kernel_io. */
 SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
 {
     switch (o != NULL ? o->kernel_io : SHMSYNC_KERNEL_IO_SYNCHRONOUS) {
@@ -13177,10 +13224,10 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
-/* Opens the file of the arena once more, for the byte lock: if the process shared the file description with a child,
- * the lock would live on in the child after a death. Without a second description, or without byte locks, a->lock_fd
- * is -1. Peers then have less proof of what becomes of this process. So if the error may be temporary, the open of the
- * arena fails instead. */
+/* Opens the file of the arena once more, for the byte lock. A child shares the first file description, and would keep a
+ * lock on it after the death of this process. If the second open fails, or byte locks do not work, a->lock_fd is -1,
+ * and peers have less proof of the end of this process. So if the error may be temporary, the open of the arena fails
+ * instead. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
@@ -13192,7 +13239,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     while (shmi_has(&shmi_have.ofd) && a->lock_fd < 0 && errno == EINTR);
     if (a->lock_fd < 0 && shmi_has(&shmi_have.ofd))
         err = errno;
-    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* in this /proc, the number a->fd belongs to another file */
+    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* this /proc shows another file under the number a->fd */
         close(a->lock_fd);
         a->lock_fd = -1;
     }
@@ -13274,8 +13321,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* The watcher of this slot is rung before this participant is live, so that it watches this participant from the
-     * first moment on. */
+    /* Rings the watcher of this slot before this participant is live, so that the watcher watches it from the first
+     * moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_hire_watcher(a);
     if (err != 0) {
@@ -13321,7 +13368,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
-/* Frees the references of this process to open objects. No thread closes these objects any more. */
+/* Frees the references of this process to open objects, when no thread can close these objects any more. */
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
@@ -13408,9 +13455,10 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* A closed arena is freed only after this many further arenas have been closed, because late calls, and calls under
- * way that do not wait, may still use it. In its mapping, memory that only this process and its children have replaces
- * the file. Failed opens have a ring of their own, so they push no closed arena out. */
+/* How many further arenas this process closes before it frees a closed arena. Late calls may still use the arena, and
+ * so may present calls for which the close does not wait. Its mapping then contains memory that only this process and
+ * its children have, instead of the file. Failed opens have a ring of their own, so that they push no closed arena out.
+ */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
@@ -13430,10 +13478,9 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns
- * 0. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA, touched or
- * not. Under mlockall, a mapping that is readable from the start is allocated in full, so this one becomes readable
- * only later. */
+/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns 0.
+ * The memory is mapped shared, because private memory would count against RLIMIT_DATA even if it is not used. It is not
+ * readable at first: under mlockall, the kernel allocates a readable mapping in full. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
@@ -13462,8 +13509,8 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
 
 #define SHMI_REGISTER_AFTER INT64_C(50000000)
 
-/* Tells all participants that fences reach this process. From then on this process takes biased holds. The caller
- * holds shmi_attached_lock, and a is SHMI_attached, so the slot still belongs to this process. */
+/* Tells all participants that fences reach this process. From then on this process takes biased holds. The caller holds
+ * shmi_attached_lock, and the stage of a is SHMI_attached, so the slot still belongs to this process. */
 SHMI_FN void shmi_take_fences(shmsync_arena *a)
 {
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
@@ -13497,10 +13544,9 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Starts a thread that registers this process for membarrier. The registration lasts until all CPUs have rested, 15 ms
- * and more, and a process that is killed meanwhile cannot end before that. So the thread first waits
- * SHMI_REGISTER_AFTER, and a process that lives briefly is not registered. No call waits for the thread. The caller
- * holds shmi_attached_lock. */
+/* Starts a thread that registers this process for membarrier. The registration takes 15 ms or more, and a process that
+ * is killed during the registration cannot end earlier. So the thread first waits SHMI_REGISTER_AFTER, and a process
+ * that ends soon is not registered. No call waits for the thread. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
@@ -13692,7 +13738,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
 /* Makes this process a participant of the arena in s. The call closes s, or keeps it in the arena. The caller holds
- * shmi_attached_lock, which the call releases meanwhile. */
+ * shmi_attached_lock, which this call releases and takes again. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
     const int fresh = s->created && o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
@@ -13769,7 +13815,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
-    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before the library's */
+    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before shmi_watch_forks_early */
     shmi_probe();
     shmi_stay_loaded();
     shmi_note_opener();
@@ -13832,8 +13878,8 @@ SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 }
 
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * judged is not -1, removes only the file that the descriptor judged has open. *again says that another attempt may
- * have another result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
+ * the descriptor judged is not -1, removes only the file that it has open. *again says that another attempt may have
+ * another result. The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -13848,7 +13894,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     *again = 0;
     if (fd < 0) {
         err = errno;
-        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* another program's, such as a directory */
+        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* something else is there, such as a directory */
             return 0;
         return shmi_fail(err, op, path, "%s", "");
     }
@@ -14093,12 +14139,11 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
 int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
-/* ---- Leaving: the holds and waits that this process still has are treated as after its death ---- */
+/* ---- Leaving: other processes treat what this process still holds, and its waits, as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still be
- * under way. Their late stores must not become stores of the next participant of the slot. So the mapping that they
- * use is replaced before the slot is free. The leave itself goes on in a mapping of its own, unless there is no room
- * for one. */
+/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still use
+ * the mapping, and must not store to the slot of the next participant. So the mapping is replaced before the slot is
+ * free. The leave goes on in a mapping of its own, unless there is no room for one. */
 SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
@@ -14123,7 +14168,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(own, a->my_slot);
-    shmi_count_death(own, concern); /* a peer that was woken before may have found this participant still current */
+    shmi_count_death(own, concern); /* a peer that was woken earlier may have found this participant still current */
     shmi_drop_lock(a);
     if (own != a) {
         munmap(base, (size_t)a->size);
@@ -14139,16 +14184,16 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
-    /* If others have declared this participant dead, slotDied has a date already, or the generation of another
+    /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* The kernel does not mark the alive words of a process that leaves in good order. So its watcher has to test its
-     * byte lock. */
+    /* When a process leaves in good order, the kernel does not mark its alive words. So this call rings the watcher of
+     * this slot, which has to test the byte lock from now on. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
-    while (shmi_ld32(&a->calls) != 0) { /* the waiters */
+    while (shmi_ld32(&a->calls) != 0) { /* wake the threads that wait in calls */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
             if (word != 0 && shmi_within(a, word, 4, 4))
@@ -14159,8 +14204,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     pthread_mutex_lock(&a->reaping);
-    /* From now on shmi_close_object changes no open bit. After shmi_reclaim_memory has cleared a bit, another
-     * participant may delete the object, and the word of the bit may belong to another object. */
+    /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
+     * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
     a->left = 1;
     pthread_mutex_unlock(&a->handles);
@@ -14169,7 +14214,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to this process is lost, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* wakes that were sent to this process are lost, as after a death */
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
@@ -14195,15 +14240,16 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     return found;
 }
 
-/* Whether a close of a by this thread would wait for the thread itself, because the thread is the watcher of a, or
- * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
+/* Whether this thread, if it closed a, would wait for itself, because it is the watcher of a, or runs on_first. The
+ * caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
     return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
-/* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
- * is in a call of the arena, or is its watcher. The functions below need shmi_attached_lock. */
+/* A call that closes the arena in the field closes. It waits until no thread is inside that arena. A thread is inside
+ * an arena while it is in a call of the arena, or is its watcher. The callers of the functions below hold
+ * shmi_attached_lock. */
 typedef struct shmi_closer {
     struct shmi_closer *next;
     const shmsync_arena *closes;
@@ -14233,7 +14279,8 @@ SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
             return 1;
     return 0;
 }
-/* Whether a close of a would wait for the thread of me, through closes that other threads have begun. */
+/* Whether a close of a would wait for the thread of me: a thread inside a closes another arena, and so on, up to an
+ * arena that the thread of me is inside. */
 SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
 {
     shmi_closer *k;
@@ -14284,7 +14331,7 @@ int shmsync_arena_close(shmsync_arena *a)
     int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
-    if (shmi_is_inside(a)) /* the close would wait for a call in which this thread is */
+    if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
@@ -14319,7 +14366,7 @@ int shmsync_arena_close(shmsync_arena *a)
                 path = NULL;
             }
         }
-        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
+        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* kept, because there may be no free descriptor for a copy */
         judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
@@ -14336,8 +14383,8 @@ int shmsync_arena_close(shmsync_arena *a)
         free(path);
     }
     shmi_let_cancel();
-    /* This process inherited the arena over a fork, or has closed it already. Only a recent close can be recognised,
-     * because later the address may belong to anything. */
+    /* If the arena is not on the list, this process inherited it over a fork, or has closed it already. Only a recent
+     * close can be recognised, because later the address may belong to anything. */
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
@@ -14424,8 +14471,8 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-/* Opens a block or a Value. With any_size, an existing object may have any size, and size is ignored. If has is not
- * NULL, *has is the size of the object. */
+/* Opens a block or a Value. If any_size is set, an existing object may have any size, and the parameter size is
+ * ignored. If has is not NULL, *has is the size of the object. */
 SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, int any_size, uint64_t *has)
 {
     shmi_spec spec;
@@ -14495,8 +14542,8 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
 
 /* ---- Opening an object of a kind, and the handle of this process on it ---- */
 
-/* Fills in the parts that the specifications of all kinds have in common. The caller sets init, and more if its kind
- * needs it. */
+/* Fills in the fields that are set in the same way for all kinds. The caller sets init, and further fields if the kind
+ * needs them. */
 SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
 {
     memset(spec, 0, sizeof *spec);
@@ -14552,14 +14599,14 @@ enum {
     SHMI_sleeperNone,
     SHMI_sleeperFilling,
     SHMI_sleeperThere,
-    SHMI_sleeperSeen, /* the watcher is checking the object of the thread */
-    SHMI_sleeperLeft  /* as SHMI_sleeperSeen, and the thread has left meanwhile */
+    SHMI_sleeperSeen, /* the watcher is checking the object for which the thread waits */
+    SHMI_sleeperLeft  /* as SHMI_sleeperSeen, but the thread has left the crowd meanwhile */
 };
 
-/* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
+/* A thread of a crowd. The watcher reads the fields from word on while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* a futex word for this thread alone, on which it also sleeps */
+    uint32_t wake_word; /* another futex word on which the thread sleeps, alone */
     uint32_t *word; /* the word that the thread sleeps on, while its value is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
@@ -14572,8 +14619,8 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether this process has to check an object now. At most ten times a second, one thread gets the answer yes, and
- * then makes the check. */
+/* Whether the calling thread has to check an object now. At most ten times a second, this is true for one thread of
+ * this process. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -14605,8 +14652,8 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
     if (shmi_add32(&a->in_crowd, 1) == 0)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks the objects of the crowd from now on */
 }
-/* Takes the calling thread out of the crowd. This function does not wait for a check of the watcher: the end of the
- * opening waits, by shmi_await_look. */
+/* Takes the calling thread out of the crowd. The watcher may still be checking the object of this thread:
+ * shmi_await_look waits for that when the object is closed. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
@@ -14626,9 +14673,9 @@ SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
                 shmi_ring_sleeper(&c->s[i]);
 }
 
-/* Checks the object of a sleeping thread. If its word has changed since the thread fell asleep, the wake may have gone
- * to a process that is stopped, or may be lost. So this function wakes one thread of this process, which then checks
- * the object itself. */
+/* Checks the object of a sleeping thread. If the word on which the thread sleeps has changed since the thread fell
+ * asleep, its wake may be lost, or may have gone to a process that is stopped. So this function wakes one thread of
+ * this process, which then checks the object itself. */
 SHMI_FN void shmi_look_for(shmi_sleeper *s)
 {
     int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
@@ -14677,8 +14724,8 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher has ended a check of an object whose opening the caller ends. No thread waits for that
- * object any more, so the watcher begins no further check. */
+/* Waits until the watcher has ended its check of an object that the caller closes. No thread waits for the object any
+ * more, so the watcher does not begin another check of it. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
     uint32_t looks = shmi_ld32(&a->looks);
@@ -14733,7 +14780,8 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
     shmi_and32(&a->announce_map, ~(1u << k));
 }
 
-/* The alive word of n that the kernel marks when n dies; *alive is its value. NULL: the kernel marks no word of n. */
+/* The alive word of n that the kernel marks when n dies, or NULL if the kernel marks none. *alive is the value of the
+ * word. */
 SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
     uint32_t i = shmi_id_slot(n), *w;
@@ -14770,8 +14818,8 @@ typedef struct shmi_sleep_spec {
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted for a while.
- * Then sets *until to a later time. Otherwise returns NULL. */
+/* If many threads sleep, and the wait of this thread has lasted for a while, adds this thread to the crowd. Then it
+ * sets *until to the time when the thread wakes up, which is later than without a crowd. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -14781,7 +14829,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (shmi_wait_hook.f != NULL)
         return NULL; /* the thread has to run it every 100 ms */
     if (pthread_equal(pthread_self(), a->watcher))
-        return NULL; /* on_death runs on the watcher, and waits: meanwhile the watcher checks nothing */
+        return NULL; /* on_death runs on the watcher, which checks no crowd while on_death waits */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -14811,8 +14859,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_LATE;
     if (*sleep_spec->since != 0 && shmi_hook_ends(*sleep_spec->since, &now))
         return SHMI_LATE;
-    /* If the check is due, the thread makes it before it sleeps. A thread that is woken often, or waits briefly each
-     * time, never sleeps long enough for a check. */
+    /* If the check is due, the thread makes it before it sleeps, because a thread that is woken often never sleeps
+     * until a check is due. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -14862,8 +14910,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no room for several words at the moment. If a filter forbids the call, the next sleep
-             * does without it. */
+            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment. If a filter forbids the call,
+             * the next sleep does without it. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
@@ -14896,8 +14944,8 @@ typedef struct shmi_wait_list {
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter: by turns a thread that sleeps in the kernel on the word, and a waiter of a poller. The caller has
- * changed the word. */
+/* Wakes one waiter: a thread that sleeps in the kernel on the word if turn is even, or a waiter of a poller if turn is
+ * odd. If there is none of that sort, wakes one of the other sort. The caller has changed the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -14955,7 +15003,8 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
 }
 /* Changes the word, so that a waiter that is about to sleep on it checks the object again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
-/* Changes the word and wakes one waiter, or all, even without an announcement: earlier wakes may have been lost. */
+/* These functions change the word and wake one waiter, or all, even if none has announced itself, because earlier wakes
+ * may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
 SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {
@@ -14963,7 +15012,7 @@ SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
     shmi_deliver_all(a, l);
 }
 
-/* ---- Spinning: the policy of the Go side, on the same words of the object ---- */
+/* ---- Spinning: the same policy as in Go, with the same words of the object ---- */
 
 enum {
     SHMI_spinLeast = 600,
@@ -14982,7 +15031,7 @@ enum {
 
 /* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
-    uint32_t *budget;   /* 0: adaptive; else ns + 1 */
+    uint32_t *budget;   /* 0: adaptive; otherwise the budget in ns, plus 1 */
     uint32_t *pays;     /* how successful spins were recently: see shmi_make_pay */
     uint32_t *last_cpu; /* the CPUs of the last releasers: see shmi_note_cpu */
     uint32_t slot;      /* the slot of this participant */
@@ -15040,7 +15089,7 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The number + 1 of the CPU of the last releaser in a slot other than slot. */
+/* The number, plus 1, of the CPU of the last releaser in another slot than this one. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
@@ -15069,7 +15118,7 @@ SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
-    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* enough for nearly all spins that succeed */
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* time that nearly all spins need which succeed */
     if (need > SHMI_spinMost)
         need = SHMI_spinMost;
     if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)
@@ -15081,13 +15130,14 @@ SHMI_FN int64_t shmi_pay_budget(uint32_t p)
     need = need * (SHMI_payField + 1 - (int64_t)share) / (SHMI_payField + 1) >> (failures / 4 < 32 ? failures / 4 : 32);
     return need > SHMI_spinLeast ? need : (int64_t)SHMI_spinLeast;
 }
-/* The word p after a spin of spent nanoseconds. */
+/* The word that replaces p after a spin of spent nanoseconds: see shmi_make_pay. */
 SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
 {
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* The means are whole numbers, so their steps are rounded up. Otherwise a mean would stop short of its goal. */
+    /* The means are whole numbers, so each step is rounded up. Otherwise a mean would never reach the value that it
+     * follows. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -15095,7 +15145,8 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
         took -= (took - now + 7) / 8;
     return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
 }
-/* The word p after a yield. A yield says nothing about the length of spins, only whether the release came. */
+/* The word that replaces p after a yield. A yield shows only whether the release came in time, and nothing about the
+ * length of spins. */
 SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
 {
     return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
@@ -15130,7 +15181,8 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
-        /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
+        /* The last releaser ran on this CPU, where it cannot run while this thread spins. So this thread yields to it,
+         * once. */
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
             shmi_learn(t, p, shmi_pay_after_yield(p, 0));
@@ -15172,10 +15224,10 @@ SHMI_FN uint32_t shmi_spin_field(int64_t ns)
     return (uint32_t)(ns < 1000000 ? ns : 1000000) + 1;
 }
 
-/* ---- Wait nodes, by which one thread waits in a queue of nodes for its own grant ---- */
+/* ---- Wait nodes: each is one wait of a thread in a queue ---- */
 
-/* The first tag in the words of a node that this process has just claimed. It is random: a process that was stopped
- * while an earlier owner had the node must not find a tag that it knows. */
+/* The first tag in the words of a node that this process has just claimed. It is random. So a process that was stopped
+ * since an earlier owner had the node does not find a tag that it remembers. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
@@ -15193,7 +15245,7 @@ enum {
 #define SHMI_FREE_PERIOD INT64_C(5000000000) /* ns */
 #endif
 
-/* Gets a wait node for one wait. Its node in the arena is idle. */
+/* Gets a wait node for one wait. The arena's node that belongs to it is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -15303,9 +15355,9 @@ SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at)
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
-/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller is
- * within shmi_enter, and calls again while the node is not resolved. On SHMI_LATE and SHMI_CLOSED the caller may take
- * the wait off the queue. check makes the periodic check of the object, and sets *looked. */
+/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved, or may be resolved. The
+ * caller is within shmi_enter, and calls again while the node is not resolved. On SHMI_LATE and SHMI_CLOSED the caller
+ * may take the wait off the queue. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -15334,18 +15386,18 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 {
     uint32_t w;
-    do /* this loop ends: otherwise only a granter changes the word, once, or a peer that overwrites it */
+    do /* this loop ends: besides this thread only a granter changes the word, once, unless a peer overwrites it */
         w = shmi_node_load(s->node);
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);
 }
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread take effect in program order up to the kill. So a living holder needs no fence of the
- * CPU. But the compiler must neither leave out a store of the state, nor move other stores across it. So each store of
- * the state stands between two barriers of the compiler. */
+ * The stores of a killed thread take effect in program order up to the kill. So a holder needs no fence between its
+ * stores. But the compiler must neither leave out a store of the state, nor move other stores across it. So each store
+ * of the state stands between two barriers of the compiler. */
 
-/* The state lost: the lock needs a repair, and no process undoes the transaction in the log any more. */
+/* The state of a log whose lock needs a repair: no process undoes the transaction in the log any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
 #define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
 #define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
@@ -15367,7 +15419,7 @@ typedef struct shmi_log {
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
-/* The value that the body of a lock has for its policy. */
+/* The value of a policy in the body of a lock. */
 SHMI_FN uint32_t shmi_policy_field(int policy)
 {
     return policy == SHMSYNC_POLICY_ROLLBACK ? SHMI_POLICY_ROLLBACK : policy == SHMSYNC_POLICY_RELEASE ? SHMI_POLICY_RELEASE : SHMI_POLICY_REPORT;
@@ -15404,9 +15456,9 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
-/* As shmi_log_store, but with a release, after a rollback. A process without the lock may see in shmi_log_names that
- * no process will undo a transaction any more. The release makes it see the restored bytes, too. Otherwise it could
- * free their memory, and the bytes could be stored after that memory has another use. */
+/* As shmi_log_store, but with a release, after a rollback. A process that does not hold the lock learns from
+ * shmi_log_names that no process will undo a transaction any more, and may then free memory. The release orders the
+ * stores of the restored bytes before that: otherwise they could change memory that already has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -15416,8 +15468,8 @@ SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
-/* Finds the log of the lock o, whose own words take that many bytes. l->head is NULL if the body is not that of a lock
- * with a log. */
+/* Finds the log of the lock o. words is the size of the part of the body that is not the log. l->head is NULL if the
+ * body is not that of a lock with a log. */
 SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
 {
     shmi_log_head *head;
@@ -15478,7 +15530,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
         return EPROTO;
     rest -= sizeof *f;
     memcpy(f, l->records + rest, sizeof *f);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler must use the copy that is checked, and not read the record again */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler must use the copy that this function checks, and must not read the record again */
     if (f->kind != SHMI_recordBytes) {
         *tail = rest;
         return f->kind <= SHMI_recordGiven && f->length == 0 ? 0 : EPROTO;
@@ -15518,13 +15570,14 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay,
- * and those that it freed are freed. Otherwise the allocated blocks are freed, and the others stay. A block that was
- * allocated and freed in the transaction is freed in both cases.
+/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay, and
+ * those that it freed are freed. Otherwise the blocks that it allocated are freed, and those that it freed stay. A
+ * block that was both allocated and freed in the transaction is freed in both cases.
  *
- * To free a block, this process first changes the block word to freeing by itself, and then the kind of the record to
- * SHMI_recordGiven. When the log is idle, shmi_log_give frees the block. If the block were free earlier, n could use
- * it again and log it in another log. If n has not logged a block, an earlier process has dealt with it. */
+ * To free a block, this process first changes the block word: the block is then claimed by this process, which is
+ * freeing it. Next it changes the kind of the record to SHMI_recordGiven. When the log is idle, shmi_log_give frees the
+ * block. If the block were freed earlier, n could allocate it again and log it in another log. If the block word does
+ * not say that n has logged the block, an earlier process has dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -15536,9 +15589,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has marked the record as given, so that process or its reaper frees the block. If the
-             * record stayed given, shmi_log_give of this process could free the block while it is in use again and
-             * another thread frees it. So the record gets the kind whose blocks stay. */
+            /* An earlier process has changed the record to SHMI_recordGiven, so that process or its reaper frees the
+             * block. Afterwards the block may be in use again. So shmi_log_give of this process must not free it, too:
+             * the record gets a kind whose blocks stay. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -15571,7 +15624,7 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
- * repaired. If the caller dies during the repair, no rollback follows, which would overwrite repaired data. */
+ * repaired. If the caller then dies during the repair, there is no rollback that overwrites repaired data. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -15586,14 +15639,14 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
 /* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
- * value o: dead held the lock, and was not doing a rollback. If the log has a transaction of another participant, a
- * program has unlocked in a transaction, and others have had the lock since then. The state must be set before the
- * lock is taken from dead: if this process died right after it took the lock, nothing would tell any more that dead
- * had held it.
+ * value o: dead held the lock, and was not doing a rollback. A log with a transaction of another participant shows that
+ * a program has unlocked in a transaction, and that others have had the lock since then. The state must be set before a
+ * process takes the lock from dead: if that process died right after it took the lock, nothing would show that dead had
+ * held it.
  *
- * The caller does not hold the lock, and may have been stopped for long since it read o. So this function first reads
- * the state. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
- * only dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So this function reads the
+ * state first. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
+ * only dead or another reaper of dead can have written the state: see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -15650,8 +15703,9 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Checks that the body of the lock o has the right size, and that o has the options that were asked for. The own words
- * of the lock take words bytes, and the policy is at the offset policy_at in them. Returns 0, EPROTO or EINVAL. */
+/* Checks that the body of the lock o has the right size, and that o has the options that were asked for. words is the
+ * size of the part of the body that is not the log; policy_at is the offset of the policy in it. Returns 0, EPROTO or
+ * EINVAL. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;
@@ -15681,7 +15735,7 @@ enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far in the future is wrong, or of another boot */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
-#define SHMI_HANDED_LOCALLY UINT64_C(1) /* bit of the word handed: the last handoff was inside a process */
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* bit of the word handed: the last handoff was between threads of one process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -15718,17 +15772,17 @@ typedef struct shmi_mutex {
     int release;          /* the policy is SHMI_POLICY_RELEASE */
     int rollback;         /* the policy is SHMI_POLICY_ROLLBACK */
     shmi_log log;         /* undo log; only with rollback */
-    /* not 0: the mutex is a part of another object and guards only words. So it passes on as soon as its holder is
-     * dead, even before the holder is gone */
+    /* not 0: the mutex is a part of another object and guards only words, not data of users. So another process may
+     * have it as soon as the holder is dead, even before the holder is gone */
     int internal;
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks in a row that found no waiter; the holder of the mutex writes it. Atomic. */
-    uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
-    uint32_t reserved;    /* the owner word, if the last periodic check found a reservation; else 0. Atomic. */
+    uint32_t need;        /* the value of quiet at which holds become biased again. Atomic. */
+    uint32_t reserved;    /* the owner word that the last periodic check found, if it was a reservation; otherwise 0. Atomic. */
     int64_t looked;
-    struct shmi_rwmutex *rw; /* the RWMutex, if this is its writers' mutex; transactions need it */
-    shmi_object o; /* for a mutex that is an object of its own */
+    struct shmi_rwmutex *rw; /* the RWMutex whose writers lock this mutex, or NULL; transactions need it */
+    shmi_object o; /* the object, if the mutex is an object of its own */
 } shmi_mutex;
 
 /* The handle on the object to which the mutex belongs. */
@@ -15762,8 +15816,8 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if the
- * owner word has changed. Otherwise it sets *err to an errno. */
+/* Takes an owner-dead mutex, and runs the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if
+ * the owner word is no longer o. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* An object that has a mutex as a part calls these functions after a death: they repair the mutex and send wakes. */
@@ -15778,8 +15832,8 @@ SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. With a repair function in the handle,
- * EOWNERDEAD is rare, because the call repairs. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. If the handle has a repair function, the call
+ * runs it instead of returning EOWNERDEAD, with rare exceptions. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
@@ -15789,8 +15843,8 @@ SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* The store is only a release, so the CPU may load the wake word before it stores. The waiter makes up for
-         * that: after its announcement it calls shmi_fence, so this process needs no fence. */
+        /* The store is only a release, so the CPU may load the wake word before the store takes effect. This process
+         * needs no fence, because a waiter calls shmi_fence after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
@@ -15812,7 +15866,7 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
 /* The owner word that replaces o after the participant that o names was found dead. With SHMI_POLICY_RELEASE the word
- * keeps that ID until the participant is gone. */
+ * stays o until that participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -15860,8 +15914,8 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-/* Replaces the owner word o, whose participant was found dead. Returns 0 if the word must stay until that participant
- * is gone, which never happens for an internal mutex. */
+/* Replaces the owner word o, whose participant was found dead. Returns 0 if the word must stay o until that participant
+ * is gone, which is never the case for an internal mutex. */
 SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
     uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
@@ -15901,8 +15955,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold, so
-         * any process can take it back at any time. */
+        /* The dead process may have made the reservation for a waiter that has given up. A reservation is no hold, so
+         * this process may take it back, and then wakes another waiter. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -15954,19 +16008,19 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
-    int64_t since; /* begin of the first sleep */
+    int64_t since; /* the time at which the first sleep began */
     int64_t ask;   /* see shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* As shmi_mark_owner_dead, for a call through a handle and for the death watcher. A close of the arena rolls back,
- * too, and the two rollbacks must not run at the same time. So this function counts itself as a call of the arena
- * while it rolls back. If the count is refused, the close rolls back, and the result is 0.
+/* As shmi_mark_owner_dead, for a call through a handle and for the death watcher. A close of the arena does rollbacks,
+ * too, and two rollbacks must not run at the same time. So this function counts itself as a call of the arena during a
+ * rollback. If the arena is being closed, it does nothing and returns 0, because the close does the rollback.
  *
- * The function does not count itself in the head of the handle. Otherwise the death watcher might be the thread that
- * ends the opening, and shmi_await_look would wait for the watcher's own check. */
+ * The function does not count itself in the head of the handle. If it did, the death watcher could become the thread
+ * that ends the opening, and shmi_await_look would wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -15979,8 +16033,8 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     return changed;
 }
 
-/* Whether the last reservation is so old that any waiter may take the lock, because the process with the reservation
- * may be stopped. */
+/* Whether the last reservation is so old that any waiter may take the lock, because the process for which the lock is
+ * reserved may be stopped. */
 SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
 {
     const int64_t most = 100000000; /* ns */
@@ -15988,8 +16042,8 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Makes one attempt with the owner word o, without waiting. Only a waiter that has slept takes a reservation for this
- * process. *err is set if the lock will not become free without a recover. */
+/* Makes one attempt to take the lock, whose owner word is o, without waiting. If the lock is reserved for this process,
+ * only a waiter that has slept takes it. *err is set if the lock cannot become free before a process recovers it. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
@@ -16030,20 +16084,20 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     int tries, err, counted = 0, result = EBUSY;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
-    for (tries = 0; tries < 1000; tries++) { /* a bound, because a hostile peer could change the word for ever */
+    for (tries = 0; tries < 1000; tries++) { /* bounded, because a hostile peer could change the word for ever */
         uint32_t o = shmi_ld32(m->own);
         shmi_participant_id n = shmi_owner_name(o);
         int step;
         if (!counted && n != 0 && n != m->a->self) {
             if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
                 /* This call may be the first to find the death, and may free the lock. Then the next holder may close
-                 * the handle while this call still uses it. So this call counts itself until it returns. If the word
-                 * is reserved, shmi_mutex_step may find a death, too. */
+                 * the handle while this call still uses it. So this call counts itself until it returns. It also does
+                 * so if the lock is reserved, because shmi_mutex_step may find a death then. */
                 counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_owner_valid(o) && shmi_owner_held(o)) {
-                return EBUSY; /* shmi_mutex_step would find the same */
+                return EBUSY; /* shmi_mutex_step would not take the lock either */
             }
         }
         step = shmi_mutex_step(m, o, 0, &err);
@@ -16060,7 +16114,8 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return result;
 }
 
-/* Whether o is a hold of a process that is dead but not gone, and that keeps the hold until it is gone. */
+/* Whether o is a hold of a process that is dead but not gone, and the policy keeps the hold until the process is gone.
+ */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
     if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
@@ -16081,9 +16136,9 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Records, for tools, when the caller has seen a hold, after the caller announced itself. o and v identify the hold: o
- * is the word that names the holder, and v is the announced wake word. *met_since only grows, so no reader takes the
- * time of an earlier hold for that of this hold. */
+/* Records, for tools, a time at which the hold existed. The caller has announced itself, and has then seen the hold.
+ * The owner word o and the announced wake word v identify the hold. *met_since only grows, so no reader takes the time
+ * of an earlier hold for that of this hold. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
@@ -16091,7 +16146,7 @@ SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o,
     int i;
     if (shmi_ld64(met_hold) == hold)
         return; /* another waiter has recorded a time for this hold */
-    now = (uint64_t)shmi_now(); /* read after the hold was seen, so the hold is older */
+    now = (uint64_t)shmi_now(); /* read after the caller saw the hold, which therefore began earlier */
     for (i = 0; i < 4; i++) { /* other waiters write the time, too; if all tries fail, the age of the hold stays unknown */
         old = shmi_ld64(met_since);
         if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
@@ -16105,8 +16160,8 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
-/* Records the time of the present hold, as a waiter does. The caller does not wait for m, but for something else that
- * the holder of m has. The next unlock finds the announcement, and may have nobody to wake. */
+/* Records the time of the present hold of m, as a waiter does. The caller does not wait for m, but for something else
+ * that the holder of m has. Its announcement makes the next unlock send a wake, perhaps in vain. */
 SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 {
     uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
@@ -16198,11 +16253,11 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not be delayed */
+        ago = -1; /* after a handoff between threads of one process, the next handoff need not be delayed */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* Only one process at a time can ask for the handoff. If another process asks, this waiter stays an ordinary
-         * waiter. This waiter asks before each sleep, because another thread of this process may have used the
-         * handoff. */
+         * waiter. This waiter asks before each sleep, because another thread of this process may have got the handoff
+         * for which this waiter asked. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -16264,8 +16319,8 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may have been stopped before it could announce the remaining waiters. So this
-         * process announces them. */
+        /* The waiter that was woken last should have announced the remaining waiters, but may have been stopped before
+         * it could. So this process announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -16285,8 +16340,8 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
-/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process
- * is recovering m, so another process may also have repaired m, or may be using it. */
+/* Ends a repair that succeeded, by changing the owner word to the parameter next. EPROTO: the word no longer said that
+ * this process is recovering m. Then another process may have repaired m, too, or may be using m. */
 SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
@@ -16301,9 +16356,9 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
     return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
 }
 
-/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names a dead
- * process, the call stores the ID of that process in the word died. Only a process that has the mutex stores there:
- * see the function taken in prims/mutex_repair.go. */
+/* Called when this process has taken the mutex in order to recover it. o is the owner word that it found. If o names a
+ * dead process, the call stores that ID in the field died. Only a process that has the mutex stores there: see the
+ * function taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -16407,10 +16462,10 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Hands the lock to a waiter that has lost for long and asks for a handoff. The parameter from is the present owner
- * word: either 0, or a word that says that this process holds the lock. Returns 1 if it has handed the lock over.
- * Returns 0 if no waiter asks, or if the lock was free and another process took it first. Returns -1 if from is not 0
- * and no longer the owner word. */
+/* Hands the lock to a waiter that has waited for long and asks for a handoff. The parameter from is the owner word:
+ * either 0, or a word that says that this process holds the lock. Returns 1 if it has handed the lock over. Returns 0
+ * if no waiter asks, or if another process has taken the free lock first. Returns -1 if the owner word was not 0 and is
+ * no longer from. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -16422,7 +16477,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the reservation. Otherwise the reservation would have an earlier time, and seem old. */
+    /* The time is stored before the owner word says reserved. In the other order, other processes could take the
+     * reservation for an old one. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
@@ -16437,8 +16493,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. So it also
-     * learns of the reservation by a change of the wake word, or by its poller. */
+    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. The change of the
+     * wake word reaches the former, and the poller wakes the latter. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -16456,8 +16512,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     }
     shmi_exit_for(shmi_mutex_thing(m), m->a);
 }
-/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. After the handoff has taken effect,
- * the next holder may close the handle, but this call still uses it. So this call counts itself. */
+/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. The next holder may close the handle
+ * as soon as it has the lock, while this call still uses the handle. So this call counts itself. */
 SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 {
     int result;
@@ -16467,15 +16523,15 @@ SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
     shmi_exit_for(shmi_mutex_thing(m), m->a);
     return result;
 }
-/* Sends the wakes that calls have left to the end of their opening; see shmi_enter_late. */
+/* Sends the wakes that unlocks did not send because the opening was ending: see shmi_enter_late. */
 SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
 {
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
         shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter. The waiter has made a fence, which is expensive. So the next holds are
- * not biased for a while. */
+/* Ends the release of a biased hold that found a waiter. The waiter has called shmi_fence, which is expensive. So the
+ * next holds are not biased for a while. */
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -16547,7 +16603,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
     if (m->rollback) {
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
-        m->rollback = m->log.head != NULL; /* without a log, a peer has just changed the words */
+        m->rollback = m->log.head != NULL; /* the log is missing only if a peer has just changed the words */
     }
     if (opt != NULL) {
         m->repair = opt->repair;
@@ -16648,8 +16704,8 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
-/* A call that succeeds at once writes nothing for shmsync_error, because that would cost as much as the lock. For
- * calls that do not succeed at once, the functions whose names end in _called do the rest. */
+/* A call that succeeds at once writes nothing for shmsync_error, because that would cost as much as the lock. If a call
+ * does not succeed at once, a function whose name ends in _called does the work. */
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
@@ -16718,7 +16774,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         uint32_t o = shmi_ld32(m->own);
         int err;
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
-            /* A healthy lock is taken and given back, without calling the repair of the handle. */
+            /* A lock that needs no recovery is taken and given back, without running the repair function of the handle.
+             */
             shmi_mutex_wait w;
             memset(&w, 0, sizeof w);
             w.m = m;
@@ -16732,8 +16789,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* The call waits before it takes the lock. So if this process dies during the wait, the owner word still
-             * names the first dead process, which may still write. */
+            /* The call waits before it takes the lock. If this process dies during the wait, the owner word still names
+             * the dead holder, whose system calls may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
@@ -16803,8 +16860,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Sends the wakes that a death may have lost. The word need not change: a post has already changed it. Without a post,
- * no waiter has missed a wake. */
+/* Sends the wakes that a death may have lost. The function need not change the word: if the dead process had posted, it
+ * had changed the word. If it had not, no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -16907,7 +16964,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the CPU is noted first, because a waiter that sees the post may read the note */
+    if (!stop) { /* the CPU is noted before the post, because a waiter that sees the post may read the note at once */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -16954,9 +17011,9 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Ten times a second, sends the wakes that a stopped or dead poster has not sent. Usually an announcement proves that
- * earlier waiters have been woken. If the counter has changed since the last check, it proves nothing, because it may
- * be newer than the post. */
+/* Ten times a second, sends the wakes that a stopped or dead poster has not sent. No wake is needed if a waiter has
+ * announced itself and the counter is the same as at the last check. If the counter has changed, the announcement may
+ * be newer than the post whose wakes are missing, so it proves nothing. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -17014,7 +17071,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             shmi_futex_check(f);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a token that is reached takes precedence over the close */
+        case SHMI_CLOSED: /* a token that is reached takes precedence over the deadline and the close */
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o))
@@ -17115,8 +17172,8 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
-/* Begins a transaction with a lock for which this call has to wait. If the handle is closed during the wait, the call
- * unlocks, because a transaction needs an open handle. */
+/* Locks m, for which this call has to wait, and begins a transaction. If the handle is closed during the wait, the call
+ * unlocks m, because a transaction needs an open handle. */
 SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -17177,14 +17234,14 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     return 0;
 }
 
-/* Appends a record, and makes it valid: the footer is written before the new state includes the record. The caller has
- * made sure that there is room. */
+/* Appends a record. The call writes the footer first, and then the new state, which makes the record valid. The caller
+ * has made sure that there is room. */
 SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    /* The footer is stored as one word. If it were stored in parts, a later load of the whole word would have to wait.
-     */
+    /* The footer is stored as one word. If it were stored in two parts, a later load of the word would have to wait for
+     * both. */
     uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
@@ -17322,7 +17379,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that uses it now */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from another transaction, which uses it now */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -17332,9 +17389,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end. Returns EPERM if this process has unlocked the mutex meanwhile, or an error of
- * shmi_tx_going. After an unlock, other processes may have changed the data. So the call then sets the log to lost:
- * otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
+/* Whether the transaction can end. Returns an error of shmi_tx_going, or EPERM if this process has unlocked the mutex
+ * meanwhile. After such an unlock, other processes may have changed the data, so the call sets the log to lost.
+ * Otherwise, if this process died as a later holder, a rollback would undo changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -17409,7 +17466,7 @@ int shmsync_tx_abort(shmsync_tx *tx)
 }
 /* ---- Waits in queues, and the wakes that end them ---- */
 
-/* A node on a queue, or none if n is NULL. */
+/* A wait in a queue: its node, and the offset of the node. If n is NULL, there is no wait. */
 struct shmi_wait {
     uint64_t off;
     shmi_node *n;
@@ -17419,12 +17476,12 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
-    uint32_t owner; /* the owner at that time: if it has died, the node may get a new owner before the wake */
+    uint32_t owner; /* the owner at that time: if it has died since, the node may have another owner when the wake is sent */
 };
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and all later waits */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and then all further waits */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
@@ -17478,7 +17535,7 @@ SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
     shmi_wakes_init(b);
 }
 
-/* ---- Eventcounts: prims/eventcount*.go in C ---- */
+/* ---- Eventcounts, as in prims/eventcount*.go ---- */
 
 /* The bit of the word that announces a waiter; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
@@ -17494,8 +17551,8 @@ struct shmi_eventcount {
     const char *op;
     /* Finishes what a stopped or dead process has left, and finds deaths. NULL: the object does not need that. */
     void (*look)(struct shmi_eventcount *e);
-    /* Finds deaths that no process has counted yet. It runs at each periodic check, and after a wake without a change.
-     * May be NULL. */
+    /* Finds deaths that no process has counted yet. It runs at each periodic check, and after a wake if the sequence is
+     * still the same. May be NULL. */
     void (*scan)(struct shmi_eventcount *e);
 };
 
@@ -17528,8 +17585,8 @@ SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
     t.slot = e->a->my_slot;
     return t;
 }
-/* Called before a change: notes the CPU of the process that makes the change. Waiters that see the change soon use the
- * note. */
+/* Called before a change of the sequence: if a waiter has announced itself, notes the CPU of this process for the
+ * waiters. */
 SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 {
     shmi_tuning t = shmi_eventcount_tuning(e);
@@ -17539,8 +17596,8 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
 /* Sends the wakes that a stopped or dead process has not sent. No wake is needed if the sequence is the same as at the
- * last check and the word is announced. Then each waiter that slept before the last check sleeps on this sequence, or
- * was woken by that check. */
+ * last check, and a waiter has announced itself. Then each waiter that fell asleep before the last check sleeps on this
+ * sequence, or was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -17627,13 +17684,13 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that cannot make the change itself wakes the waiters before it counts the death */
+                e->scan(e); /* a reaper that cannot change the sequence itself wakes the waiters before it counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a change that has been made takes precedence over the close */
+        case SHMI_CLOSED: /* a change of the sequence takes precedence over the deadline and the close */
             shmi_eventcount_do_look(e);
             if ((uint32_t)shmi_eventcount_load(e) != seq)
                 return 0;
@@ -17657,13 +17714,13 @@ SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHE
 /* The value of a tagged word. */
 SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
-enum { SHMI_recordEntries = 17 }; /* the greatest number of words that a record changes */
+enum { SHMI_recordEntries = 17 }; /* the most words that one record changes */
 
-/* This process's side of an object whose changes by records change several words at once. */
+/* This process's side of an object whose records change several words at once. */
 struct shmi_records {
     uint64_t *commit, *tickets;
     uint64_t *(*tagged)(struct shmi_records *r, uint32_t index);               /* finds a tagged word; NULL if there is none */
-    /* returns the head of the record of a slot, which *n entries follow; NULL if there is none */
+    /* returns the head of the record in a slot, behind which *n entries follow; NULL if there is none */
     uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n);
     int (*corrupt)(struct shmi_records *r, const char *how);
 };
@@ -17681,13 +17738,13 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* no more entries; or the author is writing its next record, for which it changes the head first */
+            return 0; /* no more entries; or the author has begun its next record, for which it changes the head first */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* No process replaces c in the commit word before this word has the tag of the record. So if the commit
-             * word is still c, was is the value from before the record. */
+            /* No process replaces c in the commit word before each word of the record has the record's tag. So if the
+             * commit word is still c, was is the content that this word had before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
@@ -17705,7 +17762,7 @@ typedef struct shmi_record_change {
     uint64_t entry[SHMI_recordEntries];
 } shmi_record_change;
 SHMI_FN void shmi_record_set(shmi_record_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
-/* Adds a word to the change if its value changes. */
+/* Adds the word with this index to the change, unless its value stays the same. */
 SHMI_FN void shmi_record_differ(shmi_record_change *ch, uint32_t index, uint64_t from, uint64_t to)
 {
     if ((uint32_t)from != (uint32_t)to)
@@ -17733,8 +17790,8 @@ SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_c
     }
     return r->corrupt(r, "its tickets do not advance");
 }
-/* Makes a change that replaces the commit word c. The caller has the private lock, and the record of c is complete.
- * *ok is 0 if the commit word is not c any more. */
+/* Makes the change ch, which replaces the commit word c. The caller has the private lock, and the record that c names
+ * is complete. *ok is 0 if the commit word is no longer c. */
 SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t c, const shmi_record_change *ch, int *ok)
 {
     uint32_t n, i;
@@ -17783,7 +17840,7 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  * participant makes its records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the version has the other bits */
-#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the bits of the version in the head of a record, if the object has several parts */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record has these bits if the object has several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* the greatest number of words that a record changes */
 /* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
@@ -17792,8 +17849,8 @@ enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds 
 SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
 SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
 
-/* A record. head is its version, and kinds says which words it names. For each word there is an entry: the word before
- * the record, and its value after the record. */
+/* A record. head is its version, and kinds contains the kinds of the words that it changes. Each of these words has an
+ * entry: the content before the record, and the value after the record. */
 typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
@@ -17803,11 +17860,11 @@ struct shmi_rq_change;
 
 /* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
-    uint64_t record_bytes; /* size of a slot record; head is at offset 32 in it, and kinds at offset 40 */
+    uint64_t record_bytes; /* size of a slot record; the field head of the record is at offset 32 in it, and kinds at offset 40 */
     uint32_t entries_at;   /* offset of the entries */
-    int refuses;           /* waits may be refused */
+    int refuses;           /* the object may refuse a wait */
     void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
-    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds a word other than the ends of the queue; NULL: there is none */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds a word of the object other than the ends of the queue; NULL: there is no such word */
     int (*corrupt)(struct shmi_rq *q, const char *how);
     /* adds to x that a wait leaves the queue without a grant */
     void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome);
@@ -17834,32 +17891,32 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number in queue. The word wanted of each node in it has the value in chosen. In such an object
-     * the private lock guards first, last, queue and chosen. */
+     * that queue by the number in the field queue. Each node in that queue has the value of the field chosen in its
+     * word wanted. In such an object the private lock guards these four fields. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
     uint64_t part;              /* the bits that name this part in the heads of records; 0 if the object has one part */
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
-    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if no wait is behind it.
-     * When that wait leaves the queue, the word names the next wait. In a record the kind of the word is
-     * SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken owes
-     * something to the other waits until its owner has settled this debt: see shmi_cond_settle. */
+    /* The word that names the first wait behind the boundary in the queue, or has the value 0 if no wait is behind the
+     * boundary. When that wait leaves the queue, the word gets the name of the next wait. In a record the kind of the
+     * word is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken
+     * owes something to the other waits until its owner calls shmi_cond_settle. */
     uint64_t *boundary;
-    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
+    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* what the periodic check does besides, with the private lock held; NULL: nothing */
     unsigned char *own;    /* the slot record of this process; NULL for a reaper that has no handle */
     unsigned char **known; /* the slot records, from slot 1 on. NULL for a reaper that has no handle and walks the list instead. Atomic. */
     uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
     pthread_mutex_t *private_; /* this process's private lock for the object: a thread that makes a change holds it */
     uint32_t lock;             /* index of private_ among the record locks */
-    uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
+    uint64_t completed;        /* the last commit word of which this handle knows that the record is complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
     uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
     uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
-    shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
+    shmi_participant_id without; /* the ID of this participant while it is leaving; otherwise 0 */
 };
 
 /* A change that will become a record. */
@@ -17868,7 +17925,7 @@ struct shmi_rq_change {
     uint32_t n;
     int too_many; /* the change has more words than a record */
     int made;     /* the change has taken effect */
-    int torn;     /* the words that were read do not belong together, or a peer has overwritten a word */
+    int torn;     /* the words that this process has read do not belong together, or a peer has overwritten a word */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
     uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
@@ -17884,11 +17941,10 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
     return t;
 }
 
-/* Takes the private lock. A signal handler may take it, too, for example to release permits. So signals are blocked
- * while a thread has the lock. In that time the thread calls no function with a lock of its own, such as malloc: the
- * thread may be a handler, and the code that it has interrupted may hold that lock. No handler calls an object with
- * several parts. So such an object has another lock, and signals are not blocked, because that costs two system calls.
- */
+/* Takes the private lock. A signal handler may take it, too, for example to release permits, so a thread blocks signals
+ * while it has the lock. Meanwhile the thread calls no function with a lock of its own, such as malloc: the thread may
+ * be in a handler, and the interrupted code may hold that other lock. No handler calls an object with several parts. So
+ * such an object uses other locks, for which signals are not blocked, because that costs two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -17911,7 +17967,8 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
-/* Adds to x that the word *w, whose content is was, gets the value v. kind and where name the word in the record. */
+/* Adds to x a change of the word *w from the content was to the value v. In the record, kind and where name the word.
+ */
 SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
 {
     uint32_t i = x->n;
@@ -17941,17 +17998,17 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
         shmi_rq_add(x, kind, where, w, was, v);
 }
 
-/* Whether the participant n is alive. A participant that is leaving counts itself as not alive. */
+/* Whether the participant n is current. A participant that is leaving treats itself as not current. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
 /* Whether n names a participant that is dead, or has left. */
 SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
 
 /* ---- The slot records of an object with a recorded queue ----
  *
- * A slot record stays until the object is deleted. So a handle remembers the addresses of the slot records, in an
- * array that the handle has from the start, because a signal handler cannot allocate one. A participant puts its slot
- * record on the list before its first change. So a call that has loaded the commit word finds the record that the word
- * names. */
+ * A slot record stays until the object is deleted, so a handle remembers the addresses of the slot records. The array
+ * for them exists as long as the handle, because a signal handler cannot allocate one. A participant puts its slot
+ * record on the list of the object before its first change. So a call that has loaded the commit word finds the record
+ * that this word names. */
 
 SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
 {
@@ -18036,7 +18093,7 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Chooses the private lock for the object among those of this process. Also makes the first check reap. */
+/* Chooses one of the private locks of this process for the object. Also makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
@@ -18061,7 +18118,7 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
 }
 SHMI_FN void shmi_rq_free(void *handle)
 {
-    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read the memory, which stays readable */
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a present call may still read this memory, which stays readable */
     shmi_free_thing(handle);
 }
 /* Makes a handle of bytes bytes, which begins with a struct shmi_rq. */
@@ -18117,17 +18174,17 @@ SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
     return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses);
 }
 
-/* Resolves the wait of the node at off, which a record took off the queue. next is the word next that the record gave
- * the node. Every process that completes the record calls this function, and the word of the node decides which of
- * them resolves the wait:
+/* Resolves the wait of the node at off, which a record took off the queue. The parameter next is the content that the
+ * record gave to the node's word next. Every process that completes the record calls this function, and the CAS of one
+ * of them resolves the wait:
  *
  *     a process that resolves                the owner of the node
  *     word of the node: w                    next: another tag, before the next wait
  *     next: is it still that of the record?  word of the node: queued, of the next generation
  *     CAS of w: resolved
  *
- * If a process finds that next is still that of the record, the word w that it read before belongs to this wait. After
- * the owner has begun its next wait, the word of the node has another generation, so the CAS of w fails. */
+ * If a process finds that the word next still has this content, the content w that it read before belongs to this wait.
+ * If the owner then begins its next wait, the word of the node gets another generation, so the CAS of w fails. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
     int ended = shmi_rq_ended(q, next >> 32), telling = 0;
@@ -18156,7 +18213,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
             shmi_tuning t = shmi_rq_tuning(q);
-            shmi_note_cpu(&t); /* the owner spins, so no wake will note the CPU for it */
+            shmi_note_cpu(&t); /* noted here, because an owner that spins gets no wake that notes the CPU */
         }
         if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("record.tell.resolved");
@@ -18203,8 +18260,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* If the head is not that of c, the record of c is complete: its author begins its next record only after that,
-     * and changes the head first. */
+    /* If the head is not that of c, the record of c is complete: only then does its author begin its next record, and
+     * it changes the head first. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -18213,8 +18270,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
-        /* No process replaces the commit word before the record is complete. So if the commit word is not c any more,
-         * this process must leave w alone, even if w has the old tag again. */
+        /* No process replaces the commit word before its record is complete. So if the commit word is no longer c, this
+         * process must not change w, even if w has the content was again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -18241,8 +18298,8 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
 SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
 SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
 
-/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
- * says whether the change has taken effect. The caller has the private lock. */
+/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. If the call returns an
+ * error, x->made says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
 {
     uint64_t to = ((x->c >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS | q->a->my_slot, kinds = 0;
@@ -18288,8 +18345,8 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
 
 /* ---- The waits of a recorded queue ---- */
 
-/* Sets *w to the wait at v, an offset divided by 64. If no node is there, the words that x has read do not belong
- * together. */
+/* Sets *w to the wait whose node is at the offset 64 * v. Returns 0 if no queued node of the object is there: then the
+ * words that x has read do not belong together. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -18309,8 +18366,9 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 }
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
-/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process that was
- * stopped while it carried out a record of an earlier wait finds other tags in the node now, so its CAS fails. */
+/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process may have
+ * been stopped while it carried out a record of an earlier wait of the node. Its CAS fails, because the words get other
+ * tags here. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -18320,7 +18378,7 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
-    /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
+    /* The words next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
     shmi_st64(&n->next, SHMI_RECORDED(0, s->next_tag));
     shmi_st64(&n->extra, SHMI_RECORDED(0, s->extra_tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
@@ -18332,7 +18390,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     uint32_t me = (uint32_t)(s->off / SHMI_nodeSize), last;
     struct shmi_wait w;
     if (q->boundary != NULL)
-        shmi_st64(&n->wanted, (x->c >> SHMI_RQ_SLOT_BITS) + 1); /* the number of the wait */
+        shmi_st64(&n->wanted, (x->c >> SHMI_RQ_SLOT_BITS) + 1); /* the number of the wait, by which shmi_rq_before_boundary compares */
     shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
     SHMSYNC_CRASHPOINT("record.wait.prepared");
     last = shmi_rq_get(x, q->last);
@@ -18418,11 +18476,12 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-enum { SHMI_rqAgain = 64 }; /* how many times shmi_rq_remove_dead begins again */
+enum { SHMI_rqAgain = 64 }; /* how many times a walk of shmi_rq_remove_dead begins again */
 
-/* Whether the node n is on this queue. *next is its word next. Meanwhile the commit word may change, and the owner may
- * use the node for a wait in another queue or object. The owner stores the object and the word wanted before it
- * changes the word next. So if next has the same tag before and after the loads, they all belong to one wait. */
+/* Whether the node n is on this queue. *next is the content of its word next. During the call the commit word may
+ * change, and the owner may use the node for a wait in another queue or object. The owner stores the words object and
+ * wanted before it changes the word next. So if next has the same tag before and after the other loads, all loaded
+ * words belong to one wait. */
 SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 {
     int ok;
@@ -18436,9 +18495,9 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 }
 
 /* Takes the waits of dead participants off the queue. The walk goes from each node to the next node. Meanwhile waits
- * may leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it
- * checks that the node before it still has the same link. If the link has changed, or the node is not on this queue,
- * the walk begins again at the first wait, at most SHMI_rqAgain times.
+ * may leave at any place, and an owner may queue its node again at another place. So at each node the walk checks that
+ * the link to it, in the node before, is still the same. If the link has changed, or the node is not on this queue, the
+ * walk begins again at the first wait, at most SHMI_rqAgain times.
  *
  * The next reap takes off the waits of dead participants that this walk misses. A wait whose links a peer has
  * overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
@@ -18482,10 +18541,11 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
-        /* A node that is on this queue now stays on it until the commit word changes. */
+        /* A node that is on this queue now stays on it until the commit word changes, and then shmi_rq_end changes
+         * nothing. */
         if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             if (q->parts != NULL)
-                q->parts->turn_to(q, x, w); /* during the walk, the key of these waits may have got another entry */
+                q->parts->turn_to(q, x, w); /* chosen anew, because the key of these waits may have got another entry during the walk */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0) {
@@ -18512,7 +18572,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     return damaged;
 }
 
-/* Wakes the owners of the first waits, so that they check the object. Their waits go on. Several owners are woken,
+/* Wakes the owners of the first waits, so that they check the object. The call ends no wait. It wakes several owners,
  * because one of them may be stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
@@ -18531,12 +18591,12 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
             v = shmi_recorded_value(&n->next);
         }
         if (shmi_ld64(q->first) == first)
-            return; /* if it is not, the wait may have just left the queue, so try again */
+            return; /* otherwise the first wait may have just left the queue, so try again */
     }
 }
 
-/* Stores, for tools, the time since which the first wait of the queue has been first, in the low half of the stamp of
- * that wait. The time stays right, because the wait is first until it ends. */
+/* Stores, for tools, since when the first wait of the queue has been first. The time is in the low half of that wait's
+ * stamp. It stays right, because the wait is first until it ends. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -18544,18 +18604,18 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     uint64_t stamp;
     if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
         return;
-    /* If the stamp belongs to another wait by now, it has another number, and the CAS fails. If the numbers repeat,
-     * tools see a time that is too early. */
+    /* If the node has another wait by now, its stamp has another number, and the CAS fails. If the numbers are equal by
+     * chance, tools see a time that is too early. */
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
 }
 
-/* ---- What all objects with a recorded queue have in common: prims/record_deaths.go and others in C ---- */
+/* ---- What all objects with a recorded queue have in common, as in prims/record_deaths.go and other Go files ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. A grant to a dead participant would come back only with
- * its reap, so this function also finds deaths that are not marked yet. A participant that has found the object
- * damaged may have given up its wait: then the node is in the state SHMI_NodeLeft. */
+/* Whether the owner of a queued wait is alive and still waits. The function also finds deaths that are not marked yet,
+ * because a grant to a dead participant comes back only with its reap. An owner that has found the object damaged may
+ * have given up its wait: then the node is in the state SHMI_NodeLeft. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
@@ -18575,14 +18635,14 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant to which a wait was granted is dead by now: its reap may have visited
- * the object before the grant. */
+/* Makes the next call reap if the participant granted, to which a wait was granted, is dead by now: its reaper may have
+ * visited the object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
         shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
 }
-/* Reaps if a reap is due or dead is not 0, and then serves the queue. */
+/* Reaps if a reap is due, or if the parameter dead is not 0. Then serves the queue. */
 SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
 {
     int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
@@ -18602,7 +18662,7 @@ SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
     struct shmi_wakes b;
     int dead;
     shmi_rq_catch_up(q);
-    dead = q->kind->dead(q); /* the process that marked a participant dead may be stopped before it counts the death */
+    dead = q->kind->dead(q); /* needed, because a process that has marked a participant dead may be stopped before it counts the death */
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (dead || shmi_rq_reap_due(q))
@@ -18640,8 +18700,8 @@ SHMI_FN shmi_node *shmi_rq_linked(struct shmi_rq *q, uint32_t v)
     shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
     return n != NULL && shmi_ld64(&n->object) == q->o.off && shmi_recorded_queued(shmi_recorded_value(&n->next)) ? n : NULL;
 }
-/* Whether a wait of this process is damaged: its node, or the links beside it. The record of the commit word is
- * complete. If the commit word changes during the call, the result means nothing. */
+/* Whether a wait of this process is damaged: its node, or the links beside it. The caller has completed the record of
+ * the commit word. If the commit word changes during the call, the result means nothing. */
 SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
@@ -18673,7 +18733,7 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
     }
     return 0;
 }
-/* Begins a change of the queue in which the wait w is. EPROTO: a peer has overwritten the object. */
+/* Begins a change of the queue that contains the wait w. EPROTO: a peer has overwritten the object. */
 SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, struct shmi_wakes *b)
 {
     int err = shmi_rq_begin(q, x, b);
@@ -18733,8 +18793,8 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     for (;;) {
-        /* The loop ends: each round follows a change by another call. After an error, a peer has overwritten the
-         * queue. */
+        /* The loop ends, because it repeats only after a change by another call. An error means that a peer has
+         * overwritten the queue. */
         uint32_t v;
         int ok = 1;
         err = shmi_rq_begin(q, &x, &b);
@@ -18752,7 +18812,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
         } else if (shmi_ld64(q->commit) != x.c) {
-            ok = 0; /* a record that is not complete yet may end the wait */
+            ok = 0; /* a record that is not complete yet may be ending the wait */
         } else {
             err = EPROTO; /* a peer has overwritten the node */
         }
@@ -18793,7 +18853,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
         } else if (r == SHMI_AGAIN) {
             uint32_t w = shmi_node_load(s->node);
             if (shmi_node_queued(w))
-                shmi_rq_check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
+                shmi_rq_check_now(q); /* a reaper that cannot make a change has woken this thread: see shmi_rq_wake_first */
             else if (shmi_node_state(w) != SHMI_NodeResolved)
                 err = EPROTO; /* only a peer can have written that */
         } else {
@@ -18831,18 +18891,18 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has. A process that has not opened the object has no slot record, and so cannot
- * make a change. It only completes the last change. The waiters and the next call do the rest. If the list of slot
- * records is corrupt, a process that knows the records repairs the object. Returns 0 if this process could not make a
- * change. */
+/* Takes back what the participant dead has of the object. A process that has not opened the object has no slot record,
+ * so it cannot make a change. Then it only completes the last change, and the waiters and the next call do the rest. If
+ * the list of slot records is corrupt, a process that knows the slot records repairs the object. Returns 0 if this
+ * process could not make a change. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        /* This process is leaving, but its ID is still current. Without this assignment, shmi_rq_current would take it
-         * for a participant that stays. */
+        /* This process is leaving, but its ID is still current. The assignment makes shmi_rq_current treat it as not
+         * current. */
         q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
@@ -18856,8 +18916,8 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
-/* Makes a slot record for this process, which visits the object in a reap and has not opened it. If the result is 0,
- * the reap visits the object again when the dead participant is gone. */
+/* Makes a slot record for this process, which reaps and has not opened the object. If the result is 0, the reap visits
+ * the object again when the dead participant is gone. */
 SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
 /* If this process has no slot record, wakes the owners of the first waits, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
@@ -18875,13 +18935,13 @@ SHMI_FN int shmi_rq_complete_last(struct shmi_rq *q)
     shmi_rq_wake(q, &b);
     return err == 0;
 }
-/* Sequencers: a counter, and cells. The waiters for tokens sleep on the words of the cells. This is
- * prims/sequencer*.go in C. */
+/* Sequencers. A Sequencer has a counter, and 16 words that are its cells. A waiter for a token sleeps on the word of
+ * one cell. This is prims/sequencer*.go in C. */
 
 enum { SHMI_sequencerCells = 16 };
 #define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
 #define SHMI_TOKEN_MASK (UINT32_MAX >> 1)
-/* The word turns, which counts the calls that end all waits: see prims/sequencer_word.go. */
+/* The fields of shmi_sequencer_words.turns, which counts the calls that end all waits: see prims/sequencer_word.go. */
 #define SHMI_TURNS_STOPPED UINT64_C(1)
 #define SHMI_TURNS_ONE UINT64_C(2)
 
@@ -18891,7 +18951,7 @@ typedef struct shmi_token_cell {
     uint64_t *state;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, the counter, and the word turns */
+    uint64_t seen, value, turns; /* of the last periodic check: the sequence plus 1; the counter; shmi_sequencer_words.turns */
 } shmi_token_cell;
 struct shmi_sequencer {
     shmsync_arena *a;
@@ -18899,7 +18959,7 @@ struct shmi_sequencer {
     shmi_object o;
     shmi_token_cell cells[SHMI_sequencerCells];
 };
-/* A wait for a token. turns is the value that the word turns had when the wait began. */
+/* A wait for a token. turns: what shmi_sequencer_words.turns was when the wait began. */
 typedef struct shmi_token_wait {
     shmi_token_cell *cell;
     uint64_t token, turns;
@@ -18916,20 +18976,20 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell with token announced in it. The caller has found that the counter, whose value was v, has not
- * reached token, and that no wake is due for the word. */
+/* Returns the word of a cell after a waiter has announced token. state is the word before that, and v is the value of
+ * the counter. The counter has not reached token, and no wake is due for state. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        /* too far ahead for the word: announce a nearer token of the same cell instead */
+        /* the field of the word cannot show a token so far ahead, so announce a nearer token of the same cell */
         ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells;
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)
@@ -18959,7 +19019,8 @@ SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
     return t;
 }
 
-/* Changes the word of a cell and wakes all its waiters. If the word is no longer state, does nothing and returns 0. */
+/* If the word of the cell is equal to state, changes the word, wakes the waiters of the cell and returns 1. Otherwise
+ * returns 0. */
 SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -18974,14 +19035,14 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Wakes the waiters of a cell, if that is due, after the counter has advanced by jump to v. */
+/* Wakes the waiters of a cell if they must read the counter again. The counter has just grown by jump, and is now v. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        if (shmi_token_hit(c, state)) /* enough, because a waiter that comes later announces itself before it reads the counter */
+        if (shmi_token_hit(c, state)) /* no second change is needed: a waiter that comes later announces itself before it reads the counter */
             return;
     }
 }
@@ -18993,9 +19054,9 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. A change
-     * of the word turns it never shows. In both cases a waiter may be about to sleep, so the word of the cell must
-     * change. */
+    /* The word of the cell must change in two cases, because a waiter may be about to sleep on it. The first case is a
+     * jump of the counter by more than SHMI_TOKEN_FAR: the word cannot show which tokens the counter has reached. The
+     * second case is a change of shmi_sequencer_words.turns, which the word of a cell never shows. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -19012,8 +19073,8 @@ SHMI_FN void shmi_token_check(void *cell)
         shmi_token_make_up(c);
 }
 
-/* Announces the token, so that a wake comes when the counter reaches it. Returns 0 if the wait is over. Otherwise the
- * waiter may sleep while the word of the cell is *word. */
+/* Announces the token, so that a wake comes when the counter reaches the token. Returns 0 if the wait is over. If the
+ * result is 1, the waiter may sleep while the word of the cell is *word. */
 SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
     shmi_token_cell *c = w->cell;
@@ -19030,13 +19091,13 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        /* Before the announcement, the counter may already have reached the token, or the nearer token that was
-         * announced instead. */
+        /* The counter may have reached the token before this call announced it. The counter may also have reached the
+         * nearer token that this call has announced instead. */
         if (shmi_token_over(w))
             return 0;
         if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
             return 1;
-        shmi_token_hit(c, *word); /* the nearer token is reached, or the counter was set back */
+        shmi_token_hit(c, *word); /* the counter has reached the nearer token, or was set back */
     }
 }
 
@@ -19091,7 +19152,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that must read the counter again, after the counter has advanced by jump to v. */
+/* Wakes the waiters that must read the counter again. The counter has just grown by jump, and is now v. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -19227,8 +19288,8 @@ int shmsync_sequencer_stopped(const shmsync_sequencer *s)
     return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
-/* Once this call lets other threads go on, one of them may close the handle. So the call reads the handle only at its
- * begin. */
+/* As soon as this call lets another thread go on, that thread may close the handle. So the call reads the handle only
+ * at its start. */
 int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
 {
     SHMI_OPENED(sequencer);
@@ -19322,9 +19383,9 @@ int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
     return 0;
 }
 
-/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter or ended all
- * waits, and may not have changed the word of a cell. A waiter may be about to sleep on that word, so this function
- * changes it. */
+/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended all
+ * waits, before it changed the word of a cell. A waiter may be about to sleep on that word, so this function changes
+ * it. */
 SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);
@@ -19346,12 +19407,12 @@ SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owe
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 
 struct shmi_event {
-    struct shmi_eventcount count; /* the state of an auto-reset Event has another form, see below */
+    struct shmi_eventcount count; /* in an auto-reset Event, the word of the eventcount has another form: see below */
     shmi_event_record *own;       /* the share of this process; only for an auto-reset Event */
-    shmi_event_record **known;    /* the shares, from that of slot 1; NULL: none. Atomic. */
-    uint64_t known_head;          /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most;                /* the highest slot with a share in known. Atomic. */
-    uint32_t turns;               /* number of wakes: they go by turns to a thread and to a poller. Atomic. */
+    shmi_event_record **known;    /* known[i]: the share of slot i + 1; NULL: the slot has none. Atomic. */
+    uint64_t known_head;          /* the start of the list of slot records when known was filled: see shmi_known_list. Atomic. */
+    uint32_t most;                /* the highest slot whose share is in known. Atomic. */
+    uint32_t turns;               /* number of wakes. A thread and a poller get them alternately. Atomic. */
     uint32_t mode;
     int64_t tried;                /* when a trywait last looked for dead waiters; see shmi_check_due */
     shmsync_arena *a;
@@ -19360,26 +19421,26 @@ struct shmi_event {
 
 /* ---- Automatic reset ----
  *
- * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word.
- * The share of a participant counts the waits of all of its threads.
+ * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word. The
+ * share of a participant counts the waits of all of its threads.
  *
  *     a wait                                   a set
- *     share: waits + 1                         word: tokens, version
- *     word: announced, version + 1             shares: are there as many waits?
- *     word: no token?                          word: tokens + 1, version + 1
+ *     share: waits + 1                         read the word
+ *     word: is there a token? then take it     read the shares: how many waits are there?
+ *     word: announced, version + 1             if tokens <= waits, word: tokens + 1, version + 1
  *     sleep while the version is the same      if announced, wake one wait
  *
  * No lock is involved, so a signal handler may set the Event. */
 
-/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time has a bound,
- * because the processes of those waits may be stopped. */
+/* For this time, in ns, a wait that has not slept yet leaves the tokens to the waits that began before it. The time has
+ * a bound, because the processes of those earlier waits may be stopped. */
 #define SHMI_EVENT_YIELD INT64_C(1000000)
 /* The greatest number of tokens. A set that would exceed it does nothing. */
 #define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
 
 SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
 SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
-/* The word after a change that ends no wait. It then has that many tokens. */
+/* Returns the word s after a change that ends no wait. The new word has the given number of tokens. */
 SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
     return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
@@ -19388,22 +19449,24 @@ SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_
 /* Changes the word. The caller has called shmi_event_count_off with the old value. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share has two numbers. waits: how many waits have begun and are not counted off. ended: the version of the word at
- * the end of the last wait that was counted off. */
+/* A share has two numbers. One says how many waits have begun and are not counted off. The other, ended, is the version
+ * that the word had at the end of the wait that was counted off last. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* The share h after a wait was counted off that ended when the word got the version version. */
+/* Returns the share h after one wait was counted off. The parameter version is the version of the word at the end of
+ * this wait. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
     return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. A signal handler may
- * call this function. So a handle remembers the addresses of the shares in an array that it has from the start.
+/* Finds the shares, which lie in slot records. A slot record stays until the object is deleted, so a handle keeps the
+ * addresses of the shares. A signal handler may call this function, so the handle has had the array for all addresses
+ * since it was made.
  *
- * When a participant opens the Event, it puts its slot record on the list. Its first wait changes the word only after
- * that. So a call whose change of the word succeeds has seen the shares of all waits. */
+ * A participant that opens the Event puts its slot record on the list before its first wait changes the word. So a call
+ * whose change of the word succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -19436,7 +19499,8 @@ SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
     return !shmi_known_bad(shmi_ld64(&e->known_head)) ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
 }
 
-/* How many waits the shares count, for the word s. The function stops as soon as the number exceeds most. */
+/* Returns how many waits the shares count, or 0 if the word s announces no wait. The function stops counting as soon as
+ * the number exceeds most. */
 SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
 {
     uint64_t n = 0;
@@ -19449,15 +19513,17 @@ SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t mos
         shmi_event_record *h = __atomic_load_n(&e->known[i], __ATOMIC_ACQUIRE);
         if (h == NULL || shmi_event_share_waits(shmi_ld64(&h->waits)) == 0)
             continue;
-        /* The ID is read before the number, because a participant that inherits a share stores its ID last. */
+        /* Read the ID before the number. A participant that inherits a share stores its ID last, so the number is right
+         * if the ID is current. */
         if (shmi_current(e->a, (shmi_participant_id)(shmi_ld64(&h->name) & SHMI_NAME_MASK)))
             n += shmi_event_share_waits(shmi_ld64(&h->waits));
     }
     return n;
 }
 
-/* Counts off the wait that ended by the change of the word to s, unless another call has done so. Each call does this
- * before it changes s. So a change that succeeds has seen, in the shares, the ends of all earlier waits. */
+/* Counts off the wait that ended when the word changed to s, unless another call has counted it off. Each call does
+ * this before it changes the word from s. So a call that has changed the word has seen, in the shares, the ends of all
+ * earlier waits. */
 SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
     uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
@@ -19498,8 +19564,8 @@ SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
     shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* Returns the word. *waits is the number of waits that the shares counted while the word had this value. The function
- * stops counting at more waits than tokens. If there are no tokens, it does not count, and *waits is 0. */
+/* Returns the word, and sets *waits to the number of waits that the shares counted while the word had this value. If
+ * the word has no token, *waits is 0. The function stops counting as soon as there are more waits than tokens. */
 SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
     for (;;) {
@@ -19514,7 +19580,7 @@ SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
     }
 }
 
-/* As shmi_event_set_auto, if there may be waits: sets the Event, and wakes a wait. */
+/* The part of shmi_event_set_auto for an Event on which there may be waits: sets the Event, and wakes a wait. */
 SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
     for (;;) {
@@ -19560,9 +19626,9 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take: for a reset, or for a wait that need not sleep. Returns 0 if there is no
- * such token. Usually there is at most one. There are more if waiting participants have died, or if waits were given
- * up. */
+/* Takes all tokens that are left over when each wait gets one. A reset calls this function, and so does a wait before
+ * it sleeps. Returns 0 if no token is left over. Usually at most one is. There are more if waiting participants have
+ * died, or if waits were given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -19570,16 +19636,16 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
         if (shmi_event_tokens(s) <= waits)
             return 0;
         if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
-            /* A set that still finds the token changes nothing. The loads after this claim must see what the caller of
-             * that set stored before it. */
+            /* A thread may have set the Event before this claim, found it set already, and changed nothing. The loads
+             * after the claim must see what that thread stored before its set. */
             shmi_order_loads();
             return 1;
         }
     }
 }
 
-/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. So if there are
- * tokens, but none is free, this function looks for dead participants with waits, and then tries again. */
+/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. If there are
+ * tokens and none is free, this function looks for dead participants with waits. Then it tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -19596,11 +19662,12 @@ SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
     return shmi_event_claim(e);
 }
 
-/* A wait that its share counts. It is over when this process has ended it by a change of the word. */
+/* A wait of this process, which counts in the share of the process. The wait is over when this process has changed the
+ * word to end it. */
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* the wait may sleep while the word of the Event has the version of this value */
+    uint64_t word; /* the wait may sleep while the word of the Event has the same version as this value */
 } shmi_event_wait;
 
 /* Counts a wait in the share of this process. The caller has called shmi_enter. */
@@ -19611,8 +19678,8 @@ SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
     memset(w, 0, sizeof *w);
     w->e = e;
 }
-/* Ends the wait, and leaves that many tokens, or at most one if there is no other wait. Returns 0 if the word is no
- * longer s. */
+/* Ends the wait by a change of the word from s. The new word has the given number of tokens, but at most one if no
+ * other wait remains. If the result is 0, the wait goes on, and the caller reads the word again. */
 SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
 {
     struct shmi_event *e = w->e;
@@ -19624,8 +19691,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended exactly 2^32 changes ago. So the end of this wait would seem to be
-         * counted off already. Another change of the word avoids that. */
+        /* The last wait of this participant ended exactly 2^32 changes ago, with the same version as this wait would.
+         * So the share would seem to count this wait off already. Another change of the word avoids that. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -19640,8 +19707,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     return 1;
 }
-/* Takes a token if there is one for this wait. If there is none, returns 0, and the wait may sleep on w->word. A wait
- * that has not slept leaves the tokens to the waits that announced themselves before it. */
+/* Takes a token for this wait, and returns 1. If there is no token for it, returns 0, and the wait may sleep on
+ * w->word. A wait that has not slept leaves the tokens to the waits that announced themselves before it. */
 SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
     struct shmi_event *e = w->e;
@@ -19665,8 +19732,8 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait without a token and returns 0. If unless is not 0 and there is a token, takes the token instead and
- * returns 1. */
+/* Ends the wait without a token and returns 0. But if the parameter unless is not 0, and there is a token, the wait
+ * takes the token and the result is 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -19680,9 +19747,9 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 /* The longest time that a wait may sleep on its word, in ns; 0: until a wake. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a
- * token, the check wakes one wait, because the wake for the token may have gone to a stopped process, or was not sent.
- * If the word has not changed since the last check, the wait that was woken then has not taken the token, so the check
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a token,
+ * the check wakes one wait: the earlier wake may have gone to a stopped process, or was never sent. If the word has not
+ * changed since the last check, the wait that the last check woke has not taken the token. In this case, the check
  * wakes all waits. */
 SHMI_FN void shmi_event_check(void *event)
 {
@@ -19784,8 +19851,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* Another call that still finds the old state changes nothing. The loads after this change must see what the
-         * caller of that other call stored before it. */
+        /* Before this change, a thread may have asked for the old state, found it, and changed nothing. The loads after
+         * this change must see what that thread stored before its call. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
@@ -19812,8 +19879,8 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 
 /* ---- Handles ---- */
 
-/* The mode of an Event, or -1 if the object is not an Event. The word mode identifies an auto-reset Event. A
- * manual-reset Event has zeros there. */
+/* Returns the mode of an Event, or -1 if the object is not an Event. An auto-reset Event has a field mode, which is
+ * SHMI_eventAuto. A manual-reset Event has 0 at the same place. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
@@ -19835,7 +19902,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* a call that is under way may still read the memory, which stays readable */
+        shmi_free_thing(e->known); /* a call that is under way may still read this memory, so it is kept for later handles */
     shmi_free_thing(e);
 }
 
@@ -19936,7 +20003,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
     is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
-    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* this check comes before this process gets a slot record */
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* checked before this process gets a slot record */
         shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
@@ -20085,12 +20152,12 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this many more steps */
-#define SHMI_QUEUE_WALKS 16   /* if so many walks in a row find nothing while no hint moves, a peer has overwritten the ring */
+#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this number of further steps */
+#define SHMI_QUEUE_WALKS 16   /* if this number of walks in a row find nothing, and no hint changes, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* number of slots that a spinning waiter examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
-#define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */
-#define SHMI_QUEUE_USE 64u    /* the word used grows by this number */
+#define SHMI_QUEUE_NOTES 4    /* number of words in which processes note that they are about to put an item back */
+#define SHMI_QUEUE_USE 64u    /* shmi_queue_words.used grows in steps of this size */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
 #define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
@@ -20112,7 +20179,7 @@ struct shmi_queue_side {
 /* The first returned slots that a search through all slots has found; see returnedSlots of prims/queue_returned.go. */
 #define SHMI_QUEUE_RETURNED 64u
 struct shmi_queue_returned {
-    uint32_t busy; /* a thread uses this list; other threads do not wait for it, but search themselves. Atomic. */
+    uint32_t busy; /* a thread uses this list. Another thread does not wait for it, but searches the slots itself. Atomic. */
     uint32_t from, to;
     uint32_t all;
     uint64_t at;
@@ -20135,8 +20202,8 @@ struct shmi_queue {
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-/* The number of slots. A stopped put or get keeps a slot. A small queue has spare slots, so that some stopped calls
- * leave room for others. */
+/* The number of slots. A stopped put or get occupies a slot. A small queue has spare slots, so that some stopped calls
+ * leave room for other calls. */
 SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
 SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
 {
@@ -20154,12 +20221,12 @@ SHMI_FN uint64_t shmi_queue_bytes(uint64_t capacity, uint64_t item)
 SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint64_t tag) { return n | (uint64_t)kind << 29 | (tag & SHMI_QUEUE_TAG) << 33; }
 SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 15); }
 SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
-/* The participant that has the slot, or 0 if none has. */
+/* The participant to which the slot belongs, or 0 if it belongs to none. */
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-/* Whether the item of s was put before the item of t. The parameter later is a position behind both items, by fewer
- * than 2^31 positions: see shmi_queue_later. */
+/* Whether the item with the state s was put before the item with the state t. The parameter later is a position behind
+ * both items, but less than 2^31 positions behind them: see shmi_queue_later. */
 SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
 {
     return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
@@ -20175,14 +20242,14 @@ SHMI_FN int shmi_queue_valid(uint64_t s)
 }
 SHMI_FN uint64_t shmi_queue_cell(uint32_t lap, uint32_t slot) { return (uint64_t)lap << 32 | slot; }
 SHMI_FN uint32_t shmi_queue_lap(const struct shmi_queue *x, uint64_t p) { return (uint32_t)(p >> x->shift); }
-/* How many laps the cell value cell is ahead of the lap of position p. */
+/* How many laps the cell is ahead of the lap of position p. The parameter cell is the value of the cell. */
 SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint64_t p)
 {
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* How far position p is after position q; 0 if it is before q. Positions whose difference is a multiple of 2^32 laps
- * count as equal, because shmi_queue_heal does not know how many times the lap number has wrapped. */
+/* Returns p - q, or 0 if position p is before position q. Positions whose difference is a multiple of 2^32 laps count
+ * as equal, because shmi_queue_heal does not know how many times the lap number has wrapped. */
 SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
 {
     uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
@@ -20201,7 +20268,7 @@ SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
     return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-/* The functions that follow take no lock. If a participant is stopped in one of them, it keeps a slot from others, and
+/* The functions that follow take no lock. A participant that is stopped in one of them keeps one slot from others, and
  * nothing else. */
 
 SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
@@ -20223,15 +20290,15 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_qu
 /* Computes the hints anew. The new hints may be too low. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* The numbers of laps repeat after 2^32 laps. So 2^32 laps are added: then the position is later than the lap of
-     * an all-zero cell. */
+    /* Lap numbers wrap after 2^32 laps. The addition of 2^32 laps makes the position later than the lap of an all-zero
+     * cell. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
     shmi_st64(&x->seen, 0);
 }
 
-/* The result of a step of a walk. */
+/* What a step of a walk has found. */
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
@@ -20274,8 +20341,8 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell has a later position. So the item one lap before that position was taken, and so were all earlier
-     * items. */
+    /* The cell already has an item of a later lap. So the item one lap before that was taken, and so were all items
+     * before it. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
@@ -20336,7 +20403,7 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
  * overwritten the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if p is before seen */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true, too, if p is before seen */
         struct shmi_queue_found f;
         uint64_t d;
         if (!shmi_queue_front(x, &f))
@@ -20352,15 +20419,15 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot s, with the number i, that a put has claimed, and the position p at which the item is to come. At the time of
- * the claim the cell of p was not filled; it contained was. */
+/* A slot that a put has claimed: s is the slot, and i its number. p is the position for the item. At the time of the
+ * claim, position p was not filled, and its cell had the value was. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
     shmi_queue_slot *s;
 };
 SHMI_FN uint32_t shmi_queue_begin(struct shmi_queue *x, uint64_t p) { return (uint32_t)(p - (x->mask + 1)) % x->slots + 1; }
-/* Raises the word used, because slot i is about to be claimed. */
+/* Raises shmi_queue_words.used, because slot i is about to be claimed. */
 SHMI_FN void shmi_queue_use(struct shmi_queue *x, uint32_t i)
 {
     uint64_t to = ((uint64_t)i + SHMI_QUEUE_USE - 1) & ~(uint64_t)(SHMI_QUEUE_USE - 1), n;
@@ -20408,8 +20475,8 @@ SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
         c->was = f.was;
         if (!full && shmi_queue_claim_slot(x, c))
             return 1;
-        /* The position is still not filled, so no item was added in this round. So there was no room when this round
-         * began. */
+        /* If the position is still not filled, no put has added an item since this round found the position. So the
+         * queue had no room at that time. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
             return 0;
     }
@@ -20424,7 +20491,8 @@ SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_si
     t.slot = x->a->my_slot;
     return t;
 }
-/* Wakes a waiter of a side, if a waiter has announced itself, because n items or places have come. */
+/* Wakes a waiter of a side, if a waiter has announced itself. There are n more items, or n more free places, for this
+ * side. */
 SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
 {
     if (n > 0 && shmi_wake_word_announced(&side->line)) {
@@ -20434,7 +20502,8 @@ SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side,
     }
 }
 
-/* Frees a slot that this call has claimed, unless this process has left the arena and its slots were taken back. */
+/* Frees a slot that this call has claimed. The call does nothing if this process has left the arena, because then a
+ * reaper has taken the slot back. */
 SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
 {
     uint64_t st = shmi_ld64(&s->state);
@@ -20448,22 +20517,22 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled, even with this slot, before this call claimed the slot. If it was, a
-         * state with the tag of the position would make the slot an item of the queue at once. So the cell is checked
-         * first. */
+        /* Check the cell before the slot gets the tag of the position. The position may have been filled before this
+         * call claimed the slot, even with this same slot. Then the tag would make the slot an item of the queue at
+         * once. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
             SHMSYNC_CRASHPOINT("queue.add.written");
-            /* The hint is stored before the CAS. As soon as the item is in the queue, another thread may delete the
-             * object. So after the CAS this call stores something only if a waiter is announced. */
+            /* The hint is stored before the CAS, because another thread may delete the object as soon as the item is in
+             * the queue. After the CAS, this call stores something only if a waiter is announced. */
             __atomic_store_n(&x->w->tail, c->p, __ATOMIC_RELEASE);
             if (shmi_cas64(shmi_queue_cell_of(x, c->p), c->was, shmi_queue_cell(shmi_queue_lap(x, c->p), c->i))) {
                 SHMSYNC_CRASHPOINT("queue.add.committed");
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);
-                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* 0: a get already has the item */
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* if this CAS fails, a get already has the item, so the put has succeeded */
             }
         }
         full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
@@ -20502,8 +20571,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Makes the get calls search for returned slots, if a note names a returned slot of which they may not have been told.
- * Also removes the notes of dead participants. */
+/* Looks for a note that names a returned slot. If the get calls may not know of this slot, makes them search for
+ * returned slots. Also removes the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -20524,16 +20593,18 @@ SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-/* A position for shmi_queue_before, behind all items that a search finds, even if other calls put items meanwhile. The
- * tags of items give their order if fewer than two billion items were put after them. */
+/* Returns a position for shmi_queue_before. The position is behind all items that a search of the slots finds, even if
+ * other calls put items during the search. The tag of an item gives its order if fewer than two billion items were put
+ * after the item. */
 SHMI_FN uint64_t shmi_queue_later(struct shmi_queue *x)
 {
     struct shmi_queue_found f;
     if (!shmi_queue_next(x, &f)) /* the search is needed because the hint may be before the position of an item */
         f.p = shmi_ld64(&x->w->tail); /* a peer has overwritten the ring, so the items have no order */
-    return f.p + (1u << 24); /* more than other calls can put while this call searches the slots */
+    return f.p + (1u << 24); /* more items than other calls can put while this call searches the slots */
 }
-/* Searches all slots for the first returned slots, and fills the list x->back. */
+/* Searches all slots for the first returned slots, and stores them in the list x->back. The parameter back is the value
+ * of shmi_queue_words.returned. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -20560,8 +20631,8 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, or 0 if there is none. back is a value that the word returned had. If slots were returned
- * since then, the result may be a slot that is not the first. */
+/* Returns the number of the first returned slot, or 0 if there is none. The caller has read the parameter back from
+ * shmi_queue_words.returned. If slots were returned since then, the result may be a slot that is not the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -20570,7 +20641,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
-        while (first == 0) { /* each further round means that others have taken all slots of the list */
+        while (first == 0) { /* a further round is needed only if other calls have taken all slots of the list */
             while (first == 0 && r->from < r->to)
                 if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
                     first = r->slot[r->from];
@@ -20661,7 +20732,8 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 
 /* ---- Waiting ---- */
 
-/* Whether a waiter of a side can go on now. Examines at most most slots. */
+/* Whether a waiter of a side can go on now. The parameter most bounds the number of slots that this function examines.
+ */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
     struct shmi_queue_found f;
@@ -20671,7 +20743,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
         return (shmi_ld64(&x->w->returned) & 1) != 0 || !shmi_queue_front(x, &f) || f.s != NULL;
     full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
     if (full != 0)
-        return full < 0; /* -1: the put will find the error */
+        return full < 0; /* if full is -1, the put can go on, and reports the error */
     i = shmi_queue_begin(x, f.p);
     for (most = most < x->slots ? most : x->slots; most > 0; most--) {
         if (shmi_ld64(&shmi_queue_at(x, i)->state) == 0)
@@ -20682,7 +20754,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     return 0;
 }
 /* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
- * sleep, so this function announces them again. */
+ * sleep. So this function sets the announcement again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -20691,8 +20763,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Ends lease w by its bit. Returns 0 if the slot does not have lease w any more. If all peers keep the rules, the word
- * changes at most once during the call, because it gets a date. */
+/* Ends the lease w: sets the bit that says so in its word. Returns 0 if the slot does not have the lease w any more.
+ * Correct peers change the word at most once during the call, to give it a date. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -20714,9 +20786,9 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes the get calls find items that a process put back without telling of them, because it died or was stopped. The
- * word returned changes even if its bit is set already: otherwise a get that searched before such an item came back
- * would clear the bit. */
+/* Makes the get calls find items that a process put back without a note to them, because the process died or was
+ * stopped. shmi_queue_words.returned changes even if its bit is set already. Without this change, a get could clear the
+ * bit after a search that ended before such an item came back. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -20724,8 +20796,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants that are dead and gone have. leaving is the participant for which the caller reaps: if
- * it is this process, which is leaving, its slots are taken back, too. */
+/* Takes back the slots of participants that are dead and gone. leaving is the participant for which the caller reaps.
+ * If this process itself is leaving, the function takes back its slots, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -20736,7 +20808,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         shmi_queue_slot *s = shmi_queue_at(x, i);
         uint64_t st = shmi_ld64(&s->state), w, *note;
         shmi_participant_id n = shmi_queue_name(st);
-        /* The death is tested before the cell is read, because a put may fill the cell just before it dies. */
+        /* Test for the death before reading the cell, because a put may fill the cell just before it dies. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
             continue;
         switch (shmi_queue_kind(st)) {
@@ -20745,7 +20817,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* otherwise a late date of this lease could become that of the next lease */
+                shmi_queue_end_word(s, w); /* otherwise a process could store the date of this lease later, as the date of the next lease */
             note = shmi_queue_note(x, i);
             SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
@@ -20785,7 +20857,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
         else if (shmi_queue_kind(st) == SHMI_queueLeased)
             shmi_queue_date(s);
         else if (!shmi_queue_valid(st))
-            shmi_cas64(&s->state, st, 0); /* only a peer can have written that */
+            shmi_cas64(&s->state, st, 0); /* no correct process writes such a state */
         if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
             last = name;
             dead = shmi_dead(x->a, name) || dead;
@@ -20814,7 +20886,7 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
         return;
     else if (moved)
         shmi_wake_word_wake_one(x->a, &side->line);
-    else /* nothing has moved since the last check, so the waiter that was woken then is stopped */
+    else /* nothing has moved since the last check, so the waiter that the last check woke may be stopped */
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
@@ -20823,7 +20895,7 @@ SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queu
 
 /* ---- Calls ---- */
 
-/* A call: a put, which copies an item in, or a get or a lease, which copies an item out. */
+/* The arguments of a call. A put copies an item into the queue; a get or a lease copies an item out. */
 struct shmi_queue_call {
     struct shmi_queue *x;
     struct shmi_queue_side *side;
@@ -20848,7 +20920,7 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     lease->seq = w;
     lease->attempts = (uint32_t)times - 1;
 }
-/* Makes one attempt of a call. Returns 0, EBUSY if the call has to wait, ECANCELED, EPROTO or EBADF. */
+/* Makes one attempt of a call. Returns 0, ECANCELED, EPROTO or EBADF. EBUSY: the call has to wait. */
 SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
@@ -20907,7 +20979,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
     for (;;) {
         shmi_sleep_spec spec;
         err = shmi_queue_try(c);
-        /* An item or room that came first takes precedence over the end of the wait. */
+        /* The last attempt came after the end of the sleep. Its success takes precedence over a timeout or a close. */
         if (err != EBUSY || ended == SHMI_LATE || ended == SHMI_CLOSED)
             break;
         if (!waits) {
@@ -20941,7 +21013,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             shmi_queue_check(x, c->side);
     }
     if (slept)
-        shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
+        shmi_queue_pass(x, c->side); /* this waiter may have got a wake that another waiter needs */
     if (err != EBUSY)
         return shmi_queue_fail(c, err);
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, op, shmi_called(&x->o)) : shmi_queue_fail(c, EBADF);
@@ -20972,8 +21044,8 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err != 0)
         return err;
     err = shmi_queue_try(c);
-    /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be stopped,
-     * would find the deaths of holders. */
+    /* A program that never waits makes no periodic check. Without this check, only the death watchers of other
+     * processes would find dead holders, and these processes may be stopped. */
     if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
         shmi_queue_check_slots(c->x);
         err = shmi_queue_try(c);
@@ -21080,7 +21152,7 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.poller = &w->poller;
 }
 /* Fills in x from the body of a queue. Returns 0 if the body is too small for its immutable words, such as the
- * capacity. Each of these words is read only once, because a peer may overwrite it. */
+ * capacity. The function reads each immutable word only once, because a peer may overwrite it meanwhile. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -21120,8 +21192,8 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
     w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
-/* Makes the handle with the sizes that shmi_queue_handle has checked, even if a peer has overwritten the words since.
- */
+/* Makes the handle. It uses the sizes that shmi_queue_handle has checked, because a peer may have overwritten the words
+ * since the check. */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
@@ -21276,7 +21348,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue_call c;
     int64_t abs;
     shmsync_arena *a = x->a;
-    int entered = 0; /* from its first wait on, the call counts itself, because the handle may be closed */
+    int entered = 0; /* not 0: the call keeps the handle open by shmi_enter_for, as it does from its first wait on */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
@@ -21333,7 +21405,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
             shmi_exit_for(x, a);
             return SHMI_TELL(err);
         }
-        before = 1; /* the call has counted itself, and waiters were already woken for the item */
+        before = 1; /* the call is within shmi_enter_for, and shmi_queue_do has already woken the waiters for this item */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -21456,18 +21528,18 @@ struct shmi_counter {
     shmsync_arena *a;
     shmi_counter_words *w;
     shmi_counter_slot *own; /* the slot record of this participant; NULL in a reaper without a handle */
-    shmi_counter_slot **of; /* the known slot records, from that of slot 1; NULL: the slot has none */
-    uint64_t head;          /* head of the list when the list was read: see shmi_known_list. Atomic. */
-    uint32_t deaths;        /* value of shmi_deaths when a waiter last looked for dead participants. Atomic. */
-    uint64_t sought;        /* value of the word events at that time. Atomic. */
+    shmi_counter_slot **of; /* of[i]: the slot record of slot i + 1; NULL: the slot has none, or this process does not know it */
+    uint64_t head;          /* the start of the list of slot records when this process read the list: see shmi_known_list. Atomic. */
+    uint32_t deaths;        /* what shmi_deaths was when a waiter last looked for dead participants. Atomic. */
+    uint64_t sought;        /* what shmi_counter_words.events was when a waiter last looked for dead participants. Atomic. */
     shmi_wait_list line;
     const char *op;      /* name of the operation, for the errors of waits */
-    uint64_t seen;       /* value of the word events at the last check */
+    uint64_t seen;       /* what shmi_counter_words.events was at the last periodic check */
     int64_t looked;
     shmi_object o;
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
@@ -21495,8 +21567,8 @@ SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_
 SHMI_FN int shmi_counter_corrupt_shares(struct shmi_counter *t) { return shmi_counter_corrupt(t, "its list of slot records"); }
 
 /* Reads the list of slot records if it has changed. A known record stays known, even if a peer has overwritten the
- * list. A participant puts its record on the list before its first change. So a call that has loaded the commit word
- * finds each record that the state can name. Returns 0 if a reaper has no memory for the array. */
+ * list. A participant puts its record on the list before it first changes the commit word. So a call that has loaded
+ * the commit word finds all records to which the state can refer. Returns 0 if a reaper has no memory for the array. */
 SHMI_FN int shmi_counter_learn(struct shmi_counter *t)
 {
     shmi_record_walk v;
@@ -21520,8 +21592,9 @@ SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t
         return t->own;
     return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
 }
-/* Returns the next slot record behind *slot that this process knows, and sets *slot to its slot. NULL: there is none.
- * A walk begins with *slot 0, after a call of shmi_counter_learn that has succeeded. */
+/* A step of a walk through the slot records that this process knows. *slot is the slot of the record before, or 0 at
+ * the beginning. Returns the next record and sets *slot to its slot, or returns NULL after the last record. The caller
+ * has called shmi_counter_learn, which has succeeded. */
 SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
 {
     while (*slot < t->a->geo.slots) {
@@ -21570,12 +21643,12 @@ SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, 
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
-/* Makes a change of the counter by a record, if the commit word is still c. The caller has the private lock, and the
- * record of c is complete. */
+/* Makes a change of the counter by a record, if the commit word is still c. The caller has the private lock, and has
+ * completed the record that c names. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A new period, which no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. So the
- * function compares the period with those of all shares. */
+/* Returns a number for a new period, the low half of a ticket. No share has this number. The low half repeats after
+ * 2^32 tickets, so the function compares it with the periods of all shares. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, slot, period = 0;
@@ -21593,7 +21666,8 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
     return period;
 }
 
-/* Changes the commit word from c, which has the sole form and is not 0, to the logged form, unless it has changed. */
+/* Changes the commit word from c, which has the sole form and is not 0, to the logged form. Does nothing if the commit
+ * word is no longer c. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
     shmi_record_change ch;
@@ -21627,13 +21701,13 @@ SHMI_FN void shmi_counter_recheck(struct shmi_counter *t)
     while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
     shmi_deliver_all(t->a, &t->line);
 }
-/* Wakes the waiters after a reap has changed what the dead leave undone. */
+/* Wakes the waiters after a reap has added a share to the count that dead participants owe. */
 SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
 {
     SHMSYNC_CRASHPOINT("counter.reap.lost");
     shmi_counter_recheck(t);
 }
-/* Wakes the waiters of the commit word c, which says that the counter is 0, unless another process has done so. */
+/* Wakes the waiters of a counter that is 0, with the commit word c, unless another process has woken them. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
 {
     uint32_t ticket = (uint32_t)c >> 3;
@@ -21652,9 +21726,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* Values of *due, which says what a process owes to the waiters after a change. It pays the debt when it has given
- * back the private lock. 0: it owes nothing. SHMI_COUNTER_DUE_DEATH: it has to wake them because of a death. Any other
- * value is a commit word that says that the counter is 0, and for which the waiters have not been woken. */
+/* Values of *due. A change sets *due to say which wake this process owes to the waiters. The process sends the wake
+ * after it has unlocked the private lock. 0: no wake. SHMI_COUNTER_DUE_DEATH: a wake because of a death. Any other
+ * value is the commit word of a counter that has become 0. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -21663,8 +21737,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Sets the counter to 0 if its commit word is still c. Returns whether it did. If waiters must be woken, it also sets
- * *due, which was 0 before. The caller then passes *due to shmi_counter_pay. */
+/* Sets the counter to 0 if the commit word is still c. Returns whether it has done so. If waiters must be woken, the
+ * call sets *due, and the caller passes *due to shmi_counter_pay. Before the call, *due is 0. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -21690,15 +21764,15 @@ SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
     return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
 }
 SHMI_FN shmi_participant_id shmi_counter_holder(shmi_counter_slot *s) { return (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK); }
-/* How much of a share other participants may claim. */
+/* The part of a share that other participants may claim. */
 SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slot *s)
 {
     uint64_t own = shmi_counter_has(t, s);
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, in the form that a change needs. own is at most the count. The word may exceed the
- * count, because other participants also do work of this share. */
+/* The share of this participant, in the form that a change needs. The field own is at most the count. The word in the
+ * slot record may exceed the count, because other participants, too, count down for work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
     int void_; /* the slot has no share in this period */
@@ -21730,8 +21804,8 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
     if (h->void_ || claimed != h->claimed || own > h->own)
         shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
-/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller has the private
- * lock. If *due is not 0 after the call, the share is folded. */
+/* Makes one attempt to fold the share of a slot: to add it to the count that dead participants owe. The caller has the
+ * private lock. The attempt has succeeded if *due is not 0 afterwards. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = shmi_counter_slot_at(t, slot);
@@ -21752,7 +21826,7 @@ SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot,
 /* The result of an attempt in the logged form. */
 enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
 
-/* Makes one attempt, in the logged form, to add n to the counter or, if add is 0, to take n from it. */
+/* Makes one attempt to change a counter in the logged form: adds n to it or, if add is 0, subtracts n from it. */
 SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
 {
     shmi_record_change ch;
@@ -21775,7 +21849,7 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
     ch.n = 0;
     if (add) {
         shmi_record_set(&ch, SHMI_counterCount, count + n);
-        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other participants may claim the units that are added now */
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other participants may claim the units that this call adds */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
         shmi_record_set(&ch, SHMI_counterCount, count - n);
@@ -21869,8 +21943,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* Sets *died to the dead participant that leaves work undone, or to 0 if there is none. If *current is not 0, the
- * answer was right at some moment after c was read. Otherwise *died may belong to a later commit word. */
+/* Sets *died to a dead participant that owes a count, or to 0 if there is none. If *current is not 0, this was so at
+ * some moment after the caller read c. If *current is 0, *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -21885,32 +21959,32 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
         return err;
     if (shmi_value_of(&t->w->owed) == 0) {
         if (shmi_counter_learn(t) && shmi_known_bad(shmi_ld64(&t->head)))
-            return shmi_counter_corrupt_shares(t); /* a dead participant may have a share that cannot be found */
-        return 0; /* if a process folds a share after this load of owed, it wakes the waiters afterwards */
+            return shmi_counter_corrupt_shares(t); /* a dead participant may have a share that is not on the list any more */
+        return 0; /* a process that folds a share after this load of w->owed wakes the waiters after the fold */
     }
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
-    /* If the commit word has changed, owed may belong to a later record that is only half carried out. */
+    /* If the commit word has changed, w->owed may belong to a later record, which is not carried out completely. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether n, which has a share, leaves its work undone, because n is dead, or is the participant without, which is
- * leaving. If none is leaving, without is 0. */
+/* Whether the participant n of a share is dead, or is leaving. without is the participant that is leaving, or 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
-/* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
+/* Whether the owner that the commit word c names, in the sole form, is dead or is leaving. Then the whole count is its
+ * share. */
 SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
 {
     shmi_participant_id n = shmi_counter_owner(c);
     return n != 0 && !shmi_counter_is_lost(c) && shmi_counter_leaves(t, n, without);
 }
-/* Whether s, in the logged form, is the share of a participant that leaves its work undone. */
+/* Whether s is the share of a participant that is dead or is leaving. The commit word has the logged form. */
 SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s, shmi_participant_id without)
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of the participant
- * without, which is leaving. Sets *next to SHMI_counterDone if the slot has no such share now. Sets it to
- * SHMI_counterNot if this participant has no slot record, which a change needs. */
+/* Makes one attempt to fold the share s, if its participant is dead, or is the leaving participant without. Sets *next
+ * to SHMI_counterDone if the slot has no such share any more. Sets *next to SHMI_counterNot if this participant has no
+ * slot record, in which a change needs a record. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -21933,9 +22007,10 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of the participant without, which is leaving, slot by slot. The commit
- * word has had the logged form since those deaths. One check of each slot is enough; see prims/counter_repair.go. If a
- * reaper cannot make a slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
+/* Folds the shares of dead participants, slot by slot. without is a participant that is leaving, or 0; its share is
+ * folded, too. The commit word has had the logged form since the participants died. One check of each slot is enough:
+ * see prims/counter_repair.go. If a reaper cannot make a slot record for itself, the waiters fold the shares: see
+ * shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot = 0;
@@ -21949,7 +22024,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         while (next != SHMI_counterDone) {
             uint64_t c = shmi_counter_load(t);
             if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, s, slot, without, &next) != 0)
-                return; /* if the counter has become 0, all shares are void */
+                return; /* nothing is left to fold: if the counter has become 0, all shares are void */
             if (next == SHMI_counterNot && (made++ != 0 || !shmi_record_of_reaper(t->a, &t->o, sizeof(shmi_counter_slot)))) {
                 shmi_counter_recheck(t);
                 return;
@@ -21957,8 +22032,8 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants, and of the participant without, which is leaving, to what the dead leave
- * undone. */
+/* Adds the shares of dead participants to the count that dead participants owe. without is a participant that is
+ * leaving, or 0; its share is added, too. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     int tries; /* bounded, because only a peer that breaks the rules changes the word more often */
@@ -21970,15 +22045,16 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
         if (!shmi_counter_left(t, c, without))
             return;
-        /* The act is needed, because the word may come back to c when a living participant has got the ID of the
-         * owner. */
+        /* Take the word by an act. Otherwise a living participant could get the ID of the dead owner and change the
+         * word back to c before the CAS. */
         if (shmi_take_from64(t->a, shmi_counter_owner(c), &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
     }
 }
-/* Whether a reap would change what the dead leave undone. Also finds unmarked deaths of participants with shares. */
+/* Whether a reap would find shares of dead participants to fold. Also marks dead participants with shares that are not
+ * marked yet. */
 SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
 {
     uint32_t slot = 0;
@@ -21999,16 +22075,16 @@ SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
     }
     return dead;
 }
-/* Adds the shares of dead participants to what the dead leave undone. */
+/* Adds the shares of dead participants to the count that dead participants owe. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
     if (shmi_counter_any_dead(t, shmi_counter_load(t)))
         shmi_counter_reap(t, 0);
 }
-/* Calls shmi_counter_reap_dead if participants have died, or the word events has changed, since a waiter of this
- * process last did so. e is the value of events that the caller has read. A reaper that cannot fold the share of a
- * dead participant changes events, and counts the death only after that. So either this call finds the share, or
- * events changes before the caller sleeps on it. */
+/* Calls shmi_counter_reap_dead, unless a waiter of this process has already called it for the present number of deaths
+ * and the present value of w->events. e is that value, as the caller has read it. A reaper that cannot fold the share
+ * of a dead participant first changes w->events, and then counts the death. So either this call finds the share, or
+ * w->events changes before the caller sleeps on it. */
 SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
 {
     uint32_t deaths = shmi_deaths(t->a);
@@ -22052,14 +22128,14 @@ SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
-/* How many times a waiter reads a counter that changes all the time, to find out which participant died. Then it
- * sleeps until the next periodic check. */
+/* How many times a waiter tries to find out which participant died, while other calls change the counter. After that
+ * the waiter sleeps until the next periodic check. */
 enum { SHMI_counterLooks = 16 };
 SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
 {
     uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
     int64_t since = 0;
-    int looks; /* reads since the last sleep; after the first of them, the call checks its deadline */
+    int looks; /* number of reads since the last sleep. From the second read on, the call checks its deadline */
     for (looks = 0;; looks++) {
         uint64_t e = shmi_ld64(&t->w->events), c;
         shmi_sleep_spec spec;
@@ -22112,7 +22188,7 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
             shmi_counter_check(t);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a counter that is 0, or was 0 since the wait began, takes precedence over the close */
+        case SHMI_CLOSED: /* a counter that is 0, or has been 0 since the wait began, takes precedence over a timeout or a close */
             if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
                 return 0;
             return shmi_counter_gives_up(t, ended);
@@ -22170,19 +22246,20 @@ typedef struct shmi_claiming {
     uint64_t n, rest, period;
     int from_others, reaped;
 } shmi_claiming;
-/* Makes one attempt to claim units: of the dead, of no participant, and of one other participant. */
+/* Makes one attempt to claim units: first units that dead participants owe, then units that nobody owes, then units of
+ * the other participant with the largest claimable share. */
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t slot = 0, me = t->a->my_slot, most = 0;
-    shmi_counter_slot *s, *victim = NULL; /* the slot record of the slot most */
+    shmi_counter_slot *s, *victim = NULL; /* victim: the slot record of slot number most */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
     period = shmi_value_of(&t->w->period);
-    if (period != k->period) { /* the counter was 0 meanwhile, so earlier claims are void */
+    if (period != k->period) { /* the counter has been 0 since this call began, so what it claimed before is void */
         k->rest = k->n;
         k->period = period;
     }
@@ -22212,7 +22289,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         free = most = 0;
     free += others + owed;
     if (k->from_others)
-        free = shmi_min(free, count - h.own); /* at most what is not in the share of this participant */
+        free = shmi_min(free, count - h.own); /* units in the share of this participant cannot be claimed */
     if (shmi_counter_load(t) != c)
         return 0;
     if (k->rest > free) {
@@ -22245,7 +22322,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* As shmi_counter_claim_entered, but without the wait for processes that are dying. */
+/* As shmi_counter_claim_entered, but does not wait for processes that are dying. */
 SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
@@ -22280,16 +22357,17 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
     }
     return err;
 }
-/* Claims n of the expected units for this participant: first units that the dead left undone, then units of no
- * participant, and then, if from_others is set, units of other participants. */
+/* Claims n of the expected units for this participant: first units that dead participants owe, then units that nobody
+ * owes. If from_others is set, also claims units of other participants. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
-    shmi_counter_reap_dead(t); /* a participant with a share may be dead, and its reaper may have had no slot record */
+    shmi_counter_reap_dead(t); /* a reaper without a slot record may have left the share of a dead participant in its slot */
     k->reaped = 1;
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But this
-     * process may see only a moment later that all threads of that process have ended. So the call waits for that. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of this process. But the
+     * library may find out only a moment later that all threads of the process have ended. So the call waits until no
+     * process is dying, and tries again. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -22326,7 +22404,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return err;
     count = shmi_value_of(&t->w->count);
     owed = shmi_value_of(&t->w->owed);
-    if (owed >= count) { /* other participants have done part of what the dead left undone */
+    if (owed >= count) { /* other participants have done part of the work that dead participants owed */
         *ok = shmi_counter_become_zero(t, c, due);
         return 0;
     }
@@ -22335,8 +22413,8 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
-/* As shmi_counter_become_zero, for a commit word c of the sole form whose owner is dead. The word may come back to c
- * after another participant has got the ID of the owner and has died, too, so an act is needed. */
+/* As shmi_counter_become_zero, for a commit word c in the sole form whose owner is dead. Needs an act: otherwise
+ * another participant could get the ID of the owner, change the word back to c and die, too. */
 SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_participant_id n = shmi_counter_owner(c);
@@ -22349,7 +22427,7 @@ SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t 
     shmi_end_act(t->a, &act);
     return ok;
 }
-/* Takes what the dead left undone off the counter. */
+/* Subtracts the count that dead participants owe from the counter. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
     int ok = 0, err = shmi_enter_for(t, t->a, "counter.reset");
@@ -22380,7 +22458,8 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
     shmi_exit_for(t, t->a);
     return err;
 }
-/* The count. If the counter changes all the time, the result may be put together from different moments. */
+/* Returns the count. If other calls change the counter all the time, the result may belong to a change that is not
+ * complete. */
 SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 {
     uint64_t count = 0;
@@ -22600,8 +22679,8 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* The count down may let another thread go on, which may close the handle. So the call reads the handle only here.
-     */
+    /* The count down may let another thread go on, and that thread may close the handle. So the call reads the handle
+     * before the count down. */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
@@ -22630,7 +22709,7 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     free(t.of);
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
@@ -22667,9 +22746,9 @@ struct shmi_once {
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* The word w after the participant n has begun the next turn. */
+/* Returns the word after w: participant n has begun the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
-/* Whether the word w still has the turn that the word began has. */
+/* Whether the word w shows the same turn as the word began, and this turn is not over. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
@@ -22757,9 +22836,9 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* If the runner is dead and gone, takes the turn from it and wakes the waiters. The participant without, which is
- * leaving, counts as dead; 0: none. If a peer that breaks the rules changes the word all the time, the call gives up; a
- * call that needs the turn takes it itself. */
+/* If the runner is dead and gone, takes the turn away from it and wakes the waiters. The leaving participant without
+ * counts as dead; 0: none is leaving. The call gives up if a peer changes the word again and again. Later, a call that
+ * needs the turn takes it without a reap. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     int tries;
@@ -22806,8 +22885,8 @@ SHMI_FN int shmi_once_spun(void *arg)
     return shmi_once_is_done(w) || shmi_once_runner(w) == 0;
 }
 
-/* Waits until a function has returned, or makes this process the runner. In the second case *began is the word in
- * which its turn begins; otherwise *began is 0. */
+/* Waits until a function has returned, or makes this process the runner. If this process is the runner, *began is the
+ * word with which its turn begins. Otherwise *began is 0. */
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
@@ -22829,8 +22908,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
         if (ended == SHMI_LATE) /* a free turn takes precedence over the deadline */
             return shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o));
-        /* Only this process stores threads in o->thread, and only its own. So if o->thread is this thread, this thread
-         * has not returned from its function yet. */
+        /* Only threads of this process store o->thread, and each stores itself. So if o->thread is this thread, the
+         * function that this thread runs has not returned yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
             return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
@@ -22863,7 +22942,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             shmi_once_check(o);
     }
 }
-/* Notes that the function has returned whose turn began with the word began, and wakes the waiters. */
+/* Notes that the function of a turn has returned, and wakes the waiters. The turn began with the word began. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);
@@ -22922,7 +23001,7 @@ SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_parti
     if (o->size < sizeof(shmi_once_words))
         return;
     shmi_once_init(&x, a, o);
-    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
 }
 /* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
@@ -22937,31 +23016,32 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- Locks that are handed over in the order of a recorded queue: prims/record_lock*.go in C ----
  *
- * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded
- * word. It consists of a kind and an ID:
+ * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded word.
+ * The value consists of a kind and an ID:
  *
  *     kind       ID    meaning
  *     biased     0     free and open
  *     biased     n     held by n and open
  *     held       0     free and closed
  *     held       n     held by n and closed
- *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
- *     the others       as in a mutex; closed
+ *     reserved   n     granted to n by a record; held when n has copied the tag of this word to *accepted
+ *     other kinds      as in a Mutex; closed
  *
- * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the
- * word, by a CAS. Only a record opens it. */
+ * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the word
+ * by a CAS. Only a record opens the word. */
 #define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* the queue that is chosen in q is the queue of the lock */
+    struct shmi_rq *q;   /* has chosen the queue of the lock */
     uint64_t *state, *accepted;
-    /* a recorded word that names the participant whose death has made a FairMutex owner-dead or not recoverable */
+    /* names the participant whose death has made a FairMutex owner-dead or not recoverable. Its value changes by
+     * records */
     uint64_t *died;
-    uint32_t kind, where; /* name the word state in a record; the word died has the next kind */
+    uint32_t kind, where; /* by which a record finds *state; for *died, the kind is 1 more */
     int release;         /* the policy is SHMSYNC_POLICY_RELEASE */
-    /* not 0: the lock is a key of a MultiLock. Then the tag of state identifies a hold, and a not recoverable state
-     * contains an ID */
+    /* not 0: the lock is a key of a MultiLock. For a key, the tag of *state identifies a hold, and a state that is not
+     * recoverable contains an ID */
     int key;
 };
 
@@ -22977,7 +23057,7 @@ SHMI_FN int shmi_state_valid(uint32_t s, int key)
     }
     return 0;
 }
-/* Whether no process can get the lock before a recover. */
+/* Whether the state s lets no process get the lock until a recovery. */
 SHMI_FN int shmi_state_refuses(uint32_t s, int key)
 {
     return !shmi_state_valid(s, key) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
@@ -23003,16 +23083,16 @@ SHMI_FN void shmi_state_shut(uint64_t *state, int key)
 
 /* ---- The rules. The caller has the private lock. ---- */
 
-/* Adds to x that the state becomes s. If x leaves no wait in the queue, and s is free or held, x also opens the word.
- */
+/* Adds to the change x: the state of the lock becomes s. If x leaves no wait in the queue, and the lock is free or held
+ * in s, the record also opens the word. */
 SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
 {
     if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait leaves the queue without a grant. The word is closed. While a key has a holder, the word stays
- * closed: a record that opens it would change its tag, which identifies the hold. */
+/* Adds to the change x: a wait leaves the queue without a grant. The word is closed, and stays closed while a key has a
+ * holder. A record that opens the word changes its tag, and the tag of a key identifies the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
@@ -23022,15 +23102,15 @@ SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_c
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
         shmi_lock_set(l, x, s);
 }
-/* Adds to x that the lock is granted to the first wait whose owner lives, or becomes free. Waits of dead participants
- * before that wait leave the queue. If they do not all fit into the record, shmi_lock_serve does the rest. Returns the
- * participant to which x grants the lock, or 0. The word is closed. */
+/* Adds to the change x: the lock is granted to the first wait whose owner lives, or becomes free if there is no such
+ * wait. Waits of dead participants leave the front of the queue. If these waits do not all fit into the record,
+ * shmi_lock_serve does the rest. Returns the participant to which x grants the lock, or 0. The word is closed. */
 SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;
     struct shmi_wait w;
-    /* From here on the word is in the record. So its tag changes even if the same participant gets the lock again:
-     * accepted identifies a grant by this tag. */
+    /* Put the word into the record now. So the tag of the word changes even if the same participant gets the lock
+     * again: *accepted identifies a grant by this tag. */
     shmi_rq_set(x, l->kind, l->where, l->state, 0);
     for (;;) {
         shmi_participant_id granted = 0;
@@ -23055,8 +23135,9 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to x that the first wait ends because no process can get a lock in the state s. The word extra of its node
- * gives the reason: the state s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
+/* Adds to the change x: the first wait ends, because no process can get a lock in the state s. The field extra of the
+ * wait node gives the reason, which is s with the ID of the dead participant. If s is not valid, all bits of extra are
+ * set. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -23157,9 +23238,9 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     shmi_st32(&q->unreaped, 1);
     return 0;
 }
-/* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
- * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
- * closed: then only a record can take the lock back. */
+/* Takes the lock back from a dead holder if the word of the lock is open. In this case no wait is queued, so one CAS is
+ * enough, and this process needs no slot record. The result 1 says that the word is closed, and names a participant
+ * that is dead or has left. In this case only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     int tries;
@@ -23173,7 +23254,7 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
             return 1;
         to = l->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
-            return 0; /* if the dead participant is not gone yet, the reap visits the lock again when it is */
+            return 0; /* if the dead participant is not gone yet, a later reap takes the lock back */
     }
     return 0;
 }
@@ -23188,11 +23269,11 @@ struct shmi_barrier {
     void *completion_arg;
     const void *thread;       /* the thread of this process that runs the completion; see shmi_this_thread. Atomic */
     uint32_t deaths;          /* value of shmi_deaths when this process last looked for dead participants */
-    uint32_t head;            /* the latest slot record when the list was read */
-    shmi_barrier_slot *of[1]; /* the known slot records, from that of slot 1; NULL: the slot has none */
+    uint32_t head;            /* the start of the list of slot records when this process read the list */
+    shmi_barrier_slot *of[1]; /* of[i]: the slot record of slot i + 1; NULL: the slot has none, or this process does not know it */
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
@@ -23217,7 +23298,7 @@ enum {
 #define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
 #define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
 #define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
-#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* the record of a phase that is so many phases ago is lost */
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* after this number of further phases, the record of a phase is lost */
 
 /* ---- The rules; see prims/barrier_word.go ---- */
 
@@ -23233,10 +23314,11 @@ typedef struct shmi_barrier_share {
 
 SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
 SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
-/* The sequence that the word events has in state s. Waiters sleep until it changes. */
+/* The sequence of shmi_barrier_words.events in the state s. Waiters sleep until this sequence changes. */
 SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
 
-/* How many parties a share has in this phase. *left is how many arrivals of these parties are still to come. */
+/* Returns the number of parties of a share in this phase. Sets *left to how many of these parties have not arrived yet.
+ */
 SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
 {
     uint64_t ago = s->phase - h->phase;
@@ -23246,27 +23328,28 @@ SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier
     if (ago <= s->skipped)
         return *left = h->parties;
     if (ago == s->skipped + 1)
-        return *left = h->parties - *left; /* other processes have arrived in place of the other parties */
+        return *left = h->parties - *left; /* the parties that had not arrived now belong to processes that arrived in their place */
     return *left = 0;
 }
-/* Sets how many parties a share has in this phase, and how many of their arrivals are still to come. */
+/* Stores in a share its number of parties in this phase, and how many of them have not arrived yet. */
 SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
 {
     h->phase = s->phase;
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase, which is this one or the next, and so all later phases, as broken by the death of dead. */
+/* Marks a phase as broken by the death of the participant dead. The phase is this one or the next. All later phases are
+ * broken, too. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still have arrivals to come: then other processes have
- * arrived in place of its parties, which now belong to those processes. */
+/* Whether all arrivals of this phase have come. A share may still expect arrivals: other processes have arrived in
+ * place of its parties, and these parties now belong to the other processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
-/* Breaks a phase because the participant of a share is dead: the next phase if all arrivals of the share in this phase
- * have come, and this phase otherwise. The parties of the share are lost. */
+/* Breaks a phase because the participant of a share is dead. If all parties of the share have arrived in this phase,
+ * breaks the next phase; otherwise breaks this phase. The parties of the share are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
@@ -23284,8 +23367,8 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     h->gone = h->name;
     h->goneIn = (uint32_t)s->reset;
 }
-/* Gives the share of a slot to the participant me. If it was that of a predecessor, which is dead, its parties are
- * lost. */
+/* Gives the share of a slot to the participant me. If the share belonged to a predecessor, which is dead, the parties
+ * of the share are lost. */
 SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shmi_participant_id me)
 {
     if (h->name == me)
@@ -23302,7 +23385,7 @@ SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
     s->skipped = 0;
     s->completer = 0;
 }
-/* Counts n arrivals, which are at most as many as this phase still expects, and removes drop parties. */
+/* Counts n arrivals, and removes as many parties as drop says. This phase still expects n arrivals or more. */
 SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
@@ -23326,8 +23409,8 @@ SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uin
     s->expected -= shmi_min(n, s->expected);
     shmi_barrier_put(s, h, parties, shmi_min(parties, left));
 }
-/* Ends a broken phase, and begins another one with that many parties. If parties is 0, the new phase has the expected
- * parties less those that are lost. */
+/* Ends a broken phase, and begins a phase with the given number of parties. If parties is 0, the new phase has all
+ * expected parties that are not lost. */
 SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
 {
     if (parties == 0)
@@ -23342,14 +23425,14 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
     s->broken = 0;
     s->lost = 0;
 }
-/* The record that is kept of this phase, which is broken. */
+/* What the Barrier keeps about this phase, which is broken. */
 SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* Whether a wait for the end of phase p is over. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is
- * the participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of
- * p, which the caller has read after the state. */
+/* Whether a wait for the end of phase p is over. If it is, *end is its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead
+ * is the participant that died. *dead is 0 if the Barrier has no record of phase p any more. r is the record in the
+ * place for phase p, which the caller has read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps the record is ahead of p */
@@ -23419,8 +23502,8 @@ SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
 }
 SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
 
-/* Reads the state for the commit word c. *ok is 0 if the commit word is not c any more: then parts of the state may
- * belong to later commit words. */
+/* Reads the state for the commit word c. If *ok is 0, the commit word has changed, and parts of the state may belong to
+ * later commit words. */
 SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
 {
     shmi_barrier_words *w = x->w;
@@ -23479,8 +23562,8 @@ SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, co
     shmi_record_differ(ch, at + 6, h->goneIn, to->goneIn);
 }
 
-/* A rule changes the state and the share of a slot. A rule may be called several times for one change, and must not
- * wait. */
+/* A rule changes the state, and the share of a slot. The library may call a rule several times before the change
+ * succeeds. A rule must not wait. */
 typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
 /* Applies a rule, and commits the change. *was is the state before, and *is the state after. */
 SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
@@ -23520,8 +23603,8 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Makes the word events agree with the state, and wakes the waiters if this changes the sequence. The state is read
- * after events, so it is not older. */
+/* Makes the sequence of w->events agree with the state, and wakes the waiters if the sequence changes. Reads the state
+ * after w->events, so the state is not older than the sequence. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
     for (;;) {
@@ -23541,7 +23624,7 @@ SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
     }
 }
 
-/* Calls shmi_barrier_tell, unless the word events already has the sequence of s. The caller has just read s. */
+/* Calls shmi_barrier_tell, unless w->events already has the sequence of s. The caller has just read s. */
 SHMI_FN int shmi_barrier_tell_of(struct shmi_barrier *x, const shmi_barrier_state *s)
 {
     return (uint32_t)shmi_eventcount_load(&x->e) == shmi_barrier_sequence(s) ? 0 : shmi_barrier_tell(x);
@@ -23561,9 +23644,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. The participant without, which is leaving, counts as
- * dead; 0: none. A process without a slot record cannot make this change, so it leaves the change to the waiters or to
- * the next call. */
+/* Breaks the phases that dead participants leave incomplete. The leaving participant without counts as dead; 0: none is
+ * leaving. A process without a slot record cannot make this change, so the waiters or the next call make it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -23600,7 +23682,8 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties or runs the completion. If who is 0, whether any dead participant does. */
+/* Whether the participant who has parties, or runs the completion. If who is 0, the answer is for any dead participant.
+ */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -23794,7 +23877,7 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 }
 
 /* The rule of an arrival. arg[0]: the number of arrivals. arg[1]: the number of parties to remove. arg[2]: the
- * participant that runs the completion, or 0 if there is no completion, so that the phase ends at once. */
+ * participant that runs the completion. If arg[2] is 0, there is no completion, and the phase ends at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -23811,7 +23894,7 @@ SHMI_FN void shmi_barrier_completed(struct shmi_barrier *x, shmi_barrier_state *
 {
     (void)h;
     (void)arg;
-    if (s->completer == x->e.a->self) /* if not, a peer has overwritten the state */
+    if (s->completer == x->e.a->self) /* otherwise a peer has overwritten the state */
         shmi_barrier_over(s);
 }
 
@@ -23832,7 +23915,8 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes drop parties, and sets *p to the phase. The caller is within shmi_enter. */
+/* Counts n arrivals, removes as many parties as drop says, and sets *p to the phase. The caller is within shmi_enter.
+ */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -23850,7 +23934,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* the completion of this phase is running, so the arrival counts in the next phase */
+            err = shmi_barrier_wait(x, was.phase, abs); /* while a completion runs, an arrival counts for the next phase, so wait for that */
             if (err == EBADF)
                 return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
             if (err == ETIMEDOUT)
@@ -23862,7 +23946,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         if (shmi_barrier_broken(&was))
             return shmi_barrier_tell(x);
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
-            /* the predecessor in the slot was a party, and its death breaks the phase */
+            /* the slot had a predecessor that was a party, and the death of this predecessor breaks the phase */
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
@@ -23972,7 +24056,7 @@ SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, s
     shmi_barrier_take(s, h, x->e.a->self);
     parties = shmi_barrier_in(s, h, &left);
     if (s->completer == 0)
-        left += *arg; /* otherwise all arrivals of this phase have come, so the new parties arrive in the next phase */
+        left += *arg; /* if a completion runs, all arrivals of this phase have come, and the new parties arrive from the next phase on */
     shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
@@ -23984,7 +24068,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
-        /* the predecessor in the slot may have been a party, whose death breaks the phase */
+        /* the slot may have had a predecessor that was a party, whose death breaks the phase */
         err = shmi_barrier_tell(x);
     shmi_exit_for(x, a);
     return err;
@@ -24002,11 +24086,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not
- * gone, the attempt does nothing, because that participant may still write. This check comes after the load of c, so
- * it covers each death that c has taken into account. The record of the phase, which is that of the state at c, is
- * written before the phase ends. If this process is stopped before the CAS of the record, the CAS may fail: see
- * prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another phase. The attempt does nothing while a
+ * dead participant is not gone, because such a participant may still write. This check comes after the load of the
+ * commit word, so it covers all deaths in the state. Before the phase ends, the call stores the record of the phase. If
+ * this process is stopped before this store, the CAS may fail: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -24075,16 +24158,16 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this process has never opened
- * the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the death.
- * Without memory it does nothing, and the periodic checks of the waiters find the death. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A process that has never opened
+ * the Barrier has no slot record and cannot make this change, so it only wakes the waiters, which find the death. If
+ * there is no memory, the function does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     shmi_barrier_tell(x);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         shmi_eventcount_wake_all(&x->e);
@@ -24103,7 +24186,7 @@ SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* Lock and unlock keep the tag of an open owner word. A CAS that closes the word changes its tag. */
+/* While the owner word is open, lock and unlock keep its tag. A CAS that closes the word changes the tag. */
 
 /* The words that records change, besides those of the queue. */
 enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
@@ -24116,7 +24199,7 @@ struct shmi_fairmutex {
     void *repair_arg;
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
@@ -24131,8 +24214,8 @@ SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
     return l;
 }
 
-/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. shmi_fair_unlock_fast unlocks an open
- * lock that this process holds. */
+/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. An open lock that this process holds is
+ * unlocked by shmi_fair_unlock_fast. */
 SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
     uint64_t w = shmi_ld64(&f->w->owner);
@@ -24188,7 +24271,7 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the lock is reaped all the same */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* reap the lock even after an error in the queue, which concerns only the waits */
     err = shmi_lock_reap(&l, x, b);
     return first != 0 ? first : err;
 }
@@ -24223,7 +24306,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         }
         dead = shmi_fair_dead(q);
         if (!tidied && (dead || shmi_rq_reap_due(q) || !shmi_rq_empty(q, &x))) {
-            tidied = 1; /* a dead participant may have the lock, or the lock may be due to the first wait */
+            tidied = 1; /* a dead participant may have the lock, or the first wait may still need its grant */
             err = shmi_rq_tidy(q, &x, b, dead);
             if (err != 0)
                 return err;
@@ -24257,8 +24340,9 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         return err;
     }
 }
-/* Takes the lock. If that is not possible now, queues the wait of a prepared node, which may be NULL. An error with
- * SHMI_fairQueued says that the wait may be queued. With SHMI_fairRefused, *why is the owner word. */
+/* Takes the lock. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
+ * is NULL, queues nothing. After an error, *result SHMI_fairQueued says that the wait may be queued. With
+ * SHMI_fairRefused, *why is the owner word. */
 SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
     struct shmi_wakes b;
@@ -24427,7 +24511,7 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     return SHMI_TELL(err);
 }
 
-/* The error of a call if no process can get the lock while its owner word is o; otherwise 0. */
+/* Returns the error for the owner word o if it lets no process get the lock; otherwise 0. */
 SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t o)
 {
     const char *called = shmi_called(&f->q.o);
@@ -24447,7 +24531,7 @@ SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint3
     if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
         return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
     err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
-    /* The record gave no reason, and another process has recovered the lock since. */
+    /* err is 0 only if the record gave no reason, and another process has recovered the lock after the refusal. */
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
@@ -24486,9 +24570,9 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Makes this process the recoverer, if the lock is owner-dead or, if ruined is not 0, not recoverable. *w is the owner
- * word. If a dead participant must be gone first, *waits is its ID, and this process does not become the recoverer.
- * The caller has the private lock. */
+/* Makes this process the recoverer if the lock is owner-dead. If ruined is not 0, also does so if the lock is not
+ * recoverable. Sets *w to the owner word. If a dead participant must be gone first, this process does not become the
+ * recoverer, and *waits is the ID of that participant. The caller has the private lock. */
 SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
     struct shmi_rq *q = &f->q;
@@ -24506,7 +24590,8 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
                 *waits = shmi_owner_name(o);
                 return 0;
             }
-            /* If a process without a slot record has marked the lock owner-dead, it could not change the word died. */
+            /* A process without a slot record can mark the lock owner-dead, but cannot change w->died. So set it here.
+             */
             shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
         } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
             return 0;
@@ -24527,7 +24612,7 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
 {
     int err;
     *took = 0;
-    do { /* only a dead participant that is gone has lost the lock for good */
+    do { /* repeat after a wait for the dead participant: until it is gone, a system call of it may still write to the data */
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
@@ -24570,7 +24655,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
             else
                 granted = shmi_fair_pass(f, &x);
         }
-        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
+        x.torn = 0; /* end the recovery even after an error in the queue, which concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -24709,8 +24794,8 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
     shmi_exit_for(x, x->q.a);
     return SHMI_TELL(err);
 }
-/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet
- * carried out. */
+/* Returns the state of the lock as an errno. It takes into account a death that no call has noticed yet, and a change
+ * that is committed and not yet carried out. */
 SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
 {
     shmsync_arena *a = f->q.a;
@@ -24735,9 +24820,8 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of the participant dead. A process without a slot record cannot make a record. If the owner word
- * is open, none is needed, and the word died stays as it is. If the owner word is closed, the process first gets a
- * slot record. */
+/* Takes back the hold of a dead participant. If the owner word is open, a CAS is enough, and w->died stays as it is. If
+ * the owner word is closed, a record is needed. A process that has no slot record for its records gets one first. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
@@ -24770,7 +24854,7 @@ struct shmi_future {
 
 #define SHMI_FUTURE_ROUNDS 32u /* how many results a Future keeps */
 
-/* The word, and the results of the last rounds; see prims/future_word.go. */
+/* The word of a Future, and the results of its last rounds: see prims/future_word.go. */
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
 SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s >> SHMI_FUTURE_PRODUCER_SHIFT); }
 SHMI_FN uint32_t shmi_future_round(uint64_t s) { return (uint32_t)s >> 1; }
@@ -24782,15 +24866,16 @@ SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
     return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-/* Whether r is the result of round. The caller has read r from the place of that round. */
+/* Whether r is the result of the given round. The caller has read r from the place for this round, which other rounds
+ * use, too. */
 SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
     return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too.
- * Outside of a repair, this process never counts itself as dead. */
+/* Whether the producer n has died. In a repair, the participant without counts as dead, too: it is leaving. Outside of
+ * a repair, this process never counts itself as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -24843,8 +24928,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How the round, which is over, ended. Returns 0 and the result, EOWNERDEAD or EPROTO. If 32 or more later rounds have
- * ended, the result of this round may be overwritten. Then the answer is that of the latest round that has ended. */
+/* How the given round ended, which is over: returns 0 and the result, EOWNERDEAD or EPROTO. After 32 more rounds have
+ * ended, the result may be overwritten. In this case, the function says how the latest round ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -24865,7 +24950,7 @@ SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result
     }
 }
 
-/* Whether the present round is over, and how it ended. The function only loads. */
+/* Whether the present round is over, and how it ended. The function stores nothing in the arena. */
 SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
     uint64_t s = shmi_future_load(f);
@@ -24982,7 +25067,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         slot = shmi_future_slot(x, round);
         r = shmi_ld64(slot);
         if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
-            continue; /* the round is decided, or r is the result of a later round */
+            continue; /* the round already has a result, or r is the result of a later round */
         if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
             SHMSYNC_CRASHPOINT("future.set.decided");
             shmi_future_now(x);
@@ -25046,8 +25131,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the dead producer in the state s is gone. Also returns when the state is no longer s, or when a living
- * participant has got the ID of that producer. */
+/* Waits until the producer that the state s names, which is dead, is gone. Also returns when the state is no longer s,
+ * or when a living participant has got the ID of the producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -25061,8 +25146,8 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-/* Resets x. With abandoned_only, resets it only if its producer died: another process may have reset x already, and
- * then its new result must stay. */
+/* Resets x. If abandoned_only is not 0, does so only if the producer of x died. Without this condition, a second
+ * process could reset x once more, and delete the result of the next producer. */
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
@@ -25103,7 +25188,7 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_par
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves itself is still current, so this call must name it */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
 }
@@ -25118,25 +25203,26 @@ SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- Cond: prims/cond*.go in C, docs/design/0058-cond-without-a-lock.md ---- */
 
-/* The words that records change, besides those of the queue. SHMI_condBoundary is the boundary of the queue. */
+/* The words that records change, besides those of the queue. SHMI_condBoundary stands for the word that names the
+ * boundary. */
 enum { SHMI_condBoundary = SHMI_rqOwnKinds, SHMI_condFlying };
 
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT32_MAX
-/* Bit 31 of the word extra says that the node owes a Signal. The other bits are the bound of the Signal: the number of
- * the last change before it, modulo 2^31. No wait with a larger number may get the Signal. After a wake by a
- * Broadcast, extra is 0. */
+/* Bit 31 of the field extra of a wait node says that the node owes a Signal. The other bits are the bound of the
+ * Signal: the number, modulo 2^31, of the last change of the Cond before the Signal. A wait with a larger number must
+ * not get the Signal. A wake by a Broadcast stores 0 in the field. */
 #define SHMI_COND_SIGNAL (UINT32_C(1) << 31)
 
 struct shmi_cond {
     struct shmi_rq q; /* first, so that a pointer to q also points to the Cond */
     shmi_cond_words *w;
     uint32_t limit;  /* how many waiters of a Broadcast compete for their lock at a time */
-    uint64_t before; /* the word flying at the last check; 0 if no Broadcast had covered a queued wait then. Guarded by: the private lock */
-    uint64_t there;  /* shmi_cond_there at the last reap. Atomic. */
+    uint64_t before; /* what w->flying was at the last check; 0: no Broadcast had covered a queued wait. Guarded by: the private lock */
+    uint64_t there;  /* the result of shmi_cond_there at the last reap. Atomic. */
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
@@ -25153,8 +25239,8 @@ SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
 
-/* The bound of the Signal in the word extra of a node, computed from the version of x. If more than 2^31 changes have
- * been made since the Signal, the result is too large. It is never too small. */
+/* Returns the bound of the Signal in extra, in full. It has to guess the upper bits from the number of changes in x. If
+ * more than 2^31 changes have been made since the Signal, the result is too large. It is never too small. */
 SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
 {
     uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
@@ -25169,7 +25255,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of one of the woken waits in k is dead. */
+/* If the owner of one of the woken waits in k is dead, makes the next call reap. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -25184,17 +25270,18 @@ SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, str
     w->n = NULL;
     return v != 0 && shmi_rq_wait_at(q, x, v, w);
 }
-/* Adds to x that a wait leaves the queue without a wake. */
+/* Adds to the change x: a wait leaves the queue without a wake. */
 SHMI_FN void shmi_cond_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome) { shmi_rq_detach(q, x, w, outcome); }
-/* Adds to x that a Signal wakes a wait. extra contains the bound of the Signal. */
+/* Adds to the change x: a Signal wakes a wait. extra contains the bound of the Signal. */
 SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t extra, shmi_cond_woken *woken)
 {
     shmi_rq_detach(q, x, w, SHMI_RECORDED_OWES);
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, extra);
     shmi_cond_note(woken, w);
 }
-/* Adds to x that the first waits of the queue are woken, if a Broadcast has covered them: as many as fit into the
- * record, and only until limit waiters compete for their lock. Stops at a wait whose owner is dead. */
+/* Adds to the change x: the first waits of the queue are woken, if a Broadcast has covered them. x wakes as many waits
+ * as fit into the record, but stops when limit woken waiters compete for their lock. It also stops at a wait whose
+ * owner is dead. */
 SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
 {
     struct shmi_rq *q = &k->q;
@@ -25262,10 +25349,11 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 {
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
-/* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
- * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
- * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
+/* Settles what the wait w owes. If it owes a Signal, the Signal passes on to the next wait, if that wait was queued
+ * before the Signal. If a Broadcast has woken w, further waits are woken. outcome is the new value of the field next of
+ * the node: SHMI_RECORDED_LEFT if this process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled
+ * is 0 if the node owes nothing. EAGAIN: the owner is dead, and other processes change the object all the time, so the
+ * next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
@@ -25285,15 +25373,15 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         next = shmi_ld64(&w.n->next);
         owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
-        /* If the word next has changed, the owner was alive: it has ended this wait, and may use the node for another
-         * object. */
+        /* If the field next has changed, the owner of the node was not dead: it has ended this wait, and may already
+         * use the node to wait for another object. */
         owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
             shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
-            x->torn = 0; /* an error in the queue concerns only the waits, so the debt is settled all the same */
+            x->torn = 0; /* settle the debt even after an error in the queue, which concerns only the waits */
         } else if (owes) {
             int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
             if (passes && !shmi_rq_waiting(q, to)) {
@@ -25305,8 +25393,8 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                     shmi_cond_give(q, x, to, extra, &woken);
             }
             if (x->torn) {
-                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. This
-                 * change only says that the node owes nothing any more. */
+                /* A peer has overwritten the wait that would get the Signal next, so the Signal can wake no wait. The
+                 * change then only says that the node owes nothing any more. */
                 x->torn = 0;
                 x->n = woken.n = 0;
                 done = 1;
@@ -25379,8 +25467,8 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     d.at = d.few;
     d.room = SHMI_condDebts;
     do {
-        /* shmi_rq_begin completes the last record, which may have woken a wait of a dead participant before that wait
-         * was taken off. */
+        /* shmi_rq_begin completes the last record. This record may have woken a wait of a dead participant just before
+         * the reap took such waits off the queue. */
         uint64_t i;
         shmi_keyed *more;
         int settled;
@@ -25435,7 +25523,7 @@ SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         shmi_st64(&shmi_cond_of(q)->there, there);
     return first != 0 ? first : err;
 }
-/* Marks dead participants that are not marked yet, in each process at most once in 50 ms. This is necessary because
+/* Marks dead participants that are not marked yet. Each process does so at most once in 50 ms. It is necessary because
  * all watchers of a participant may be stopped. */
 SHMI_FN void shmi_mark_dead(shmsync_arena *a)
 {
@@ -25446,7 +25534,7 @@ SHMI_FN void shmi_mark_dead(shmsync_arena *a)
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t state = shmi_slot_state(a, i);
         if (shmi_slot_present(state))
-            shmi_dead(a, shmi_id_in(i, state)); /* marks the participant if it is dead, and so changes the state of the slot */
+            shmi_dead(a, shmi_id_in(i, state)); /* if the participant is dead, marks it, which changes the state of the slot */
     }
 }
 /* Whether a participant with a slot record may have died or left since the last reap. */
@@ -25457,9 +25545,9 @@ SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* Suppose no woken waiter of a Broadcast has got its lock since the last check. Then these waiters are stopped, or a
- * process holds their lock for long. The other waiters may use other locks, so this function wakes all that the
- * Broadcast has covered. */
+/* Looks for woken waiters of a Broadcast that have not got their lock since the last check: they are stopped, or a
+ * process holds their lock for long. In this case, wakes all waits that the Broadcast has covered, because these waits
+ * may be for other locks. */
 SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_cond *k = shmi_cond_of(q);
@@ -25470,7 +25558,8 @@ SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, s
         shmi_cond_serve_to(k, x, b, SHMI_COND_ALL);
 }
 
-/* Queues the wait of a prepared node. After an error, *made says whether the wait was queued. */
+/* Queues the wait of the node s, which the caller has prepared. After an error, *made says whether the wait was queued.
+ */
 SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
 {
     struct shmi_rq *q = &k->q;
@@ -25545,8 +25634,8 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
         }
     }
 }
-/* Calls how, which wakes the first wait that no Broadcast has covered, or all such waits. A signal handler may call
- * this function. */
+/* Makes a Signal or a Broadcast, with the function how. how wakes the first wait that no Broadcast has covered, or all
+ * such waits. A signal handler may call this function. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq *q = &k->q;
@@ -25565,7 +25654,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        shmi_cond_reap(q, &x, &b); /* an error is not lost: the waits or the next call find it, too */
+        shmi_cond_reap(q, &x, &b); /* an error here is not lost: the waiters, or the call of how, find it, too */
     err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -25669,7 +25758,7 @@ int shmsync_cond_close(shmsync_cond *c)
     return SHMI_TELL(err);
 }
 
-/* Settles, by a record, what a wait of this process owes, and gives its wait node back. */
+/* Settles, by a record, what a wait of this process owes, and gives the wait node back. */
 SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
 {
     struct shmi_rq *q = &k->q;
@@ -25691,8 +25780,9 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
-/* Ends a wait that was woken, after its owner has got the lock again. A wait that a Signal has woken uses the Signal
- * up without a record: at this time only a reaper could also change the word next, and only if the owner were dead. */
+/* Ends a wait that was woken, after its owner has got the lock again. If a Signal has woken the wait, the Signal is
+ * used up, and one CAS notes that. A record is not needed: only a reaper could also change the field next, and only if
+ * this process were dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -25707,7 +25797,7 @@ SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
     return 0;
 }
 
-/* The part of a wait in which the call is counted. */
+/* The part of a wait that is within shmi_enter_for. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_rq *q = &k->q;
@@ -25769,7 +25859,8 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
-/* Locks the mutex again after the wait. The caller expects to hold it, so the hook of the thread cannot end this wait. */
+/* Locks the mutex again after the wait. The caller expects to hold the mutex, so the function of shmsync_wait_hook must
+ * not end this second wait. */
 SHMI_FN int shmi_cond_lock_mutex(void *m)
 {
     shmi_hook hook = shmi_wait_hook;
@@ -25779,8 +25870,8 @@ SHMI_FN int shmi_cond_lock_mutex(void *m)
     shmi_wait_hook = hook;
     return err;
 }
-/* Waits with a mutex. EINVAL: the thread is in a transaction with the mutex, and an unlock would show unfinished
- * changes to others. */
+/* Waits with a mutex. EINVAL: the thread is in a transaction with this mutex, and an unlock would let others see the
+ * unfinished changes. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 {
     uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
@@ -25832,8 +25923,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of the participant dead off the queue, and passes on the wakes of its woken waits. If it has such a
- * wait, a process that has not opened the Cond first gets a slot record. */
+/* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. A
+ * process that has not opened the Cond needs a slot record for that. It makes one if there are such waits. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
@@ -25862,10 +25953,10 @@ SHMI_FN int shmi_complete_cond(shmsync_arena *a, const shmi_object *o)
 #if SHMSYNC_LAYOUT_VERSION >= 3
 /* ---- Semaphore: prims/semaphore*.go in C, docs/design/0056-semaphore-without-a-lock.md ---- */
 
-/* A fast word, of a share or of the pool: bits 0..31 are a tag, bits 32..62 the number of spare permits, bit 63 says
- * open. */
+/* A fast word, of a share or of the pool. Bits 0..31: a tag. Bits 32..62: the number of spare permits. Bit 63: the word
+ * is open. */
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
-#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* the bit open, in the value of a fast word */
+#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* bit 63 of a fast word, in the upper half of the word */
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
 /* The words that records change, besides those of the queue. The words from SHMI_semName on belong to the share of a
@@ -25881,11 +25972,11 @@ struct shmi_semaphore {
     uint32_t fast; /* this handle has opened the share of this process. Atomic. */
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
-/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has a permit, or may
- * get one, while the commit word stays the same. */
+/* A step of a walk through the shares, which lie in slot records. A call that has loaded the commit word finds all
+ * shares that matter: a share that the walk misses gets no permit while the commit word stays the same. */
 SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_rq_walk *i) { return (shmi_semaphore_record *)shmi_rq_next_slot(&s->q, i); }
 SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
@@ -25918,7 +26009,8 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears the bit open of a fast word, so that from now on only records change the word. Returns the new word. */
+/* Clears the bit of a fast word that says open, so that from now on only records change the word. Returns the new word.
+ */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -25929,7 +26021,7 @@ SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
             return closed;
     }
 }
-/* Whether fast words may be open. If the objects of the arena have counters, all calls make records. */
+/* Whether fast words may be open. In an arena that counts operations, all calls make records instead. */
 SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
 
 SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
@@ -25945,16 +26037,16 @@ SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_
     shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
     shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
 }
-/* How many permits are free for any participant after the change x. If the semaphore is transferable, closes the pool
- * first. */
+/* Returns how many permits are free for any participant once x has taken effect. If the semaphore is transferable,
+ * first closes the pool. */
 SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
 {
     if (s->moves)
         shmi_sem_shut(&s->w->free);
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
-/* Adds to x that n permits are free. If the semaphore is transferable, and x leaves no wait in the queue, x also opens
- * the pool. So the caller adds its changes of the queue to x before this call. */
+/* Adds to the change x: n permits are free. If the semaphore is transferable, and x leaves no wait in the queue, x also
+ * opens the pool. So the caller must first add to x what it changes in the queue. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -25963,8 +26055,9 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
-/* Adds to x that the spare permits of a share become free, and that the share is closed. The word of the share is
- * closed at once. Even if x does not take effect, that changes only which participants may take these permits. */
+/* Adds to the change x: the spare permits of a share become free, and the share is closed. The call closes the fast
+ * word of the share at once. If x does not take effect, the permits still belong to the share, but only a record can
+ * take them. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -26006,22 +26099,22 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 }
 
 /* The share of a transferable semaphore has two counts: the permits that were granted to waits of the participant, and
- * those that the participant has accepted; see prims/semaphore_transfer.go. When the participant dies, the difference
- * becomes free again. */
+ * the permits that the participant has accepted. See prims/semaphore_transfer.go. When the participant dies, the
+ * difference becomes free again. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to x that permits become free: those that were granted to the participant of a share, which is gone, and that
- * it has not accepted. */
+/* Adds to the change x: the permits become free that were granted to the participant of a share and that it has not
+ * accepted. The participant is dead. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
     shmi_sem_set_free(s, x, free_ + shmi_min(shmi_sem_unaccepted(s, x, r), s->size - shmi_min(free_, s->size)));
     shmi_sem_set_permits(x, slot, r, shmi_ld64(&r->share.accepted));
 }
-/* Adds to x that all permits of a share become free. */
+/* Adds to the change x: all permits of a share become free. */
 SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     shmi_sem_shut(&r->share.fast);
@@ -26044,9 +26137,9 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 
 /* ---- The rules. The caller has the private lock. ---- */
 
-/* Sets *enough to whether n permits are free at the commit word of x. If they are not, the call looks for a share with
- * spare permits, and tries to make those free. Then *again is 1, and the caller begins again. If *enough and *again
- * are both 0, no share has spare permits. */
+/* Sets *enough to whether n permits are free for the change x. If not, looks for a share with spare permits, and tries
+ * to make these permits free. In this case *again is 1, and the caller has to begin its change again. If *enough and
+ * *again are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -26067,7 +26160,8 @@ SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, 
     shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 0);
     return 0;
 }
-/* Adds to x that the first wait is granted. Returns 0 if its owner cannot have permits. */
+/* Adds to the change x: the first wait is granted. Returns 0 if the owner of the wait has no share, so that it cannot
+ * get permits. */
 SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w)
 {
     uint64_t n = shmi_ld64(&w.n->wanted);
@@ -26075,13 +26169,13 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint32_t slot = shmi_id_slot(owner);
     shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
-        return 0; /* a participant takes its share over before it queues a wait */
+        return 0; /* a living owner has taken its share over before it queued the wait */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
     shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);
     return 1;
 }
-/* Adds to x that a wait leaves the queue without permits. */
+/* Adds to the change x: a wait leaves the queue without permits. */
 SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -26089,8 +26183,8 @@ SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* opens the pool if the queue is empty */
 }
-/* Adds to x that the first wait is granted, if there are permits and it fits into the record. Returns the owner of the
- * wait, or 0 if the wait is not granted. */
+/* Adds to the change x: the first wait is granted, if there are permits for it and the grant fits into the record.
+ * Returns the owner of the wait, or 0 if the wait is not granted. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y = *x;
@@ -26147,7 +26241,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
     return 0;
 }
 
-/* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
+/* Whether the participant of a share keeps permits, or may get permits, so that others cannot acquire them. */
 SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     if (s->moves)
@@ -26183,15 +26277,15 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
     shmi_st32(&s->q.unreaped, 1);
     return 0;
 }
-/* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
- * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
- * to which that participant has written. */
+/* Takes the waits of dead participants off the queue, and then takes back the shares of these participants. If the
+ * semaphore is transferable, permits that were granted and not accepted become free at once, even before the
+ * participant is gone. The participant has never used them, so it cannot still write to what they guard. */
 SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the shares are taken back all the same */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* take back the shares even after an error in the queue, which concerns only the waits */
     for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
         first = first != 0 ? first : err;
@@ -26232,7 +26326,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         if (again)
             continue;
         if (!enough && !served && (shmi_rq_reap_due(&s->q) || !shmi_rq_empty(&s->q, &x))) {
-            served = 1; /* dead participants may have the permits that this call, or the first wait, needs */
+            served = 1; /* dead participants may have permits that this call, or the first wait, needs */
             err = shmi_rq_tidy(&s->q, &x, b, 0);
             if (err != 0)
                 return err;
@@ -26242,7 +26336,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
             err = shmi_sem_inherit(s, &x, b);
             if (err != 0)
                 return err;
-            served = 0; /* the first wait may take the permits that became free */
+            served = 0; /* permits of the predecessor became free, and the first wait may take them */
             continue;
         }
         if (enough) {
@@ -26266,8 +26360,9 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         }
     }
 }
-/* Acquires n permits by a record. If that is not possible now, queues the wait of a prepared node, which may be NULL.
- * An error with SHMI_semQueued says that the wait may be queued. */
+/* Acquires n permits by a record. If that is not possible now, queues a wait in wait_node, which the caller has
+ * prepared. If wait_node is NULL, queues nothing. After an error, *result SHMI_semQueued says that the wait may be
+ * queued. */
 SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
 {
     struct shmi_wakes b;
@@ -26280,8 +26375,8 @@ SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *
     return err;
 }
 
-/* Adds to x that this process releases n permits. Returns 0 if it has fewer. *opens is 1 if x opens the share of this
- * process. */
+/* Adds to the change x: this process releases n permits. Returns 0 if this process has fewer permits. *opens is 1 if x
+ * opens the share of this process. */
 SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, int *opens)
 {
     uint32_t slot = s->q.a->my_slot;
@@ -26301,8 +26396,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if the latest release by a record was also of this process. The word releaser shows
-     * that. It does not show acquires of other processes since then. */
+    /* Open the share only if this process also made the latest release by a record, as w->releaser shows. w->releaser
+     * does not show whether other processes have acquired permits since then. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -26347,8 +26442,8 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
         return 0;
     }
 }
-/* Releases n permits of this process, and grants the waits that can have them. *had is 0 if this process has fewer
- * permits. */
+/* Releases n permits of this process, and grants the waits for which there are permits now. *had is 0 if this process
+ * has fewer than n permits. */
 SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
 {
     struct shmi_wakes b;
@@ -26476,7 +26571,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     return SHMI_TELL(err);
 }
 
-/* For an acquire of more permits than the semaphore has in all: waits until abs. */
+/* Waits until abs, for an acquire of more permits than the semaphore has in all. Such an acquire never succeeds. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
     int64_t since = shmi_now(), now = since, left;
@@ -26490,8 +26585,8 @@ SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
     }
     return ETIMEDOUT;
 }
-/* What a spin waits for. It ends when it has acquired n permits, or when n permits may be free. At its begin no share
- * had spare permits. So if a share is open now, its permits were released since. */
+/* What a spin waits for. The spin ends when it has acquired n permits, or when n permits may be free. No share had
+ * spare permits when the spin began. So if a share is open now, permits have been released meanwhile. */
 typedef struct shmi_sem_wish {
     struct shmi_semaphore *s;
     uint64_t n;
@@ -26505,9 +26600,9 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of an acquire. The caller is within shmi_enter. The call spins before it queues a wait, if no wait is
- * queued, no other thread of this process waits, and try_ is 0. If two processes pass permits to and fro, the permits
- * often come during the spin, and no wait is needed. */
+/* The slow part of an acquire. The caller is within shmi_enter. If no wait is queued, and no other thread of this
+ * process waits, the call spins before it queues a wait. When two processes pass permits to and fro, the permits often
+ * come during the spin, and no wait is needed. If try_ is not 0, the call neither spins nor waits. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -26521,8 +26616,8 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     if (err != 0 || result == SHMI_semTaken)
         return err;
     if (try_) {
-        /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be
-         * stopped, would find the deaths of holders. */
+        /* A program that never waits makes no periodic check. Without this check, only the death watchers of other
+         * processes would find dead holders, and these processes may be stopped. */
         if (!shmi_check_due(&s->q.looked))
             return EBUSY;
         shmi_rq_check_now(&s->q);
@@ -26573,7 +26668,7 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
         return shmi_fail(EINVAL, "semaphore.acquire", shmi_called(&s->q.o), "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
     if (shmi_sem_acquire_fast(s, n))
         return 0;
-    err = try_ ? shmi_enter(a, "semaphore.acquire") : shmi_enter_for(s, a, "semaphore.acquire"); /* a signal handler may try */
+    err = try_ ? shmi_enter(a, "semaphore.acquire") : shmi_enter_for(s, a, "semaphore.acquire"); /* a signal handler may try, but must not call shmi_enter_for */
     if (err != 0)
         return err;
     err = shmi_sem_acquire_slow(s, n, abs, try_);
@@ -26683,37 +26778,37 @@ struct shmi_rwmutex {
     uint32_t *records;    /* a word in the header of the object: the latest slot record */
     struct shmi_rw_readers *known; /* only a thread that holds registry changes the pointer */
     int release, rollback;
-    shmi_log log; /* undo log, with rollback only; it follows the words, which are then those of a whole mutex */
+    shmi_log log; /* the undo log; only if rollback is not 0. The log follows the words, which are as many as a Mutex has */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
     shmi_mutex writers; /* the holder of this mutex closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
-    /* guarded by: registry. waiting: readers that have registered in this epoch. due: readers that were let in and
-     * have not noticed it yet */
+    /* guarded by: registry. waiting: how many readers have registered since the last grant. due: how many readers were
+     * let in by a grant and have not noticed it yet */
     uint32_t waiting, due;
     uint64_t epoch;        /* guarded by: registry; the number of grants so far */
-    uint32_t upgradable;   /* SHMI_upNot, SHMI_upHeld or SHMI_upUpgrading; the words in the arena do not show whether a hold is upgradable */
-    uint32_t stuck;        /* the gate, if the last check found it closed although no participant read; otherwise 0 */
+    uint32_t upgradable;   /* SHMI_upNot, SHMI_upHeld or SHMI_upUpgrading: only this field shows whether a hold is upgradable */
+    uint32_t stuck;        /* the value of a closed gate that the last check found although no participant was reading; otherwise 0 */
     int64_t looked_readers, looked_writer;
 };
 
-/* The reader words that a handle knows, in the order in which they were added. They lie in slot records, which stay
- * until the object is deleted. So the handle reads the list of slot records again only when it has changed. */
+/* The reader words that a handle knows, in the order in which the handle added them. A reader word lies in a slot
+ * record, which stays until the object is deleted. So the handle reads the list of slot records again only when the
+ * list has changed. */
 typedef struct shmi_rw_reader {
     uint64_t *state;
     uint32_t slot;
 } shmi_rw_reader;
 typedef struct shmi_rw_readers {
-    struct shmi_rw_readers *older; /* shorter arrays, which other threads may still read; freed with the handle */
-    uint32_t head;                 /* the latest slot record that v covers, as a value of objRecords */
+    struct shmi_rw_readers *older; /* an earlier, shorter array, which other threads may still read; freed with the handle */
+    uint32_t head;                 /* the latest slot record whose reader word is in v, as a value of objRecords */
     uint32_t n, cap;
     shmi_rw_reader v[1]; /* cap places */
 } shmi_rw_readers;
 
-/* The size of the body. If the objects of the arena have counters, the counters of the writers' mutex follow the
- * words. */
+/* The size of the body. In an arena that counts operations, the counts of the writers' mutex follow the words. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
     return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
@@ -26736,19 +26831,20 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
-/* Whether the death of the process in gate g is followed by a rollback. A process that still waits for readers has
- * written nothing, so it needs none. */
+/* Whether the death of the process that the gate g names needs a rollback. A process that only waits for readers has
+ * written nothing, so its death needs none. */
 SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
-/* Wakes all readers that sleep. Their announcement stays, because only a grant may clear it. */
+/* Wakes all readers that sleep. Does not clear their announcement, because only a grant may do so. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
     shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
-/* Changes the gate from g, whose process was found dead. Returns 0 if the gate must stay until that process is gone. */
+/* Changes the gate from the value g, which names a dead process. Returns 0 if the gate must stay until that process is
+ * gone. */
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
@@ -26769,21 +26865,21 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether a process that is dead but not gone keeps the gate closed with the value g. */
+/* Whether the gate g stays closed because a dead process is not gone yet. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is not
- * gone. This process has the writers' mutex. During the rollback the gate names this process. If it dies, the next
- * process that gets the mutex begins the rollback again. */
+/* Ends the transaction that a dead process has left, which the gate g names, and opens the gate. Returns 0 if the dead
+ * process is not gone. This process has the writers' mutex. During the rollback the gate names this process. If this
+ * process dies in the rollback, the next process that gets the mutex begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
     if (!shmi_gone(m->a, dead))
-        return 0; /* a system call of the dead process may still write the bytes that the log would restore */
+        return 0; /* a system call of the dead process may still write the bytes that the log restores */
     if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
         shmi_log_disown(m->a, &m->log, m->gate, g, dead);
     if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
@@ -26800,9 +26896,9 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* As shmi_rw_roll_back_counted, for a call that may not be counted. A close of the arena rolls back, too, and the two
- * must not copy old bytes at the same time. So this function counts the call during the rollback. If the count is
- * refused, the close rolls back, and the result is 0. */
+/* As shmi_rw_roll_back_counted, for a call that may not be within shmi_enter_for. A close of the arena rolls back, too,
+ * and two threads must not restore old bytes at the same time. shmi_enter_for makes the close wait. If it refuses
+ * because the close has begun, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
@@ -26816,7 +26912,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
-/* The error of a call if the gate, with the value g, does not open without a recover; otherwise 0. */
+/* Returns the error of a call if only a recovery can open the gate, which has the value g; otherwise 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
     if (!shmi_rw_valid(g))
@@ -26838,8 +26934,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records at the record first, an offset in units of SHMI_blockMin. The part of the list
- * behind a record never changes. */
+/* Begins a walk of the slot records. The parameter first is the offset of the first record, in units of SHMI_blockMin.
+ * The list changes only at its start, never after a record. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
@@ -26852,8 +26948,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Adds the reader words of new slot records, up to the record at head, to the known ones. Returns 0 if there is no
- * memory, or if the list is corrupt. */
+/* Adds to the known reader words those of new slot records, up to the record at head. Returns 0 if there is no memory,
+ * or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -26868,7 +26964,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* a power of two, so that there are few sizes: each size has its own spare memory */
+            cap *= 2; /* a power of two: each size has spare memory of its own, so there should be few sizes */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -26884,7 +26980,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* otherwise another thread has already added them */
+        if (n > old) { /* otherwise another thread has already added the new words */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
@@ -26898,9 +26994,9 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Returns all reader words, and sets *n to their number. For NULL see shmi_rw_learn. No reader is missed: a writer
- * closes the gate before it calls this function. A reader has its record on the list before it adds to its word, and
- * reads the gate after that. */
+/* Returns all reader words, and sets *n to their number. Returns NULL as shmi_rw_learn returns 0. A writer that closes
+ * the gate and then calls this function misses no reader. A reader puts its record on the list, then adds to its word,
+ * and then reads the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -26918,9 +27014,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Searches the places, from at on, for the first one whose participant reads. Returns this place, and sets *found to
- * its reader word. Returns 0 if no participant reads. Places begin with 1, and have the order in which the words were
- * added. If the list is corrupt, a reader may be anywhere: then the result is a place, with NULL as the word. */
+/* Searches the reader words from place at on for a word of a participant that reads. Returns the place of the first
+ * such word, and sets *found to the word. Returns 0 if no participant reads. Place 1 has the word that was added first.
+ * If the list is corrupt, a reader word may be missing: then the result is not 0, and found->state is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -26959,8 +27055,8 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Called after the last reader of this process has left: wakes the writer that waits for it. The writer may have the
- * lock already, and may close the handle. */
+/* Wakes the writer that waits for the last reader of this process, which has left. The writer may have the lock
+ * already, and may close the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
     if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
@@ -26970,13 +27066,13 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_exit_for(m, m->a);
     }
 }
-/* The rest of an unlock by a reader. w is the reader word of this process, from which the reader is already taken off.
- */
+/* The slow part of an unlock by a reader. w is the reader word of this process, which does not count the reader any
+ * more. */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
-        shmi_rw_left(m); /* a writer may have seen holds that do not exist, and may wait for them */
+        shmi_rw_left(m); /* for a moment the word counted readers that do not exist, and a writer may wait for them */
         return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "this process has no read hold");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
@@ -26989,8 +27085,8 @@ SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m,
 /* The changes that a reader makes to the reader word of its process. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
-/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows a grant
- * if it counts no waiting reader although m->waiting is not 0. guarded by: registry */
+/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So if w counts no
+ * waiting reader, and m->waiting is not 0, there was a grant. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -26999,8 +27095,9 @@ SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
         m->epoch++;
     }
 }
-/* Makes the change what to the reader word of this process, after it has noted any grant. If the reader of that epoch
- * was already let in, changes nothing. guarded by: registry */
+/* Notes a grant, if there was one, and then changes the reader word of this process. The parameter what says which
+ * change. epoch is the epoch in which the reader has registered. If a grant has let the reader in since then, the
+ * function does not change the word. guarded by: registry */
 SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
 {
     for (;;) {
@@ -27016,8 +27113,8 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether a reader that has registered in epoch was let in. A caller must ask at most once after the reader was let
- * in. guarded by: registry */
+/* Whether a reader that registered in the given epoch was let in. If the result is 1, the caller must not ask again for
+ * this reader. guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
     if (m->epoch == epoch)
@@ -27025,7 +27122,7 @@ SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
     m->due--;
     return 1;
 }
-/* Turns the try of this thread, which found the gate closed, into a waiting reader. Returns the epoch. */
+/* Makes this thread, which has tried to read and found the gate closed, a waiting reader. Returns the epoch. */
 SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
 {
     uint64_t w, epoch;
@@ -27048,8 +27145,8 @@ SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int clai
     pthread_mutex_unlock(&m->registry);
     return in;
 }
-/* Called by a waiting reader that finds the gate open: lets itself in. Returns 0 if the gate was closed again; then
- * the reader waits as before. */
+/* Called by a waiting reader that finds the gate open: lets this reader in. Returns 0 if the gate was closed again. In
+ * this case the reader goes on waiting. */
 SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
 {
     pthread_mutex_lock(&m->registry);
@@ -27066,7 +27163,7 @@ SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
     *epoch = shmi_rw_register(m);
     return 0;
 }
-/* Ends a wait. Returns 1 if the reader was let in before that: then it has a hold. */
+/* Ends the wait of a reader. Returns 1 if a grant has let the reader in before, so that it has a hold. */
 SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 {
     int in;
@@ -27102,7 +27199,7 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         }
         return;
     } else {
-        shmi_mutex_date_hold(&m->writers); /* a writer that has m also has the writers' mutex */
+        shmi_mutex_date_hold(&m->writers); /* a writer that holds the RWMutex holds the writers' mutex, too */
         /* The death watcher calls this function, too, and must not wait for a thread of this process. If another
          * thread has registry, the next check tries again. */
         if (pthread_mutex_trylock(&m->registry) == 0) {
@@ -27122,9 +27219,9 @@ SHMI_FN void shmi_rw_check_readers(void *arg)
     if (shmi_check_due(&m->looked_readers))
         shmi_rw_look_readers(m);
 }
-/* Makes up for a wake that a stopped or dead process has not sent to the writer. The writer is also woken if another
- * process has opened its gate, see shmi_rw_look_readers: then new readers may keep coming in until the writer closes
- * the gate again. */
+/* Makes up for a wake that a stopped or dead process has not sent to the writer. Also wakes the writer if another
+ * process has opened the gate of the writer: see shmi_rw_look_readers. Until the writer closes the gate again, new
+ * readers can come in. */
 SHMI_FN void shmi_rw_check_writer(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
@@ -27138,8 +27235,8 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
-/* Counts a reader in the reader word of this process. Returns 0 if the gate is closed: then the reader has no hold,
- * and has only made a try. */
+/* Counts a reader in the reader word of this process. If the gate is closed, returns 0: the reader has no hold, and is
+ * counted all the same. */
 SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 {
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -27147,7 +27244,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
     return shmi_rw_gate(m) == 0;
 }
 
-/* Waits until a reader whose try found the gate closed has a hold. */
+/* Waits until a reader has a hold, after shmi_rw_try_read has found the gate closed. */
 SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
@@ -27217,7 +27314,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -27267,8 +27364,8 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* The process that closes the gate has the writers' mutex. Now this thread has it, so the process in the
-             * gate must be dead. */
+            /* Only a process with the writers' mutex closes the gate. Now this thread has this mutex, so the process
+             * that the gate names must be dead. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
@@ -27295,9 +27392,10 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f until its result is not EBUSY. After EBUSY, a dead process keeps the gate closed, and this function first
- * waits until that process is gone. It waits without the writers' mutex, because this process may be stopped: so other
- * writers can go on. *held says whether this thread has the mutex; after the result 0 it has the mutex. */
+/* Calls f until its result is not EBUSY. The result EBUSY says that a dead process, which is not gone, keeps the gate
+ * closed. Before the next call of f, this function waits until that process is gone. It waits without the writers'
+ * mutex, so that other writers can go on even if this process is stopped. *held says whether this thread has the mutex.
+ * After the result 0 it has the mutex. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -27317,9 +27415,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* For a reader: rolls back what the dead process in gate g has left, if that is possible without a wait. Otherwise
- * returns 0. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep the
- * mutex for long, while readers could already be in. */
+/* For a reader: rolls back what a dead process has left, which the gate g names, if that is possible without a wait.
+ * Otherwise returns 0. A reader must not wait for the writers' mutex. The process that has this mutex may roll back,
+ * and then keep the mutex for long, while readers could already read. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -27329,8 +27427,9 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_release_writers(m);
     return err == 0;
 }
-/* For a call that is not counted: opens gate g of a dead writer, or marks it. The next holder may then close the
- * handle. So the call counts itself first, until it returns: *counted. Returns 0 if the gate is unchanged. */
+/* For a call that may not be within shmi_enter_for: opens the gate g of a dead writer, or marks it owner-dead. After
+ * that the next holder may close the handle. So the call first keeps the handle open, and notes that in *counted.
+ * Returns 0 if the gate is unchanged. */
 SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g, int *counted)
 {
     if (!*counted)
@@ -27359,7 +27458,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_record_walk v;
     uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* a reader that is only about to announce itself will read the gate after its announcement */
+        return; /* a reader that announces itself later reads the gate afterwards */
     known = shmi_rw_known(m, &n);
     for (i = 0; i < n; i++)
         shmi_rw_grant(known[i].state);
@@ -27379,8 +27478,8 @@ SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 
 SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
-/* Waits until no reader is in, or another process has opened the gate. The wait goes from one reader word to the next,
- * and never back. The caller is within shmi_enter. */
+/* Waits until no reader is in, or another process has opened the gate. The function waits for the reader words one
+ * after the other, in their order. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     shmi_rw_reader reader;
@@ -27457,7 +27556,7 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* this process has not run for long, and another process has opened the gate */
+            err = shmi_rw_close_gate(m, op); /* while this process did not run for a time, another process has opened the gate */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -27486,8 +27585,8 @@ SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* As shmi_rw_take_drained, but first checks whether a reader is in. So a thread that tries in a loop does not keep
- * readers out. */
+/* As shmi_rw_take_drained, but first checks whether a reader is in, and then leaves the gate open. So a thread that
+ * tries again and again does not keep readers out. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -27518,13 +27617,13 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
-/* All reader words, valid while the word records is head. */
+/* All reader words. They are valid while *records is equal to head. */
 typedef struct shmi_rw_all {
     const uint32_t *records;
     uint32_t head, n;
     const shmi_rw_reader *v;
 } shmi_rw_all;
-/* Fills all with the reader words. Returns 0 if the handle does not know all of them. */
+/* Sets *all to the reader words. Returns 0 if the handle does not know all reader words. */
 SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
 {
     const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
@@ -27536,7 +27635,7 @@ SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
     all->v = k->v;
     return 1;
 }
-/* Whether no participant reads. The reader word of a dead participant counts until it is reaped. */
+/* Whether no participant reads. Readers of a dead participant count until a reaper has taken them off. */
 SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 {
     uint32_t i;
@@ -27548,8 +27647,8 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 /* How far shmi_rw_at_once has come. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
 /* Takes m if a few loads show that it is free: the writers' mutex is free, the gate is open, and no participant reads.
- * If shmi_rw_at_once gets only a part, the caller undoes that. Most loads come before the first compare-and-swap,
- * because a load after it has to wait for it. */
+ * If the function gets only the mutex, or the mutex and the gate, the caller gives them back. Most loads come before
+ * the first compare-and-swap, because a later load has to wait until that instruction is complete. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -27573,9 +27672,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* Only a lock that has to wait calls shmi_enter. It is counted until it has undone everything that it has to undo. It
- * releases the writers' mutex before it calls shmi_enter, because after a refusal the arena, with the mutex, may be
- * gone. */
+/* Takes m, and waits if necessary. Only a call that has to wait calls shmi_enter_for, and stays within it until it has
+ * given back everything. Before this, it releases the writers' mutex: if shmi_enter_for refuses, the arena, with the
+ * mutex, may already be unmapped. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -27590,8 +27689,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
-/* Opens the gate that this process holds; the caller then has to let waiting readers in. Returns 0 if this process
- * does not hold the gate. */
+/* Opens the gate that this process holds. After that the caller has to let waiting readers in. Returns 0 if this
+ * process does not hold the gate. */
 SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
 {
     if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
@@ -27630,7 +27729,8 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
-                /* Meanwhile other writers get the mutex, and report the death. They need not wait for this process. */
+                /* Meanwhile other writers can get the mutex and report the death. They need not wait for this process.
+                 */
                 shmi_mutex_unlock(&m->writers);
                 err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
@@ -27656,12 +27756,12 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
-    if (shmi_rw_who(g) != 0) /* only a process that has m stores there */
+    if (shmi_rw_who(g) != 0) /* only a process that holds the RWMutex stores in this word */
         shmi_st32(&m->w->died, shmi_rw_who(g));
     if (m->rollback)
         shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
-        shmi_participant_id who = shmi_rw_died(m); /* read while the gate still keeps other recoveries out */
+        shmi_participant_id who = shmi_rw_died(m); /* read this while the gate still keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
@@ -27718,7 +27818,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* counted until the handle knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* keeps the handle open until it knows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -27734,7 +27834,8 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
     shmi_exit_for(m, m->a);
     return err;
 }
-/* Ends the upgradable hold of this process, and sets its state to next. EPERM: this process has no such hold. */
+/* Ends the upgradable hold of this process. The parameter next is the new value of m->upgradable. EPERM: this process
+ * has no upgradable hold. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
 {
     int err = shmi_use(m->a, op);
@@ -27802,16 +27903,16 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
     return 0;
 }
 /* Keeps the upgradable hold of a handle that is closed for the last time. The words in the arena do not show that the
- * hold is upgradable: at the begin and the end of a write hold, a writer has the writers' mutex and an open gate, too.
- * So the data of the handle goes on a list of the arena, where the next handle finds it. The caller holds handles_of.
- */
+ * hold is upgradable: at the start and the end of a write hold, a writer has the writers' mutex and an open gate, too.
+ * So the data of the handle goes on a list in the memory of this process, where the next handle finds it. The caller
+ * holds handles_of. */
 SHMI_FN void shmi_rw_keep_upgradable(struct shmi_rwmutex *m)
 {
     shmi_head *h = shmi_head_of(m);
     h->next = m->a->upgradable;
     m->a->upgradable = h;
 }
-/* Whether this process has an upgradable hold through an earlier handle. Frees the data of that handle. */
+/* Whether this process has an upgradable hold that it took through an earlier handle. Frees the data of that handle. */
 SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
 {
     uint32_t owner = shmi_ld32(&m->ww->owner);
@@ -27822,21 +27923,21 @@ SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
         return 0;
     *p = h->next;
     shmi_free_thing(h + 1);
-    /* If a peer has taken the hold away, the object may be deleted, and its bytes may belong to another object. So the
-     * words decide. */
+    /* A peer may have taken the hold away and deleted the object, and its bytes may belong to another object now. So
+     * only the words in the arena can say whether the hold still exists. */
     return shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == m->a->self && shmi_owner_held(owner);
 }
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
-    /* sends the wakes that calls have left to the end; see shmi_enter_late */
+    /* sends the wakes that other calls have left for the end of the handle: see shmi_enter_late */
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->writer_wake_word))
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        shmi_free_thing(m->known); /* a call that is under way may still read the memory, which stays readable */
+        shmi_free_thing(m->known); /* a call that is under way may still read this memory, so it is kept for later handles */
         m->known = older;
     }
     if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
@@ -27866,11 +27967,11 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
-    m->writers.repair = shmi_rw_repaired; /* the gate, not the mutex, reports a death */
+    m->writers.repair = shmi_rw_repaired; /* the gate reports a death, so the mutex need not */
     /* Takes over the reader word of this slot. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may be waiting for the dead reader */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may be waiting for readers of the predecessor */
             break;
         }
     if (shmi_rw_kept_upgradable(m))
@@ -27995,7 +28096,8 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The rest of an unlock that has opened the gate, if readers wait or the mutex cannot be unlocked at once. */
+/* The slow part of an unlock, after it has opened the gate: if readers wait, or if the mutex cannot be unlocked at
+ * once. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -28068,9 +28170,9 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         shmi_exit_for(m, a);
     return SHMI_TELL(err);
 }
-/* Takes a reader off the reader word of this process, and returns the word. */
+/* Takes one reader off the reader word of this process, and returns the new word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
-/* Whether nothing remains to be done after a reader has left. w is the reader word. */
+/* Whether nothing remains to be done after a reader has left. w is the reader word after that. */
 SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
@@ -28137,7 +28239,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* counted, as in lock_upgradable */
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* keeps the handle open, as in lock_upgradable */
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_mutex_trylock(&m->writers);
@@ -28173,7 +28275,8 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* This call is counted, so that a close waits for it: the next handle must find the gate as this call leaves it. */
+    /* Keep the handle open, so that a close waits for this call. The next handle must find the gate as this call leaves
+     * it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
         return SHMI_TELL(err);
@@ -28189,7 +28292,7 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* This call is counted, because a reader that it lets in may close the handle. */
+    /* Keep the handle open, because a reader that this call lets in may close it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
     if (err != 0)
         return SHMI_TELL(err);
@@ -28205,7 +28308,7 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
         return SHMI_TELL(err);
-    /* The reader is counted before the mutex is free, so the next writer sees the reader. */
+    /* Count the reader before the mutex is free, so that the next writer sees the reader. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
     return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
@@ -28301,8 +28404,9 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of dead has to roll back what the process in the gate has left. It is either the participant dead,
- * or another dead process whose reaper could not get the writers' mutex because the participant dead had it. */
+/* Whether the reap of the participant dead has to roll back for the process that the gate names, which is dead and
+ * gone. This is the participant dead, or an earlier dead process. A reaper of the earlier one could not roll back if
+ * the participant dead had the writers' mutex. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -28318,9 +28422,10 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process rolls back
- * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
- * does not end. If this process dies in this function, the mutex becomes free. */
+/* Rolls back what a dead participant has left, which the gate names, unless another process has the writers' mutex.
+ * That other process rolls back before it closes the gate, or when it releases the mutex: see shmi_rw_release_writers.
+ * The reap of the dead participant does not end before that. If this process dies in this function, its own reaper
+ * frees the mutex. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -28333,17 +28438,17 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
         shmi_rw_roll_back_due(m, dead);
         shmi_cas32(&m->ww->owner, m->a->self, 0);
         shmi_wake_word_wake_one(m->a, &l);
-        /* While this process had the mutex, another reaper may have found it held, so the loop checks again. */
+        /* Check again: while this process had the mutex, another reaper may have found it held, and given up. */
     }
 }
-/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that has
- * found the mutex held does not come back. So after the release, this function rolls back if the dead writer is gone.
- * If the writer is not gone yet, its reaper finds the mutex free later. */
+/* Releases the writers' mutex for a caller that may have left the gate with the name of a dead writer. A reaper that
+ * has found the mutex held does not come back. So if the dead writer is gone, this function rolls back after the
+ * release. If the dead writer is not gone yet, its reaper comes later, and finds the mutex free. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
-    /* After a refused count, this call must not take the mutex again: the close rolls back, and would find the mutex
-     * held. */
+    /* If shmi_enter_for refuses, the arena is being closed. The close rolls back, and needs the mutex, so this call
+     * must not take it again. */
     if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, NULL) != 0)
         return;
     shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)));
@@ -28385,8 +28490,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
             break;
     }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
-        /* A process that leaves is not dead yet. Without this rollback, a writer that got the mutex now would find the
-         * gate closed by a living process. */
+        /* A process that leaves is not dead yet. Without this rollback, the next writer would get the mutex, and find
+         * the gate closed by a living process. */
         shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
@@ -28408,7 +28513,7 @@ SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
-#define SHMI_SPIN_READ 16u /* for a wait of a reader, in place of a kind; the state word never has this kind */
+#define SHMI_SPIN_READ 16u /* a reader passes this instead of a kind; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -28418,10 +28523,10 @@ struct shmi_spinlock {
     shmi_object o;
     shmi_spin_words *w;
     int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
-    uint64_t *mine; /* the count of this process's slot; NULL, like the field known, in a reaper without a handle */
-    uint64_t **known; /* the counts in the slot records, from slot 1 on. Atomic. */
-    uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most; /* the highest slot with a count in known. Atomic. */
+    uint64_t *mine; /* the count in the slot record of this process; like known, NULL in a reaper without a handle */
+    uint64_t **known; /* known[i]: the count of slot i + 1; NULL: the slot has none. Atomic. */
+    uint64_t known_head; /* the start of the list of slot records when known was filled: see shmi_known_list. Atomic. */
+    uint32_t most; /* the highest slot whose count is in known. Atomic. */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -28451,8 +28556,8 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
-/* Wakes waiters for the state word, whether they have announced themselves or not: all readers, and one or all of the
- * others. */
+/* Wakes the waiters of the state word, even if none has announced itself: all readers, and either one or all of the
+ * other waiters. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->readers)
@@ -28462,14 +28567,13 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether the lock, whose owner word o names a dead process, becomes free when that process is gone. */
+/* Whether the lock becomes free when the dead process is gone that the state word o names. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
-/* Replaces the state word o, whose process was found dead. Returns 0 if the word must stay until that process is gone.
- */
+/* Replaces the state word o, which names a dead process. Returns 0 if the word must stay until that process is gone. */
 SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
@@ -28526,7 +28630,8 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_exit_for(l, l->a);
     }
 }
-/* Ends a hold of this process. from is the kind of the hold. The state word becomes to, which is 0 or another hold. */
+/* Ends a hold of this process. The parameter from is the kind of the hold. The parameter to is the new state word: 0,
+ * or another hold. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -28554,8 +28659,8 @@ SHMI_FN uint64_t *shmi_rwspin_count_in(struct shmi_spinlock *l, const shmi_recor
 {
     return &((shmi_rwspin_record *)shmi_ptr(l->a, v->b.off, sizeof(shmi_rwspin_record), 8))->count;
 }
-/* Reads where the counts are. They lie in slot records, which stay until the object is deleted. So a handle remembers
- * the addresses of the counts, and reads the list again only when it has changed. */
+/* Finds the counts, which lie in slot records. A slot record stays until the object is deleted. So a handle keeps the
+ * addresses of the counts, and reads the list of slot records again only when the list has changed. */
 SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
 {
     shmi_record_walk v;
@@ -28572,9 +28677,9 @@ SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
     shmi_st64(&l->known_head, shmi_known_list(head, &v));
     return shmi_known_list(head, &v);
 }
-/* Returns the highest slot that has a count in l->known. No reader is missed: a writer changes the state word before
- * it calls this function. A reader has its record on the list before it counts itself, and reads the state word after
- * that. */
+/* Returns the highest slot that has a count in l->known. A writer that changes the state word and then calls this
+ * function misses no reader. A reader puts its record on the list, then counts itself, and then reads the state word.
+ */
 SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
 {
     uint32_t head = shmi_records_head(l->a, &l->o);
@@ -28620,9 +28725,9 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* the participant has given its last hold back meanwhile */
+                break; /* the participant has given its last hold back meanwhile, and has left */
             }
-            if (tries == SHMI_REAP_TRIES) /* correct peers change the count of a dead participant once or twice */
+            if (tries == SHMI_REAP_TRIES) /* only a peer that breaks the rules changes the count of a dead participant so often */
                 return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);
             shmi_take_from64(l->a, name, count, c, 0, 0);
         }
@@ -28643,8 +28748,8 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes back one hold for reading of this process. After the last one, wakes the process that waits for readers.
- * Returns 0 if there is no hold. */
+/* Takes back one hold for reading of this process. If it was the last hold, wakes the process that waits for readers.
+ * Returns 0 if this process has no such hold. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -28664,7 +28769,8 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         return 1;
     }
 }
-/* Counts one more hold for reading, unless a process has the lock exclusively: then *in is 0. */
+/* Counts one more hold for reading. If another process has the lock exclusively, *in is 0, and the hold does not count.
+ */
 SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
 {
     int err = shmi_rwspin_count(l);
@@ -28679,8 +28785,8 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that the state word is
- * no longer o. */
+/* Takes the next step towards the lock, if that needs no wait. The caller has read the state word as o. *changed is 1
+ * if the state word is no longer o. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -28697,8 +28803,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. as is SHMI_SPIN_READ for a
- * hold for reading, and otherwise the kind that the state word gets. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as says which
+ * hold: SHMI_SPIN_READ, or the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -28707,13 +28813,13 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
         shmi_participant_id n = shmi_owner_name(o);
         if (!counted && n != 0 && n != l->a->self) {
             if (shmi_dead(l->a, n)) {
-                /* This call may be the first to find the death, and may free the lock. Then the next holder may close
-                 * the handle while this call still uses it. So this call counts itself until it returns. */
+                /* This call may be the first to find the death, and may free the lock. After that, the next holder may
+                 * close the handle. So from now on, this call keeps the handle open until it returns. */
                 counted = shmi_enter_late(l, l->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
-                return EBUSY; /* shmi_spin_step would find the same */
+                return EBUSY; /* as shmi_spin_step would find */
             }
         }
         err = shmi_spin_step(l, o, as, &took, &changed);
@@ -28743,8 +28849,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep while the owner word is o: either the next change of the word wakes the waiter, or a dead
- * process keeps the hold until it is gone. */
+/* Whether a waiter may sleep while the state word is o. It may if the next change of the word wakes it. It also may if
+ * a dead process keeps the hold until it is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -28761,7 +28867,7 @@ SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l)
     if ((gate & 1) != 0)
         shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
 }
-/* Makes up for wakes that a stopped or dead process has not sent to the waiters in the wait list waiters. */
+/* Makes up for wakes that a stopped or dead process has not sent to the waiters in a wait list. */
 SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
 {
     uint32_t o = shmi_spin_state(l);
@@ -28772,8 +28878,8 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
     } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
     } else {
-        /* The process that released the lock last may have been stopped before its wake. Or the waiter that was woken
-         * last may be stopped. So this process announces the waiters again. */
+        /* A process that released the lock may have been stopped before its wake, or the waiter that it woke may be
+         * stopped. So this process announces the waiters again. */
         shmi_wake_word_announce(waiters);
         shmi_spin_meet_again(l);
     }
@@ -28784,8 +28890,8 @@ SHMI_FN void shmi_spin_check_next(void *arg)
     if (shmi_check_due(&l->looked))
         shmi_spin_check(l, &l->next);
 }
-/* The periodic check for waiting readers. They sleep on a word of their own, so this check has a time of its own, in
- * looked_gate: see shmi_look_for. */
+/* The periodic check for waiting readers. Readers sleep on another word than writers, so l->looked_gate has the time of
+ * their last check: see shmi_look_for. */
 SHMI_FN void shmi_spin_check_gate(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
@@ -28795,7 +28901,7 @@ SHMI_FN void shmi_spin_check_gate(void *arg)
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
-/* Ends a wait that has not got the lock. This waiter may have used up a wake, so it passes the wake on. */
+/* Ends a wait without the lock. This waiter may have got a wake that another waiter needs, so it passes the wake on. */
 SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 {
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
@@ -28806,7 +28912,8 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock, and waits until that is possible. The caller is within shmi_enter. For as see shmi_spin_try. */
+/* Takes the lock, and waits until that is possible. The caller is within shmi_enter. For the parameter as, see
+ * shmi_spin_try. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -28856,7 +28963,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event wakes the waiter when the owner is gone, so it asks */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -28898,7 +29005,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a drain: at its begin, while it waits, after its success, and after its failure. */
+/* The state words of a wait for readers to leave. from: at its start; pending: while it lasts; to: after its success;
+ * back: after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -28989,7 +29097,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     shmi_exit_for(l, l->a);
     return err;
 }
-/* Waits until no reader has the lock. After a failure, the state word is d->back. */
+/* Waits until no reader has the lock. If this fails, the state word becomes d.back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
     shmi_participant_id who = 0;
@@ -29009,7 +29117,7 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Gets the lock exclusively. If the lock has readers, the call counts itself until the last of them has left. */
+/* Gets the lock exclusively. In an RWSpinLock, the call keeps the handle open until all readers have left. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     shmsync_arena *a = l->a;
@@ -29037,8 +29145,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this
- * process is recovering the lock; see shmi_mutex_repaired. */
+/* Releases the lock after a repair that succeeded. The parameter mine is the state word of this recovery. EPROTO: the
+ * state word has changed. See shmi_mutex_repaired. */
 SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
 {
     uint32_t o = shmi_spin_state(l);
@@ -29072,18 +29180,18 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
-        if (shmi_owner_name(o) != 0) /* only a process that has the lock stores there */
+        if (shmi_owner_name(o) != 0) /* only a process that holds the lock stores in this word */
             shmi_st32(&l->w->died, shmi_owner_name(o));
         if (l->readers) {
-            /* While this process waits for readers, the state word names this process. So another participant may get
-             * the ID of the dead one. If the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names no
-             * participant. */
+            /* While this process waits for readers, the state word names this process. Meanwhile another participant
+             * may get the ID of the dead one, so a wait that fails must not bring the old word back. The word then
+             * becomes SHMI_SPIN_OWNER_GONE, which names no participant. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }
         if (shmi_call_repair(repair, arg) != 0) {
-            shmi_participant_id who = shmi_spin_died(l); /* read while the word still keeps other recoveries out */
+            shmi_participant_id who = shmi_spin_died(l); /* read this while the state word still keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
@@ -29131,7 +29239,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
         l->drained.poller = &l->w->drainPoller;
     }
 }
-/* Ends an opening, and sends the wakes that calls have left to its end; see shmi_enter_late. */
+/* Ends an opening, and sends the wakes that calls have left to this end: see shmi_enter_late. */
 SHMI_FN void shmi_spin_end(void *handle)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
@@ -29140,7 +29248,7 @@ SHMI_FN void shmi_spin_end(void *handle)
     if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
         shmi_wake_word_wake_all(l->a, &l->drained);
     if (l->known != NULL)
-        shmi_free_thing(l->known); /* a call that is under way may still read the memory, which stays readable */
+        shmi_free_thing(l->known); /* a call that is under way may still read this memory, so it is kept for later handles */
     shmi_free_thing(l);
 }
 /* Finds the count of this process, and the counts of other participants. Returns 0 or an errno. */
@@ -29355,7 +29463,7 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmsync_arena *a = l->a;
-    /* counted, because the call may take back holds of dead readers, and so let other processes go on */
+    /* keeps the handle open, because the call may take back holds of dead readers, and so let other processes go on */
     int err = shmi_enter_for(l, a, "rwspinlock.trylock");
     if (err == 0) {
         err = shmi_rwspin_trylock(l);
@@ -29436,7 +29544,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* Returns EPERM if this process does not have a hold of l of the kind kind. EPROTO: the state word is not valid. */
+/* Returns EPERM if this process has no hold of the given kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -29482,8 +29590,8 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
     return SHMI_TELL(err);
 }
-/* Turns the hold of kind from into a hold for reading. The new hold is counted before the old one ends, so no writer
- * comes in between. */
+/* Turns a hold of this process into a hold for reading. The parameter from is the kind of the old hold. The new hold
+ * counts before the old one ends, so no writer gets the lock in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
 {
     int err = shmi_rwspin_has(l, op, from);
@@ -29520,7 +29628,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
     int bad, err = shmi_use(l->impl->a, "rwspinlock.state");
     if (err == 0)
         err = shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
-    if (err == 0 || err == EOWNERDEAD || err == ENOTRECOVERABLE) { /* as in Go, damage of the list takes precedence */
+    if (err == 0 || err == EOWNERDEAD || err == ENOTRECOVERABLE) { /* as in Go, a corrupt list takes precedence over a death */
         (void)shmi_rwspin_up_to(l->impl, &bad);
         if (bad)
             err = shmi_fail(EPROTO, "rwspinlock.state", l->impl->called, "its list of slot records");
@@ -29578,23 +29686,24 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* The calls have an array of waits on the stack, so a wait has no field that it does not need. */
+/* The array of all waits of a call lies on the stack. To keep it small, the struct of a wait has only the fields that
+ * the wait needs. */
 enum { SHMI_awaits_nothing, SHMI_awaits_count, SHMI_awaits_sequencer, SHMI_awaits_token };
 typedef struct shmi_count_wait {
     struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
 } shmi_count_wait;
-/* One wait. what says what it waits for, and which field of the union it has. */
+/* One wait. The field what says which kind of wait it is, and so which field of the union is in use. */
 typedef struct shmi_awaited {
     int what; /* SHMI_awaits_nothing: the wait has not begun, or has ended */
     union {
-        shmi_count_wait count;     /* of an event that is not auto-reset, or of a future */
-        shmi_token_wait sequencer; /* for a token of a sequencer */
-        shmi_event_wait token;     /* for the token of an auto-reset event */
+        shmi_count_wait count;     /* for a manual-reset Event, or for a Future */
+        shmi_token_wait sequencer; /* for a token of a Sequencer */
+        shmi_event_wait token;     /* for the token of an auto-reset Event */
     } in;
 } shmi_awaited;
 
-/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
+/* Whether the wait is over. A wait for an auto-reset Event is over when it has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->what == SHMI_awaits_sequencer)
@@ -29605,8 +29714,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->in.count.e) != w->in.count.seq;
 }
 
-/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
- * close does not wait for this call, so the call must not end the round of a Future. */
+/* Whether the awaitable x is reached now. If it is, *err is its result, and a token of an auto-reset Event is taken.
+ * The arena may be closed during this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -29620,9 +29729,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
- * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
- * an error of the waiting itself. */
+/* Begins the wait for x. The parameter thing is the object of the handle in x. The caller has read it at its start,
+ * because another thread may close the handle meanwhile. If x is reached, or the wait has failed, no wait begins, and
+ * *err is its result. If the function itself returns an error, the whole call fails. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -29667,7 +29776,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         return 0;
     }
 }
-/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
+/* Returns the result of a wait that is over. The parameter thing is that of shmi_await_begin. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
     if (w->what == SHMI_awaits_sequencer)
@@ -29683,12 +29792,12 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->in.token, 0);
 }
 
-/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
+/* The arena of the object for which a wait waits. One call may wait for objects of several arenas. */
 SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
 {
     return w->what == SHMI_awaits_sequencer ? w->in.sequencer.cell->s->a : w->what == SHMI_awaits_count ? w->in.count.e->a : w->in.token.e->a;
 }
-/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
+/* Whether this process is closing the arena of one of the waits. Such a close waits until the wait has ended. */
 SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
 {
     size_t i;
@@ -29698,8 +29807,8 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
- * call began to wait. */
+/* Sleeps until one of the waits is over, for 100 ms at most. The parameter until is the latest time at which the sleep
+ * ends. The parameter since is the time at which the call began to wait. */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
@@ -29741,11 +29850,11 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     if (i == n && !shmi_await_closing(at, n)) {
         if (shmi_have_waitv(shmi_awaited_in(&at[0]))) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM, for example: sleep on one word */
                 int64_t soon = shmi_now() + 1000000;
                 shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
             }
-        } else { /* one word at a time: the other words are checked more often */
+        } else { /* the kernel can sleep on one word only, so check the other words again soon */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -29754,19 +29863,19 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
-/* The object of the handle in x, if x is open. */
+/* The object of the handle in x, if the handle is open. */
 SHMI_FN void *shmi_await_thing(const shmsync_awaitable *x)
 {
     return x->kind == SHMSYNC_AWAIT_SEQUENCER ? (void *)x->sequencer->impl : x->kind == SHMSYNC_AWAIT_FUTURE ? (void *)x->future->impl : (void *)x->event->impl;
 }
-/* The arena of such an object. */
+/* The arena of the object thing, which is the object of the handle in x. */
 SHMI_FN shmsync_arena *shmi_await_arena(const shmsync_awaitable *x, void *thing)
 {
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
         return ((struct shmi_sequencer *)thing)->a;
     return x->kind == SHMSYNC_AWAIT_FUTURE ? ((struct shmi_future *)thing)->e.a : ((struct shmi_event *)thing)->a;
 }
-/* Checks that the list can be waited for. */
+/* Checks that a call can wait for all awaitables in the list. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
@@ -29791,18 +29900,19 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* Does what shmi_enter_for does, for x. *thing is its object, by which the call goes on: another thread may close the handle
- * in x meanwhile. */
+/* Calls shmi_enter_for for the handle in x, and sets *thing to the object of the handle. The call goes on with *thing,
+ * because another thread may close the handle meanwhile. */
 SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *x, void **thing)
 {
     *thing = shmi_await_thing(x);
     return shmi_enter_for(*thing, shmi_await_arena(x, *thing), op);
 }
 SHMI_FN void shmi_await_exit(const shmsync_awaitable *x, void *thing) { shmi_exit_for(thing, shmi_await_arena(x, thing)); }
-/* The result of a wait whose arena this process closes. */
+/* Returns the error of a wait whose arena this process is closing. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
-/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. If the hook of the thread ends the call, the
- * deadline has passed from then on, but the caller first checks what came while the hook ran. */
+/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT after the deadline. If the function of
+ * shmsync_wait_hook ends the wait, *deadline becomes a time in the past. The result is 0 all the same, so that the
+ * caller first checks for what came while that function ran. */
 SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t *deadline)
 {
     int64_t now = shmi_now(), until, abs = *deadline;
@@ -29837,7 +29947,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list; see shmi_await_enter */
+    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list: see shmi_await_enter */
     size_t i, begun = 0, entered, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
@@ -29883,16 +29993,16 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
 
-/* The waits of wait_all that are not over. */
+/* The waits of a call of wait_all that are not over yet. */
 typedef struct shmi_await_rest {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles; see shmi_await_enter */
-    uint8_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list */
+    uint8_t of[SHMSYNC_AWAIT_MOST]; /* the indices of the waits in the list of the caller */
     size_t n;
-    size_t failed; /* the first place in the list whose wait has ended with an error, or SIZE_MAX */
-    int result;    /* that error */
+    size_t failed; /* the lowest index of a wait that has ended with an error, or SIZE_MAX */
+    int result;    /* the error of that wait */
 } shmi_await_rest;
-/* Notes the result of the wait for place i of the list. */
+/* Notes the result of the wait for element i of the list. */
 SHMI_FN void shmi_await_note(shmi_await_rest *r, size_t i, int err)
 {
     if (err != 0 && i < r->failed) {
@@ -29900,7 +30010,8 @@ SHMI_FN void shmi_await_note(shmi_await_rest *r, size_t i, int err)
         r->result = err;
     }
 }
-/* Waits for the places in r->of. Each error is one of the waiting itself. */
+/* Waits for the elements of the list with the indices in r->of. The results of these waits go to r. If the function
+ * itself returns an error, the whole call fails. */
 SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r, int64_t abs)
 {
     size_t i, k, entered, todo = r->n;
@@ -29918,7 +30029,7 @@ SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r
         if (err == 0 && r->at[k].what != SHMI_awaits_nothing) {
             r->of[k] = r->of[i];
             r->kept[k++] = r->kept[i];
-        } else { /* it is over, so a close of its arena does not concern this call any more */
+        } else { /* the wait is over, so this call need not keep the handle open any more */
             shmi_await_exit(x, r->kept[i]);
         }
     }
@@ -29984,18 +30095,19 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  *     biased         n     held by n and open
  *     held           0     free and closed
  *     held           n     held by n and closed
- *     reserved       n     granted to n by a record; held once the word accepted has the tag of this word
+ *     reserved       n     granted to n by a record; held when n has copied the tag of this word to the field accepted
  *     ownerDead      n     n died while it held the key
  *     recovering     n     n is recovering the key
  *     notRecoverable n     a repair failed after the death of n
  *
  * The tag of the word identifies one hold of the key. A lock by CAS adds 1 to the tag, and so does a record that
- * changes the word. An unlock by CAS, and a CAS that closes the word, keep the tag. A record opens the word only if no
- * process waits for the key, and if the record frees the key or gives it to a new holder. */
+ * changes the word. An unlock by CAS, and a CAS that closes the word, keep the tag. A record opens the word only
+ * if no process waits for the key, and only together with a change that frees the key or gives it to a new holder. */
 
 /* The words that records change, besides those of the queue. A record lists them in this order. */
 enum { SHMI_multiKeyLow = SHMI_rqOwnKinds, SHMI_multiKeyHigh, SHMI_multiHold };
-/* Numbers of entries: in a bucket itself, and in a block that was added. */
+/* SHMI_multiInline: the number of entries in a bucket itself. SHMI_multiAdded: the number of entries in a block that
+ * was added to a bucket. */
 enum { SHMI_multiInline = 3, SHMI_multiAdded = 4, SHMI_multiLogDefault = 5, SHMI_multiLogMost = 16, SHMI_multiPartShift = 48, SHMI_multiTableLeast = 15 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 
@@ -30005,21 +30117,23 @@ struct shmi_key_entry {
     uint32_t index;
 };
 
-/* This process's side of a bucket. */
+/* What this process has in its own memory for a bucket. */
 struct shmi_key_bucket {
     struct shmi_rq q; /* first, so that a pointer to q also points to the bucket */
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
     shmi_multilock_entry *focus; /* the entry whose queue was chosen last. Guarded by: the private lock */
-    /* table has the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value
-     * that the word objRecords had: the table has all blocks that were on the list of the object then. The high half
-     * is their number. A thread loads learned before table, so the table has at least that number of blocks. In a
-     * handle, the place behind the last one of a table points to the table that it replaced. learned and table are
-     * atomic. */
+    /* The field table has the blocks of the bucket that this process knows, the oldest first. The high half of learned
+     * is the number of these blocks. The low half is a value of the word objRecords: the blocks that were on the list
+     * of the object at this value are all in the table. A thread loads learned before table, so its table has at least
+     * that number of blocks.
+     *
+     * In a handle, the place behind the last block of a table points to the table that it replaced. learned and table
+     * are atomic. */
     uint64_t learned;
     shmi_multilock_block **table;
-    uint32_t learning; /* a thread is changing the table. Atomic. */
+    uint32_t learning; /* not 0: a thread is changing the table. Atomic. */
 };
 
 struct shmi_multilock {
@@ -30027,14 +30141,15 @@ struct shmi_multilock {
     shmi_object o;
     shmi_multilock_head *w;
     int release;            /* the policy is SHMSYNC_POLICY_RELEASE */
-    int settled;            /* the record that this participant inherited with its slot is complete. Guarded by: the private lock */
+    int settled;            /* the record of the predecessor in the slot has been carried out, if necessary. Guarded by: the private lock */
     uint32_t log;           /* logarithm of the number of buckets */
     unsigned char *own;     /* own and known: as in shmi_rq */
     unsigned char **known;
-    /* the buckets; NULL: this process has not used the bucket. Atomic. The array is NULL in a reaper without a handle */
+    /* the data of this process for each bucket; NULL: this process has not used the bucket. Atomic. The array is NULL
+     * in a reaper without a handle */
     struct shmi_key_bucket **all;
-    /* Only in a reaper without a handle: table has all blocks, in the order of their buckets, that the list of the
-     * object had when it began with head. */
+    /* Only in a reaper without a handle: the table has all blocks of the object, sorted by their buckets. head is the
+     * start of the list of blocks that the reaper has read. */
     uint32_t head;
     size_t n;
     shmi_multilock_block **table;
@@ -30056,7 +30171,7 @@ SHMI_FN uint64_t shmi_key_of(const shmi_multilock_entry *e)
 {
     return (uint64_t)shmi_recorded_value(&e->keyHigh) << 32 | shmi_recorded_value(&e->keyLow);
 }
-/* The error of a call for a key in the state s, or 0 if s is no reason for an error. */
+/* Returns the error of a call for a key in the state s, or 0 if s causes no error. */
 SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t key, uint32_t s)
 {
     if (!shmi_key_valid(s))
@@ -30071,7 +30186,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* The size of the body. If the objects of the arena have counters, the counters follow the buckets. */
+/* The size of the body. In an arena that counts operations, the counts follow the buckets. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
@@ -30082,7 +30197,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
 }
 SHMI_FN struct shmi_key_bucket *shmi_bucket_of_queue(struct shmi_rq *q) { return (struct shmi_key_bucket *)(void *)q; }
 
-/* Returns one of the entries in the bucket itself. */
+/* Returns entry i of those that lie in the bucket itself. */
 SHMI_FN shmi_multilock_entry *shmi_key_inline(shmi_multilock_bucket *w, uint32_t i)
 {
     return i == 0 ? &w->entry0 : i == 1 ? &w->entry1 : &w->entry2;
@@ -30094,15 +30209,15 @@ SHMI_FN shmi_multilock_block *shmi_key_block_in(struct shmi_key_bucket *k, const
 
 SHMI_FN uint32_t shmi_key_list(struct shmi_key_bucket *k) { return shmi_ld32(shmi_u32(k->q.a, k->q.o.off + SHMI_objRecords)); }
 
-/* A walk through the blocks of a bucket that are not in its table, the latest first. */
+/* A walk through the blocks of a bucket that are not in the table of this process, the latest first. */
 typedef struct shmi_key_walk {
     shmi_record_walk v;
-    uint32_t from, until; /* values of the word objRecords */
-    uint32_t known;       /* blocks in the table */
+    uint32_t from, until; /* values of the word objRecords: the present one, and that for the table */
+    uint32_t known;       /* number of blocks in the table */
     shmi_multilock_block *at;
 } shmi_key_walk;
 SHMI_FN void shmi_rewind_unknown(struct shmi_key_bucket *k, shmi_key_walk *i) { shmi_walk_records_from(&i->v, k->q.o.off, i->from, sizeof(shmi_multilock_block)); }
-/* Begins the walk. Returns 0, and does not begin it, if the table has all blocks. */
+/* Begins the walk. If the table has all blocks, returns 0, and no walk begins. */
 SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
     uint64_t learned = __atomic_load_n(&k->learned, __ATOMIC_ACQUIRE);
@@ -30115,7 +30230,7 @@ SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     return 1;
 }
 /* Whether the block that the walk has reached names a bucket of x. If not, a peer has overwritten the block, and the
- * walk is bad. */
+ * function sets v->bad. */
 SHMI_FN int shmi_block_has_bucket(const struct shmi_multilock *x, shmi_record_walk *v, uint32_t bucket)
 {
     v->bad |= bucket >> x->log != 0;
@@ -30166,7 +30281,7 @@ SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint3
             return i.at;
     return NULL;
 }
-/* The entry of a bucket with that index; NULL if there is none. */
+/* The entry with the given index in a bucket; NULL if there is none. */
 SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t index)
 {
     shmi_multilock_block *b;
@@ -30214,11 +30329,11 @@ SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t
         }
     return 0;
 }
-/* Finds the first entry with a key. Returns 0 if there is none; then at->e is NULL. *bad is set if the list of blocks
- * is corrupt. In memory that was never used, several entries have the key 0, and all calls take the first of them.
+/* Finds the first entry with a key. Returns 0 if there is none; then at->e is NULL. If the list of blocks is corrupt,
+ * *bad is 1. In memory that was never used, several entries have the key 0. All calls take the first of them.
  *
- * A call that makes a change calls this function after shmi_rq_begin. A block is added before any record stores a key
- * in it. So if the change takes effect, the call has searched every block that may have the key. */
+ * A call that makes a change calls this function after shmi_rq_begin. A block joins the list before any record stores a
+ * key in it. So if the change takes effect, the call has searched all blocks that may have the key. */
 SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
 {
     shmi_key_walk i;
@@ -30238,13 +30353,13 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
     if (!walks)
         return 0;
     for (; shmi_next_unknown(k, &i); met++)
-        shmi_key_in_block(i.at, met, key, at); /* the walk begins with the latest block, so the last match is the first entry of the bucket */
+        shmi_key_in_block(i.at, met, key, at); /* the walk begins with the latest block, so its last match is the first entry with the key */
     if (i.v.bad) {
         *bad = 1;
         at->e = NULL;
     }
     if (at->e != NULL) {
-        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest block */
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* the block of the entry, counted from the latest block */
         at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
     }
     return at->e != NULL;
@@ -30252,8 +30367,8 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
 
 /* The number of blocks for which a table has room. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. The earlier table stays, because calls that are under way may
- * still read it. */
+/* Makes room for more blocks in the table of a handle. The earlier table stays in memory, because calls that are under
+ * way may still read it. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -30261,7 +30376,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* there should be few sizes, because each size has its own spare memory */
+        room = 2 * room + 1; /* each size has spare memory of its own, so there should be few sizes */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -30271,8 +30386,9 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
     return 1;
 }
-/* Adds the blocks that were pushed for the bucket to its table, so that calls need not walk through the list. The
- * function may allocate memory, so it is called without the private lock: other threads need not wait for it. */
+/* Adds the blocks to the table of the bucket that other calls have pushed on the list, so that calls need not walk
+ * through the list. The caller must not have the private lock: this function may allocate memory, and other threads
+ * would have to wait for it. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -30295,7 +30411,7 @@ SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
     __atomic_store_n(&k->learning, 0, __ATOMIC_RELEASE);
 }
 
-/* Chooses the queue of an entry: the functions of recorded queues work on it from now on. */
+/* Chooses the queue of an entry. From now on, the functions of recorded queues work on this queue. */
 SHMI_FN void shmi_key_focus(struct shmi_key_bucket *k, struct shmi_key_entry at)
 {
     k->focus = at.e;
@@ -30312,7 +30428,7 @@ SHMI_FN void shmi_multi_turn_to(struct shmi_rq *q, struct shmi_rq_change *x, str
     if (shmi_key_find(k, shmi_ld64(&w.n->wanted), &at, &bad))
         shmi_key_focus(k, at);
     else
-        x->torn = 1; /* while a wait is queued, its key has an entry */
+        x->torn = 1; /* not consistent: the key of a queued wait always has an entry */
 }
 
 SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
@@ -30336,9 +30452,9 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the hold word
- * before the key. The key of an entry changes only by a record that also changes the tag of the hold word. So if the
- * CAS succeeds, the entry still has the key. */
+/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. Reads the hold word before the key.
+ * A record that changes the key of an entry also changes the tag of the hold word. So if the CAS succeeds, the entry
+ * still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
     uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
@@ -30376,7 +30492,7 @@ SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *
     return 1;
 }
 
-/* ---- The rules, for the entry whose queue was chosen. The caller has the private lock. ---- */
+/* ---- The rules. They concern the entry whose queue was chosen. The caller has the private lock. ---- */
 
 SHMI_FN struct shmi_record_lock shmi_key_lock_of(struct shmi_key_bucket *k)
 {
@@ -30388,7 +30504,7 @@ SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, u
     struct shmi_record_lock l = shmi_key_lock_of(k);
     shmi_lock_set(&l, x, s);
 }
-/* The tag that the change x, which changes the word w, gives to w. */
+/* Returns the tag that the word w gets when the change x takes effect. x changes w. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -30413,8 +30529,8 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     return shmi_lock_serve(&l, x, b);
 }
 SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
-/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, only the calls for this
- * key are concerned. */
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, the calls for other keys
+ * go on. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -30436,9 +30552,9 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
     struct shmi_record_lock l = shmi_key_lock_of(k);
     return shmi_lock_reap(&l, x, b);
 }
-/* Takes the waits of dead participants off the queues of all keys of the bucket, so that they are granted nothing any
- * more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only the calls
- * for this key are concerned, and they find the damage themselves. */
+/* Takes the waits of dead participants off the queues of all keys of the bucket, so that no record grants them a key
+ * any more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only calls
+ * for this key find the damage, and the others go on. */
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -30447,7 +30563,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    err = shmi_rq_begin(q, x, b); /* completes the last change, by which a dead participant may have joined a queue */
+    err = shmi_rq_begin(q, x, b); /* completes the last record, by which a wait of a dead participant may have joined a queue */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
@@ -30471,8 +30587,8 @@ SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 }
 /* Whether the participant that holds the key of an entry, or to which the key was granted, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
-/* Whether shmi_key_dead is true for a key of the bucket for which threads wait. The bucket may have thousands of keys
- * that are only held. Each call that arrives at such a key checks its holder itself. */
+/* Whether the holder of a key of the bucket is dead while threads wait for the key. Other keys are left out, because
+ * the bucket may have thousands of them. A call that arrives at such a key checks the holder itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -30482,7 +30598,7 @@ SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
             return 1;
     return 0;
 }
-/* Stores, for tools, since when the first wait for each key has been first: see shmi_rq_date_first. */
+/* Stores, for tools, the time since which the first wait for each key has been the first: see shmi_rq_date_first. */
 SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -30497,8 +30613,8 @@ SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, 
 }
 
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
-/* Carries out the record that this participant inherited with its slot, if the commit word of the record's bucket
- * still names it. After that, this participant writes its own records to the same memory. */
+/* Carries out the record that the predecessor in the slot has left, if the commit word of a bucket still names this
+ * record. After that, this participant writes its own records to the same memory. */
 SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
 {
     struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
@@ -30516,7 +30632,7 @@ SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_bucket_init(&other, x, (uint32_t)bucket);
     c = shmi_ld64(other.q.commit);
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == q->a->my_slot)
-        shmi_rq_complete(&other.q, c, b); /* an error concerns only the other bucket */
+        shmi_rq_complete(&other.q, c, b); /* an error here concerns only the bucket of the record */
 }
 static const shmi_rq_kind shmi_multi_kind = {
     sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
@@ -30554,7 +30670,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     shmi_rq_use_lock(&k->q);
     shmi_bucket_point(k, i);
 }
-/* Makes this process's data for a bucket that this process uses for the first time. */
+/* Makes the data of this process for a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
     struct shmi_key_bucket *k, *other = NULL;
@@ -30597,7 +30713,7 @@ SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const s
     x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
     return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(a, x->log);
 }
-/* Ends a handle. Calls that are under way may still read its memory, which is used again only later. */
+/* Ends a handle. Calls that are under way may still read its memory, so the memory is kept for later handles. */
 SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
@@ -30770,7 +30886,8 @@ SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change
     }
     return 0;
 }
-/* Adds to x that this process takes the key. If the chosen entry has another key, x also changes its key. */
+/* Adds to the change x: this process takes the key. If the chosen entry has another key, x also changes the key of the
+ * entry. */
 SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
 {
     shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
@@ -30795,15 +30912,15 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         found = shmi_key_find(k, key, &at, &bad);
         dead = found && shmi_key_dead(k, at.e);
         if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
-            tidied = 1; /* a dead participant may have the key, or the key may be due to the first wait */
+            tidied = 1; /* a dead participant may have the key, or the first wait may still need its grant */
             if (dead || shmi_rq_reap_due(q)) {
                 err = shmi_multi_reap(q, &x, b);
                 if (err == 0)
                     err = shmi_multi_serve(q, &x, b);
             }
-            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the reap may have changed which entry has the key */
+            if (err == 0 && found && shmi_key_has(at.e, key)) { /* false if the entry got another key during the reap */
                 shmi_key_focus(k, at);
-                err = shmi_key_serve(k, &x, b); /* finds damage of this queue */
+                err = shmi_key_serve(k, &x, b); /* reports damage of this queue */
             }
             if (err != 0)
                 return err;
@@ -30822,7 +30939,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* the word of a holder stays open */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder keeps an open word */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -30863,13 +30980,14 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         return err;
     }
 }
-/* Takes the key. If that is not possible now, queues the wait of a prepared node, which may be NULL. If all entries of
- * the bucket are in use, adds a block to the bucket. An error with SHMI_keyQueued says that the wait may be queued. */
+/* Takes the key. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
+ * is NULL, queues nothing. If all entries of the bucket are in use, adds a block to the bucket. After an error, r->how
+ * SHMI_keyQueued says that the wait may be queued. */
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
-        /* The loop repeats only if this call has added a block, or if another call has pushed a block or a slot
-         * record. If several calls find no room at the same time, only one of them adds a block. */
+        /* A further round is needed only if this call has added a block, or if another call has pushed a block or a
+         * slot record. If several calls find no room at the same time, only one of them adds a block. */
         uint32_t head = shmi_records_head(k->q.a, &k->q.o);
         struct shmi_wakes b;
         int err;
@@ -31038,7 +31156,7 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
         }
         shmi_key_focus(k, at);
         granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits, so the unlock goes on */
+        x.torn = 0; /* unlock even after an error in the queue, which concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -31103,7 +31221,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    /* This call is counted until it has unlocked, after an error, the keys that it has locked. */
+    /* Keep the handle open until this call has unlocked, after an error, the keys that it has locked. */
     err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
         shmi_no_holds(out, n, held);
@@ -31130,7 +31248,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (; i > 0; i--)
-            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process has closed the arena, and so holds nothing any more */
+            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process has closed the arena, because it holds no key any more */
         shmi_no_holds(out, n, held);
     }
     shmi_exit_for(x, x->a);
@@ -31153,7 +31271,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
     SHMI_BEGIN();
     int first = 0, err;
-    while (n > 0) { /* from the last hold to the first, so the error that is noted last is that of the first hold */
+    while (n > 0) { /* from the last hold to the first, so that the error of the first hold is the result */
         err = shmsync_multilock_unlock(&h[--n]);
         if (err != 0)
             first = err;
@@ -31171,7 +31289,7 @@ typedef struct shmi_key_recovery {
     uint32_t tag;              /* the tag that this recovery has given to the hold word */
     shmi_participant_id died;  /* the participant whose death requires the recovery */
     shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
-    uint64_t *word, was;       /* the word that names the participant waits, and the value of this word */
+    uint64_t *word, was;       /* the word that names this participant, and the value of the word */
 } shmi_key_recovery;
 
 /* Makes this process the recoverer, if the key is owner-dead or not recoverable. The caller has the private lock. */
@@ -31219,7 +31337,7 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* again after the dead holder is gone: until then a system call of it may write to the data of the key */
+    do { /* repeat after a wait for the dead holder: until it is gone, a system call of it may still write to the data of the key */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
@@ -31234,7 +31352,8 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
     } while (err == 0);
     return err;
 }
-/* Ends the recovery by this process. If the repair failed, the key becomes not recoverable, and otherwise free. */
+/* Ends the recovery by this process. If the repair failed, the key becomes not recoverable. Otherwise the key becomes
+ * free. */
 SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = r->k;
@@ -31257,7 +31376,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
             shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
         else
             granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
+        x.torn = 0; /* end the recovery even after an error in the queue, which concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -31322,8 +31441,8 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
-/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet carried
- * out. */
+/* Returns the state of the key as an errno. It takes into account a death that no call has noticed yet, and a change
+ * that is committed and not yet carried out. */
 SHMI_FN int shmi_multi_state(struct shmi_multilock *x, uint64_t key)
 {
     struct shmi_key_bucket *k;
@@ -31446,8 +31565,8 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back those keys of dead participants whose hold word is open. Returns whether dead participants have other
- * keys. */
+/* Takes back keys of dead participants, but only keys whose hold word is open. Returns 1 if dead participants have
+ * other keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
@@ -31460,9 +31579,9 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     }
     return others;
 }
-/* Takes back the keys of the participant dead, and takes its waits off the queues. A process without a slot record
- * cannot make a record. For a word that is open, none is needed. If a closed word names a dead participant, the
- * process first gets a slot record. */
+/* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
+ * CAS is enough. If a closed word names a dead participant, a record is needed. A process that has no slot record for
+ * its records gets one first. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -31508,8 +31627,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant, whose slot record names the bucket. Returns 0 if that was not
- * possible. */
+/* Completes the last change of each participant: the slot record of the participant says in which bucket it is. Returns
+ * 0 if that was not possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;
@@ -31628,18 +31747,18 @@ SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECU
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
 /* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* The word g after n has begun the next execution. */
+/* Returns the word after g: participant n has begun the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word g after an execution. If again is not 0, the queue is scheduled even if no item came during the execution.
- */
+/* Returns the word after g: the execution has ended. If again is not 0, the queue is scheduled even if no item came
+ * during the execution. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* The word g after the death of the executor. */
+/* Returns the word after g: the executor has died. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
@@ -31659,8 +31778,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Adds one to the count of the sleepers or workers of this process, or takes one off. Returns 0 if that is impossible.
- * A count of the predecessor in the slot does not carry over. */
+/* Adds 1 to the number of sleepers or workers of this process, or subtracts 1. Returns 0 if that is impossible. If the
+ * row still has the numbers of the predecessor in the slot, this process begins with 0. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -31700,9 +31819,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after n permits were issued. The first wake depends on the announcement alone. For further
- * wakes the number of sleepers is only a hint: each waiter that takes a permit wakes another waiter while there are
- * more permits. */
+/* Wakes up to n waiters, after n permits were issued. The first wake is sent whenever a waiter is announced. The number
+ * of sleepers decides about further wakes, and may be wrong: each waiter that takes a permit wakes another waiter while
+ * there are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -31739,8 +31858,8 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers, too, so this
- * function sets it again. If there are more permits, it wakes a sleeper. */
+/* Called by a waiter that leaves. The wake of this waiter has cleared the announcement of other sleepers, too, so this
+ * function sets the announcement again. If there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
@@ -31748,7 +31867,8 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
 /* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and that there are
- * at least least permits. So a permit is replaced that a dead process took without acting on it, or failed to issue. */
+ * as many permits as the parameter least says. A dead process may have taken a permit without acting on it, or failed
+ * to issue one, and this call replaces such a permit. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -31768,9 +31888,9 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. No
- * queue is missed: the bit of the queue was set before this process read the summary, and a process that clears the
- * bit in the summary reads the signal after that. */
+/* Sets the bit of signal i in the summary, and issues a permit. If the bit is set already, the process that set it
+ * issues the permit. No queue is missed, because its bit was set before this call reads the summary. A process that
+ * clears the bit of the signal in the summary reads the signal once more after that. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -31780,8 +31900,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. After that, the function reads the signal again, in case a bit
- * was set before the signal was taken out. */
+/* Takes a signal out of the summary if it has no bits. After that, the function reads the signal again, because another
+ * process may have set a bit meanwhile. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -31809,9 +31929,9 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q in its signal, and the bit of the signal in the summary. It does the latter even if the
- * signal already has bits: the process that set the first of them may have been stopped before it set the bit in the
- * summary. */
+/* Sets the bit of queue q in its signal, and then the bit of the signal in the summary. The bit in the summary may be
+ * clear even if the signal already has bits: the process that set the first of them may have been stopped before it set
+ * the bit in the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
@@ -31826,8 +31946,8 @@ SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue whose gate does not wait for an executor. Just before that, the queue may have been
- * scheduled, and its bit set. So the function checks the gate once more. */
+/* Clears the bit of a queue whose gate did not wait for an executor. Another process may have scheduled the queue, and
+ * set the bit, since the caller read the gate. So the function checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -31840,13 +31960,13 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The reap: it repairs the index from the gates ---- */
 
-/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have. dead
- * is the participant that is reaped. If dead is 0, the caller is a periodic check, and this function asks whether the
- * executor is dead. */
+/* Schedules the queue again if its executor is dead and gone. Also sets the bits that a scheduled queue must have. The
+ * parameter dead is the participant that the caller reaps. If it is 0, the caller is a periodic check, and this
+ * function finds out whether the executor is dead. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
-    int tries; /* only a peer that breaks the rules changes the gate more often; the next sweep examines it again */
+    int tries; /* bounded, because only a peer that breaks the rules changes the gate more often. The next sweep tries again */
     for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         shmi_participant_id n;
         s = shmi_ld64(word);
@@ -31857,12 +31977,13 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done so yet, or is dead */
+            shmi_signal_publish(w, q); /* the process that scheduled the queue has not set its bit yet, or is dead */
         }
         return;
     }
 }
-/* Frees the queue if dead had reserved it, and clears the task bit of a queue that is not reserved. */
+/* Frees the queue if the participant dead had reserved it for a task. Also clears the task bit of a queue that is not
+ * reserved. */
 SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
@@ -31874,7 +31995,8 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
-/* Marks the signals that have bits. Sets the status bit "tasks" if the partition has bits. */
+/* Sets the bits of the index that must be set: in the summary for each signal that has bits, and
+ * SHMI_SIGNAL_STATUS_TASKS_MASK in the status if the partition has bits. */
 SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
@@ -31892,8 +32014,8 @@ SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
         shmi_signal_reap_gate(w, q, 0);
     shmi_signal_reap_index(w);
 }
-/* Makes a sweep ten times a second, even in a process in which no worker waits because each always finds work. The
- * coarse clock costs only a few nanoseconds. */
+/* Makes a sweep ten times a second. Calls of next do so, too, because the workers of a process never wait if each
+ * always finds work. The coarse clock costs only a few nanoseconds. */
 SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
 {
     struct timespec ts;
@@ -31921,8 +32043,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 
 SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
 
-/* For a reaper: repairs the index. Bits and permits without a reason may remain: a worker clears such a bit, and such
- * a permit costs a worker one search. */
+/* For a reaper: repairs the index. Superfluous bits and permits may remain. A worker clears such a bit, and such a
+ * permit costs a worker one search. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -31939,8 +32061,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead process may have taken a permit without acting on it. Or it may have set a bit in some leaf, and not
-     * have woken the owner of the leaf, which checks the leaf when it wakes. */
+    /* The dead process may have taken a permit without acting on it. Or it may have set a bit in a leaf of the
+     * partition, and not have woken the owner of this leaf. An owner that wakes checks its leaf. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -32098,8 +32220,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* Suppose an item was put into the queue by a release store alone. An executor that has just finished may have
-     * read the queue without the item. So the item must be visible before this call reads the gate. */
+    /* The caller may have put an item into the queue by a release store alone. Make the item visible before this call
+     * reads the gate. Otherwise an executor may read the queue without the item, just before it finishes. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -32120,7 +32242,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 }
 
 /* Begins the execution of a scheduled queue. One CAS stores the executing flag together with the ID of the executor,
- * before the bit is cleared. So if this process dies here, others know that it is the executor. */
+ * before this call clears the bit of the queue. So if this process dies in between, others know that it is the
+ * executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -32131,8 +32254,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
-            /* A schedule that still finds the queue scheduled changes nothing. The loads after this CAS must see what
-             * the caller of that schedule stored before it. */
+            /* Before this CAS, a call of schedule may have found the queue scheduled, and changed nothing. The loads
+             * after the CAS must see what the caller of schedule stored before. */
             shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -32273,15 +32396,15 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* This execution may last for ever. So if other queues are scheduled, a worker sleeps, and there is no
-             * permit, this process issues a permit. */
+            /* This execution may last for ever. If other queues are scheduled, a worker sleeps, and there is no permit,
+             * this process issues a permit for the worker. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* The bit was set without a reason, and is cleared now. If a queue was scheduled while its signal was still
-         * marked, no permit was issued for it. So the loop searches again. */
+        /* This pass has found only superfluous bits, and has cleared them. A queue that was scheduled before its signal
+         * lost the bit in the summary got no permit. So the loop searches again. */
     }
     shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
@@ -32310,8 +32433,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
             /* There is work, but another worker has taken the permit for it. That worker may have searched before this
-             * waiter announced itself, and may take long to do its work. So this waiter wakes another waiter, and its
-             * caller searches again. */
+             * waiter announced itself, and may now be busy for long. So this waiter returns, and its caller searches
+             * again. It also passes the wake on to another waiter. */
             shmi_signal_pass_on(w);
             return 0;
         }
@@ -32332,7 +32455,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         case SHMI_LOOK:
             shmi_signal_check(w);
             break;
-        case SHMI_LATE: /* a wake for another waiter may have come at the same time */
+        case SHMI_LATE: /* a wake that another waiter needs may have come at the same time */
             took = shmi_signal_take(w);
             shmi_signal_pass_on(w);
             return took ? 0 : ETIMEDOUT;

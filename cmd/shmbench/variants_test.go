@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A helper that was built before runs the peers. A helper that was built from other sources, or that does not exist,
-// is refused before anything is measured.
+// TestHelperGiven checks that --helper runs the C peers with the given program. If this program does not exist, or
+// comes from other sources, shmbench refuses it and measures nothing.
 func TestHelperGiven(t *testing.T) {
 	proctest.CCompiler(t)
 	helper := filepath.Join(t.TempDir(), "peer")
@@ -44,8 +44,8 @@ func TestHelperGiven(t *testing.T) {
 	require.Contains(t, errs, "no C compiler")
 }
 
-// Consumers that are slower than the counter miss some values, and faster ones miss none. A cell is skipped if its
-// consumer is so slow that the instants of its values would be overwritten.
+// TestSlowConsumersLag checks that consumers that are slower than the counter fall behind it. If --slow would let a
+// consumer fall behind by more values than shmbench keeps times for, shmbench skips the cell.
 func TestSlowConsumersLag(t *testing.T) {
 	lag := func(slow string, metric func(c report.Cell) bool) []report.Cell {
 		return measured(t, metric, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",
@@ -67,14 +67,14 @@ func TestSlowConsumersLag(t *testing.T) {
 	}
 }
 
-// If all threads use one key, it is found held more often than one of many keys.
+// TestKeysWaitedFor checks that threads find a single common key held more often than one of 4096 keys.
 func TestKeysWaitedFor(t *testing.T) {
 	proctest.CCompiler(t)
 	// On a busy machine, the goroutines may never run at the same time.
 	for a := new(attempts); ; {
 		waited := keysWaitedFor(t)
-		// With the other locks, a running goroutine may take the lock before the woken goroutine runs. So only this lock
-		// is compared.
+		// Only the MultiLock is compared. A running goroutine may take one of the other subjects before a woken goroutine
+		// runs.
 		if waited["1"]["shmsync:multilock"] > waited["4096"]["shmsync:multilock"] {
 			return
 		}
@@ -82,8 +82,8 @@ func TestKeysWaitedFor(t *testing.T) {
 	}
 }
 
-// keysWaitedFor returns which fraction of the checks found a key held, by the number of keys and by the subject. This is
-// a number from 0 to 1, the median over the repetitions.
+// keysWaitedFor returns how often a thread found its key held, as a fraction from 0 to 1. The result is indexed by the
+// number of keys and by the subject.
 func keysWaitedFor(t *testing.T) map[string]map[string]float64 {
 	t.Helper()
 	code, out, errs := shmbench(t, "multi", "--prim=shmsync:multilock,c:robust,go:ofd,in-process:sync.Mutex-each", "--keys=1,4096", "--locks=1", "--skew=uniform", "--cs=5us", "--think=0",

@@ -77,7 +77,7 @@ func TestAdviceNamesAnyArena(t *testing.T) {
 	}
 }
 
-// openFileOf returns the path below /proc of a file that a process has open.
+// openFileOf returns the path below /proc of an open file of a process. The parameter link is the name of the file.
 func openFileOf(t *testing.T, pid int, link string) string {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	require.NoError(t, err)
@@ -90,7 +90,8 @@ func openFileOf(t *testing.T, pid int, link string) string {
 	return ""
 }
 
-// A process that handles SIGTERM and continues is ended by the second command that is printed.
+// TestAdviceEndsAProcessThatStays checks that shmctl also prints a command for a process that SIGTERM does not end.
+// This second command ends the process.
 func TestAdviceEndsAProcessThatStays(t *testing.T) {
 	name := testArena(t)
 	alice, bob := deadlocked(t, name)
@@ -109,8 +110,8 @@ func TestAdviceEndsAProcessThatStays(t *testing.T) {
 	awaitFinding(t, diagnose.OwnerDead, "waits", name)
 }
 
-// The processes of a dump may be those of another host, and a dump is never changed. So the commands about a dump
-// only examine it.
+// TestAdviceForDumpOnlyLooks checks that the commands that shmctl prints for a dump only examine the dump: the dump may
+// come from another host.
 func TestAdviceForDumpOnlyLooks(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")

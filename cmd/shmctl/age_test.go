@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// In an arena without counters, only a lower bound of the age of a hold is known, from the moment when a process
-// waits for it. Before that, the age is unknown.
+// In an arena without counters, shmctl does not know the age of a hold. Once another process waits for the hold to end,
+// shmctl prints the age of this wait as a lower bound.
 func TestHoldAgeWithoutCounters(t *testing.T) {
 	for _, ops := range [][2]string{
 		{"lock mutex", "lock mutex"}, {"lock rw", "lock rw"}, {"update synchronized", "update synchronized"}, {"lock cohort", "lock cohort"},

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rareDeed is like agentDeed, for tasks that only single tests need. ok is false if it does not know the task.
+// rareDeed is like agentDeed, for tasks that only one or two tests need. ok is false if it does not know the task.
 func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok bool) {
 	switch op {
 	case "burn mutex": // holds the mutex, and uses a CPU
@@ -45,12 +45,12 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 	case "take shared semaphore", "take semaphore": // no participant holds these permits afterwards
 		s, err := prims.OpenSemaphore(a, o.Name, 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
 		return func() { s.AcquireContext(context.Background(), 1) }, err, true
-	case "store waitable": // the state is in the slot record of the agent then
+	case "store waitable": // leaves the state in the slot record of the agent
 		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
 			Claim: func(*int64, int64) bool { return false },
 		}, nil)
 		return func() { w.Update(func(s *int64) { *s = int64(o.N) }) }, err, true
-	case "claim waitable": // a claim for each number below N, and then a rule that panics
+	case "claim waitable": // makes N claims, from 0 to N-1; the rule panics at the next claim
 		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
 			Claim: func(_ *int64, n int64) bool {
 				if n == o.N {

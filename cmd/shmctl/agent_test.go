@@ -115,7 +115,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 			return func() { m.Recover(func() error { return errors.New("the data is lost") }) }, err
 		}
 		return lock(prims.OpenMutex(a, o.Name, nil))
-	case "cohort": // with local locks, on any host
+	case "cohort": // two local locks, even on a host with one NUMA node
 		return lock(prims.OpenCohortMutex(a, o.Name, &prims.CohortMutexOptions{Nodes: 2}))
 	case "fair":
 		return lock(prims.OpenFairMutex(a, o.Name, nil))
@@ -144,7 +144,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return func() { s.AcquireContext(ctx, o.N) }, err
 	case "event":
 		e, err := prims.OpenEvent(a, o.Name, nil)
-		if verb == "then" { // also holds a mutex during the wait
+		if verb == "then" { // waits for the Event with a mutex held
 			m, err := prims.OpenMutex(a, o.Name+"-lock", nil)
 			return func() {
 				m.Lock()
@@ -254,7 +254,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 type agent struct {
 	*proctest.Proc
 	t    testing.TB
-	name string // in the arena
+	name string // the ID of the participant
 }
 
 // ownGroup puts agents into another process group than the test. Otherwise a signal to the group of the test, such as

@@ -76,7 +76,7 @@ func (c *reapCmd) Run(s *session) error {
 	return err
 }
 
-// reapText writes which participants were dead, and the first of what each of them had.
+// reapText writes which participants were dead, and the first holds that each of them had.
 func reapText(s *session, d *document, snap *snapshot, had map[string][]hold) {
 	if len(d.Participants) == 0 {
 		fmt.Fprintln(s.stdout, "nobody is dead")

@@ -16,15 +16,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// While processes work, shmctl does not report anything as damaged, stuck or dead by mistake. If it reads during a
-// change, a second look corrects that.
+// TestBesideWork checks that shmctl reports no damage, no stuck process and no death while processes work.
 func TestBesideWork(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, &arena.Options{Label: "busy"})
 	require.NoError(t, err)
-	// Each agent uses only one Mutex. If an agent waited for one Mutex while it holds the other, shmctl could report a
-	// deadlock with the process a. Holds belong to processes, and a busy machine may keep the threads of both processes
-	// from running for longer than the time between two snapshots.
+	// Each agent uses only one Mutex. If it used both, shmctl could report a deadlock of the agent and the process of the
+	// test: holds belong to processes, and on a busy machine both processes may not run for the time between two
+	// snapshots.
 	for k := range 2 {
 		newAgent(t, name, fmt.Sprint("other", k)).begins("spin mutex", fmt.Sprint("m", k))
 	}

@@ -39,8 +39,8 @@ func (c *completeCmd) Run(s *session) error {
 	return nil
 }
 
-// candidates returns the words that may follow the words in the list before. The parameter last is the
-// word that is being completed.
+// candidates returns the words that may complete a command line. The parameter before has the complete words, and the
+// parameter last has the word at the cursor.
 func candidates(model *kong.Application, before []string, last string) (all []string) {
 	var node *kong.Node
 	var args []string // arguments of the command so far
@@ -97,7 +97,7 @@ func enumOf(v *kong.Value) []string {
 	return strings.Split(v.Enum, ",")
 }
 
-// argumentsOf returns the candidates for the argument of a command that follows args.
+// argumentsOf returns the candidates for the next argument of a command. args are the arguments so far.
 func argumentsOf(node *kong.Node, args []string) []string {
 	if len(node.Positional) == 0 {
 		return nil

@@ -19,10 +19,10 @@ type diffCmd struct {
 
 // change is a difference between two states of an arena.
 type change struct {
-	What   string `json:"what"` // participant, object, hold, wait, finding, or arena
+	What   string `json:"what"` // finding, participant, object, hold, wait, counters, or arena
 	Name   string `json:"name"`
-	Before string `json:"before,omitempty"` // empty if the thing is new
-	After  string `json:"after,omitempty"`  // empty if the thing is gone
+	Before string `json:"before,omitempty"` // the state before; empty for something new
+	After  string `json:"after,omitempty"`  // the state after; empty for something that is gone
 }
 
 // Run lists what differs between two states.
@@ -58,9 +58,9 @@ func (c *diffCmd) Run(s *session) error {
 	return t.flush()
 }
 
-// fact is something that is true of an arena at the time of a snapshot. Two facts with the same what and name are about
-// the same thing, but their texts may differ. Ages and times are not facts, because they differ between any two
-// snapshots.
+// fact is something that is true of an arena at the time of a snapshot. The fields what and name say what the fact is
+// about, for example a participant and its ID; the field text is its state. Ages and times are not facts, because they
+// differ between any two snapshots.
 type fact struct{ what, name, text string }
 
 // facts opens an arena or a dump, and returns the facts about it.
@@ -108,8 +108,7 @@ func facts(name string) (all []fact, err error) {
 	return all, nil
 }
 
-// changes returns the differences between two lists of facts. It compares the texts of facts that have the same
-// values in the fields what and name.
+// changes returns the differences between two lists of facts. It compares the texts of facts about the same thing.
 func changes(before, after []fact) (all []change) {
 	type key struct{ what, name string }
 	parts := map[key]*[2][]string{} // lists, because very many facts may have the same key

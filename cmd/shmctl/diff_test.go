@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// diff says what happened between a dump and a later dump, or between a dump and the arena's present state.
+// TestDiff checks that diff reports what changed between two dumps, and between a dump and the present state of the
+// arena.
 func TestDiff(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")

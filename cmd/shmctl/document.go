@@ -34,7 +34,7 @@ type document struct {
 	Value        *value        `json:"value,omitempty"`
 	Changes      []change      `json:"changes,omitempty"`
 	Done         []string      `json:"done,omitempty"`   // what a command that changes something has done
-	Failed       []string      `json:"failed,omitempty"` // what it could not do, and why
+	Failed       []string      `json:"failed,omitempty"` // what such a command could not do, and why
 }
 
 // These parts of a document are types of package diagnose, under shorter names.
@@ -54,9 +54,9 @@ type (
 type usage struct {
 	Type    string `json:"type"`
 	Objects int    `json:"objects"`
-	Bytes   uint64 `json:"bytes"`   // of blocks
+	Bytes   uint64 `json:"bytes"`   // sizes of the blocks in the heap
 	Largest string `json:"largest"` // the name of the largest object
-	Most    uint64 `json:"most"`    // its bytes
+	Most    uint64 `json:"most"`    // the bytes of the largest object
 }
 
 func writeJSON(w io.Writer, d *document) error {

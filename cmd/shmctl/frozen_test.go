@@ -41,7 +41,7 @@ func freezeGroup(t *testing.T, a *agent, version int) error {
 		file, freeze, thaw = "cgroup.freeze", "1", "0"
 	}
 	file = filepath.Join(dir, file)
-	t.Cleanup(func() { // a frozen process of version 1 does not even end when it is killed
+	t.Cleanup(func() { // in control groups of version 1, not even SIGKILL ends a frozen process
 		os.WriteFile(file, []byte(thaw), 0)
 		syscall.Kill(a.Pid(), syscall.SIGKILL)
 		<-a.Done()
@@ -53,8 +53,8 @@ func freezeGroup(t *testing.T, a *agent, version int) error {
 	return os.WriteFile(file, []byte(freeze), 0)
 }
 
-// A holder whose control group is frozen is named as such, and the printed command thaws it. Its state looks like that
-// of a process that sleeps or runs.
+// TestFrozenHolderIsNamed checks that shmctl reports a holder whose control group is frozen, and prints a command that
+// thaws the group.
 func TestFrozenHolderIsNamed(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
@@ -108,7 +108,8 @@ func TestHolderThatCannotBeSeen(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	// Without --mount-proc, /proc shows the process, but with a pid that means another process in that namespace.
+	// Without --mount-proc, shmctl sees the /proc of the outer namespace. The pids there mean other processes in its own
+	// namespace.
 	for _, flags := range [][]string{{"--pid", "--fork", "--mount-proc"}, {"--pid", "--fork"}} {
 		cmd := exec.Command("unshare", append(flags, self, "waits", "--older=1ms", name)...)
 		cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1")
@@ -123,7 +124,8 @@ func TestHolderThatCannotBeSeen(t *testing.T) {
 	}
 }
 
-// The advice says who may send the signal if this user may not.
+// TestAdviceSaysWhoMaySignal checks that the advice names the users who may send a signal, if the user of shmctl may
+// not.
 func TestAdviceSaysWhoMaySignal(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs shmctl as another user")

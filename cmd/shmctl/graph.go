@@ -76,7 +76,7 @@ func graphOf(d *document, snap *snapshot) *graph {
 }
 
 const (
-	aboveFirst = 3  // how many of the waiters of a process that are in the tree already are drawn again
+	aboveFirst = 3  // how many waiters of a process are drawn again although they are above
 	depthMost  = 16 // how deep a tree gets
 )
 
@@ -92,15 +92,15 @@ func (g *graph) text(w io.Writer, width int) error {
 		fmt.Fprintln(w, "no process waits for another, as far as the arena tells")
 	}
 	shown := map[string]bool{}
-	var below []string // participants whose waiters are drawn in a tree of their own, because a tree gets too deep
+	var below []string // participants at the maximum depth; a further tree shows their waiters
 	var draw func(name, indent string, depth int)
 	draw = func(name, indent string, depth int) {
 		type line struct {
 			edge
-			isNew bool // the process is in no tree yet
+			isNew bool // no tree shows the process yet
 		}
 		var lines []line
-		above := 0 // processes that are in a tree already
+		above := 0 // waiters that a tree shows already
 		for _, e := range waiters[name] {
 			isNew := !shown[e.From]
 			shown[e.From] = true
@@ -210,12 +210,11 @@ func (g *graph) svg(w io.Writer) error {
 		from, to := at[e.From], at[e.To]
 		dx, dy := to.x-from.x, to.y-from.y
 		far := math.Hypot(dx, dy)
-		// out is the part of the line that is inside the box at one of its ends, as a share of the whole line. The line
-		// is drawn from edge to edge, and not from centre to centre.
+		// The line begins and ends at the edges of the boxes. The variable out is the share of the distance between the
+		// centres that lies inside one box.
 		out := math.Min(boxW/2/math.Max(math.Abs(dx), 1e-9), boxH/2/math.Max(math.Abs(dy), 1e-9))
 		x1, y1, x2, y2 := from.x+dx*out, from.y+dy*out, to.x-dx*out, to.y-dy*out
-		// k is the number of lines that were already drawn from the same participant to the same other one. A further
-		// line is drawn beside them.
+		// k lines already lead from the same participant to the same participant. The next line is drawn beside them.
 		k := lines[[2]string{e.From, e.To}]
 		lines[[2]string{e.From, e.To}]++
 		shift := 8 + 16*float64(k)

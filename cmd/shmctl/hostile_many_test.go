@@ -50,7 +50,7 @@ func newForgery(t *testing.T) *forgery {
 		s := f.b[4096+slot*2048:]
 		if slot > 0 {
 			binary.LittleEndian.PutUint32(s, 2|forgedGeneration<<3) // live
-			binary.LittleEndian.PutUint32(s[8:], 1)                 // the kernel would mark its alive words
+			binary.LittleEndian.PutUint32(s[8:], 1)                 // capRobust: the kernel marks the alive words
 		} else {
 			binary.LittleEndian.PutUint32(s, binary.LittleEndian.Uint32(s)&^(1<<21)) // it has no byte lock
 		}
@@ -58,8 +58,8 @@ func newForgery(t *testing.T) *forgery {
 	return f
 }
 
-// chunk makes a slab of a free chunk, with blocks of 64 bytes. It calls f for each block, with its offset. The result of f
-// is the word of the block.
+// chunk makes a slab with blocks of 64 bytes from a free chunk. For each of these blocks it calls the parameter block
+// with the offset and the bytes. The result of this call is the block word.
 func (f *forgery) chunk(class uint64, block func(off uint64, b []byte) uint32) {
 	le := binary.LittleEndian
 	words, heap := f.b[le.Uint64(f.b[128:]):], le.Uint64(f.b[144:])
@@ -88,11 +88,11 @@ func (f *forgery) examine(t *testing.T) {
 	}
 }
 
-// A peer may write as many waits into an arena as there is room for.
+// TestForgedWaits checks that the commands end if a peer has filled an arena with forged waits.
 func TestForgedWaits(t *testing.T) {
 	f := newForgery(t)
 	le := binary.LittleEndian
-	for slot := range proctest.Rounds(200, forgedSlots) { // of these sleepers, none sleeps on a wait node
+	for slot := range proctest.Rounds(200, forgedSlots) { // announce records of sleepers that sleep on no wait node
 		for k := range 32 {
 			r := f.b[4096+slot*2048+256+32*k:]
 			le.PutUint64(r, f.object)
@@ -115,7 +115,7 @@ func TestForgedWaits(t *testing.T) {
 	f.examine(t)
 }
 
-// A peer may write a list of slot records that is as long as there is room for, and blocks that may be on it.
+// TestForgedRecords checks that the commands end if a peer has filled an arena with a forged list of slot records.
 func TestForgedRecords(t *testing.T) {
 	f := newForgery(t)
 	le := binary.LittleEndian

@@ -39,7 +39,7 @@ func TestPathThatControlsATerminal(t *testing.T) {
 	}
 	require.Regexp(t, "^/proc/[0-9]+/fd/[0-9]+$", found)
 	alice.Kill(t)
-	for _, p := range otherPlaces() { // a path of bob, if alice had it before
+	for _, p := range otherPlaces() { // now the path of an open file of bob
 		if is, ok := fileIDOf(p); ok && is == id {
 			found = p
 		}
@@ -56,7 +56,8 @@ func TestPathThatControlsATerminal(t *testing.T) {
 	obey(t, found, 1)
 }
 
-// A pipe at the path of an arena keeps no command waiting, neither for a writer nor for what the writer does not write.
+// TestPipesKeepNoCommandWaiting checks that no command waits if the path of an arena is a pipe: a pipe without a
+// writer, or a pipe whose writer writes nothing.
 func TestPipesKeepNoCommandWaiting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(path, 0o600))
@@ -64,7 +65,7 @@ func TestPipesKeepNoCommandWaiting(t *testing.T) {
 		if written {
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
 			require.NoError(t, err)
-			defer f.Close() // also ends a command that waits
+			defer f.Close() // if a command waits for the pipe, the close also ends this wait
 		}
 		for _, args := range [][]string{{"ps", path}, {"rm", path}, {"metrics", path}, {"recover", "--all", path}} {
 			ends(t, func() {
@@ -77,7 +78,7 @@ func TestPipesKeepNoCommandWaiting(t *testing.T) {
 	}
 }
 
-// ends fails the test if f does not return.
+// ends fails the test if f does not return in time.
 func ends(t *testing.T, f func(), what any) {
 	t.Helper()
 	done := make(chan bool)
@@ -92,8 +93,8 @@ func ends(t *testing.T, f func(), what any) {
 	}
 }
 
-// The examination of other mount namespaces opens no target of a symbolic link there. The maker of the link chooses the
-// target, and the mere open of a device can have an effect.
+// TestLinksOfOthersAreNotFollowed checks that shmctl follows no symbolic link in another mount namespace. The target
+// may be a device, and even the open of a device can have an effect.
 func TestLinksOfOthersAreNotFollowed(t *testing.T) {
 	root := t.TempDir()
 	other := root + shm.Dir
@@ -122,8 +123,8 @@ func TestLinksOfOthersAreNotFollowed(t *testing.T) {
 	require.True(t, opened())
 }
 
-// A path may have any bytes. An argument reaches the command unchanged, even if it is no valid UTF-8, so that no command
-// acts on another file. Package kong on its own would replace such bytes.
+// TestPathWithAnyBytes checks that an argument reaches the command unchanged, even if it is no valid UTF-8. Package
+// kong on its own would replace such bytes, and the command would act on another file.
 func TestPathWithAnyBytes(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a\xffb")
@@ -150,7 +151,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	require.False(t, opened())
 }
 
-// opens returns a function that reports whether any of the files has been opened since the last call.
+// opens watches files. It returns a function that reports whether one of them was opened since the last call of this
+// function.
 func opens(t *testing.T, paths ...string) func() bool {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
@@ -169,7 +171,8 @@ func opens(t *testing.T, paths ...string) func() bool {
 	}
 }
 
-// Another user may replace a file by a pipe at any time, so also between an examination of the file and its open.
+// TestFileThatBecomesAPipe checks that openDump does not wait if another user replaces the file by a pipe at any
+// moment.
 func TestFileThatBecomesAPipe(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "pipe")

@@ -142,7 +142,8 @@ func survive(t *testing.T, content []byte) (out string) {
 	return surviveEach(t, content, 1, 0)
 }
 
-// surviveEach is like survive, for every n-th command, beginning with the command number first.
+// surviveEach is like survive, but runs only every n-th command. The parameter first is the index of the first command
+// that runs.
 func surviveEach(t *testing.T, content []byte, n, first int) (out string) {
 	t.Helper()
 	defer func(d time.Duration) { diagnose.ConfirmAfter = d }(diagnose.ConfirmAfter)

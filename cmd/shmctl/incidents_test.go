@@ -35,7 +35,7 @@ type incident struct {
 
 var (
 	findNow = []string{"waits"}
-	findOld = []string{"waits", "--older", "1ms"} // the default age takes too long for a test
+	findOld = []string{"waits", "--older", "1ms"} // with the default age, the test would take too long
 )
 
 // incidents are the incidents in docs/shmctl.md.
@@ -108,7 +108,7 @@ var incidents = []incident{
 		if tracer.Recv(t, &text); text != "" {
 			t.Skip("needs to be allowed to trace a process:", text)
 		}
-		go func() { // waits for the tracer, because as a zombie it would still trace
+		go func() { // reaps the tracer when it has ended; a zombie would still trace
 			<-tracer.Done()
 		}()
 	}, "is stopped by a debugger", true},
@@ -217,11 +217,12 @@ var incidents = []incident{
 		awaitIdentities(t, name)
 		view := filepath.Join(shm.Dir, name)
 		require.NoError(t, os.WriteFile(view+".new", fileBytes(t, name), 0o600))
-		require.NoError(t, os.Rename(view+".new", view)) // a copy, as a view through another mount would be
+		require.NoError(t, os.Rename(view+".new", view)) // a copy has no byte locks, as a view through another mount
 	}, "and 2 more exist, but have no byte lock on this file", false},
 }
 
-// awaitIdentities waits until each participant has stored which process it is, a moment after its join.
+// awaitIdentities waits until the slot of each participant says which process it is. A participant stores this a moment
+// after its join.
 func awaitIdentities(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, "the identities", func() bool {
@@ -230,7 +231,7 @@ func awaitIdentities(t *testing.T, name string) {
 	})
 }
 
-// For each incident, one command names it, and the printed advice resolves it.
+// TestIncidents checks that one command finds each incident, and that the commands in its advice resolve the incident.
 func TestIncidents(t *testing.T) {
 	shell := pasted(t)
 	for _, c := range incidents {
@@ -240,7 +241,7 @@ func TestIncidents(t *testing.T) {
 			for _, label := range []string{"alice", "bob", "carol"} {
 				agents = append(agents, newAgent(t, name, label))
 			}
-			t.Cleanup(func() { // the end of a stopped agent takes long
+			t.Cleanup(func() { // a stopped agent ends only after a long time
 				for _, a := range agents {
 					syscall.Kill(a.Pid(), syscall.SIGCONT)
 				}
@@ -263,7 +264,7 @@ func TestIncidents(t *testing.T) {
 			if !c.ends {
 				return
 			}
-			// After the first advice, there is advice for what remains, such as the lock of the process that was
+			// Further advice follows if the first command leaves a problem, such as the owner-dead lock of a process that it has
 			// ended.
 			for range 4 {
 				var left *finding
@@ -305,7 +306,7 @@ func sameFromInside(t *testing.T, name string, args ...string) {
 		return still(fmt.Sprintf("%s: %s\n%s\n%s\n%s\n%q %v", kind, text, advice, command, force, objects, participants))
 	}
 	var inside, outside []string
-	require.Eventually(t, func() bool { // retried, because a thread may begin to run or to sleep between the two
+	require.Eventually(t, func() bool { // retried: a thread may begin to run or sleep between the reports
 		inside, outside = nil, nil
 		_, d := shmctlJSON(t, args...)
 		for _, f := range d.Findings {
@@ -322,7 +323,8 @@ func sameFromInside(t *testing.T, name string, args ...string) {
 	}, limit, 10*time.Millisecond, "Diagnose: %v\nshmctl: %v", &inside, &outside)
 }
 
-// The manual lists the incidents of the test above, with the kinds of their findings.
+// TestManualListsIncidents checks that the manual lists the incidents of TestIncidents, with the kinds of their
+// findings.
 func TestManualListsIncidents(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/shmctl.md")
 	require.NoError(t, err)
@@ -354,7 +356,7 @@ func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
 	return f
 }
 
-// stringer is a text that is read when it is printed, not before.
+// stringer is a variable whose text is read when the message is printed.
 type stringer struct{ text *string }
 
 func (s stringer) String() string { return *s.text }

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// joinSeen is join for an arena of which there is a snapshot. It refuses an arena with living processes that have no byte
-// lock on this file. This process would take them for dead, and would take their locks away from them.
+// joinSeen is like join, but first examines a snapshot of the arena. It refuses an arena if a living participant has no
+// byte lock on this file: shmctl would take the participant for dead, and reap it.
 func joinSeen(name string, snap *snapshot) (*arena.Arena, error) {
 	if unlocked := snap.Unlocked(); len(unlocked) > 0 {
 		return nil, refused{fmt.Sprintf("%s has no byte lock on this file, although its process exists: use the path by which it opened the arena; shmctl waits %s says more",
@@ -24,11 +24,11 @@ func joinSeen(name string, snap *snapshot) (*arena.Arena, error) {
 	return join(name)
 }
 
-// join makes this process a participant of an arena. Packages shm and arena refuse a file that
-// belongs neither to this user nor to root. The owner of such a file could truncate it, which would
-// crash a process that has it mapped. If root runs shmctl, root has asked for exactly this file, so
-// shmctl trusts the owner of the file. At worst, that user crashes shmctl. If another file is at the path when package
-// shm opens it, that package compares its owner with the trusted one.
+// join makes this process a participant of an arena. Packages shm and arena refuse a file that belongs neither to this
+// user nor to root. The owner of such a file could truncate it, which would crash a process that has it mapped. If root
+// runs shmctl, root has asked for exactly this file, so shmctl trusts the owner of the file. At worst, this owner
+// crashes shmctl. Another user may replace the file before package shm opens it. So package shm checks that the owner
+// is still the same.
 func join(name string) (*arena.Arena, error) {
 	opts := &arena.Options{Label: "shmctl"}
 	path := name

@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// An arena with another layout is listed with its version, and removed only if no process has it
-// open.
+// TestArenaOfAnotherLayout checks that ls shows the layout version of an arena that this shmctl cannot read, and that
+// rm removes such an arena only if no process has it open.
 func TestArenaOfAnotherLayout(t *testing.T) {
 	name := testArena(t)
 	f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
@@ -49,7 +49,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 
 	member, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
 	require.NoError(t, err)
-	ok, err := shmsync.LockByte(member, 1) // a participant of that arena locks its byte in the same way
+	ok, err := shmsync.LockByte(member, 1) // as a participant locks its byte
 	require.NoError(t, err)
 	require.True(t, ok)
 	_, out, _ = shmctl("ls")
@@ -62,7 +62,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 	require.NoFileExists(t, f.Name())
 }
 
-// An object that a process has open or holds is not deleted; others are.
+// TestDeleteObject checks that delete refuses an object that a process has open or holds, and deletes any other object.
 func TestDeleteObject(t *testing.T) {
 	name := testArena(t)
 	alice := newAgent(t, name, "alice")
@@ -89,7 +89,7 @@ func TestUsage(t *testing.T) {
 	alice.does("lock semaphore", "permits", 1)
 	newAgent(t, name, "bob").does("rlock rw", "shared")
 	alice.does("rlock rw", "shared")
-	newAgent(t, name, "carol").begins("lock semaphore", "permits", 3) // uses a wait node of the object
+	newAgent(t, name, "carol").begins("lock semaphore", "permits", 3) // her wait takes a wait node
 	awaitWaits(t, name, 1)
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
@@ -131,8 +131,8 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 10\n$`, out)
 }
 
-// One command makes all locks and keys usable again that deaths have left unusable. The locks of living processes do
-// not change.
+// TestRecoverAll checks that recover --all makes every lock and key usable again that a death has left unusable. The
+// locks of living processes do not change.
 func TestRecoverAll(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
@@ -147,7 +147,7 @@ func TestRecoverAll(t *testing.T) {
 	a.Kill(t)
 	eventually(t, "reaped", func() bool {
 		_, d := shmctlJSON(t, "ps", "--gone", name)
-		return len(d.Gone) == 2 // the process of the command above has left, too
+		return len(d.Gone) == 2 // alice, and the participant of the first recover --all
 	})
 	soon(t, exitTrouble, "waits", name)
 	out := soon(t, exitOK, "recover", "--all", name)
@@ -163,8 +163,8 @@ func TestRecoverAll(t *testing.T) {
 	}
 }
 
-// A lock that cannot be made usable does not keep recover --all from the locks after it, nor a key from the other keys.
-// The command reports each of them, and its status says that something is left.
+// TestRecoverAllGoesOnAfterAFailure checks that recover --all recovers the remaining locks and keys after one of them
+// has failed. It reports each failure, and ends with the status of a refusal.
 func TestRecoverAllGoesOnAfterAFailure(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
@@ -179,7 +179,8 @@ func TestRecoverAllGoesOnAfterAFailure(t *testing.T) {
 		_, d := shmctlJSON(t, "waits", name)
 		return len(d.Findings) == 5
 	})
-	// A recovery of these two waits for the end of bob, because the words say that bob died while it held them.
+	// The owner words of "rw first" and of one key now name bob as their dead holder. But bob lives, so a recovery waits
+	// for the end of bob.
 	replaceDead(t, name, "rw first", alice.name, bob.name)
 	replaceDead(t, name, "keys", alice.name, bob.name)
 
@@ -197,8 +198,8 @@ func TestRecoverAllGoesOnAfterAFailure(t *testing.T) {
 	require.Contains(t, d.Failed[0], "rw first")
 }
 
-// replaceDead changes the first word of an object that says that one participant died while it held the object. Then it
-// says so of another participant.
+// replaceDead changes the first word of an object that names a given participant as its dead holder. The parameter from
+// is this participant, and the parameter to is the participant that the word names afterwards.
 func replaceDead(t *testing.T, name, object, from, to string) {
 	const ownerDead = 3 << 29
 	ins, err := arenakernel.Inspect(name)
@@ -224,8 +225,8 @@ func replaceDead(t *testing.T, name, object, from, to string) {
 	require.NoError(t, err)
 }
 
-// An object of a snapshot was deleted, and another object is now at its offset. The command leaves the new object
-// alone.
+// TestDeleteLeavesAnotherObjectAlone checks that delete leaves an object alone that was created at the same offset
+// after the snapshot.
 func TestDeleteLeavesAnotherObjectAlone(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, nil)

@@ -119,8 +119,8 @@ func (c *psCmd) Run(s *session) error {
 	})
 }
 
-// lifeText returns whether a participant is alive, as text. If the state of its slot says something else, the text
-// contains that state, too.
+// lifeText returns whether a participant is alive, as text. If its slot has a state other than live, such as leaving,
+// the text names this state, too.
 func lifeText(p participant) string {
 	if p.State != "live" && p.State != p.Life {
 		return p.Life + ", " + p.State
@@ -295,12 +295,12 @@ func (c *waitsCmd) Run(s *session) error {
 }
 
 // rows returns the waits that a table shows. Waits of one process that differ only in their age become one row, with
-// the age of the oldest. The format wide shows all of them.
+// the age of the oldest wait. The format wide has a row for each wait.
 func (s *session) rows(waits []wait) (rows []wait) {
 	if s.format == formatWide {
 		return waits
 	}
-	first := map[string]int{} // the index of the first row with that key
+	first := map[string]int{} // the index in rows, by key
 	for _, w := range waits {
 		key := fmt.Sprintf("%s %d %s %q %v", w.Owner, w.ObjectIndex, diagnose.Wants(&w), w.On, w.Goroutines == 0)
 		i, seen := first[key]
@@ -324,7 +324,7 @@ func (s *session) stuckText(waits []wait, snap *snapshot) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range waits {
 		if snap.IsGone(w.Owner) {
-			continue // what a dead process has left is no wait any more
+			continue // a dead process does not wait
 		}
 		n += max(w.Goroutines, 1)
 		if w.AgeNs != nil {

@@ -19,11 +19,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// work is what the application has done in one slice of its time.
+// work is what the application did in one slice.
 type work struct{ Ops, CPU int64 } // CPU is the CPU time of the whole process, ns
 
 func init() {
-	// The application works for a slice of CPU time when the parent asks for it, and reports what it has done.
+	// The application is a child process. The parent sends it a slice, which is an amount of CPU time. The application
+	// works until it has used this time, and reports its work.
 	proctest.Register("shmctl/works", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -108,14 +109,14 @@ func application(name string) (turn func(), err error) {
 	}, nil
 }
 
-// looks returns the commands that a person or a metrics scraper runs repeatedly.
+// looks returns commands that only examine the arena, and that a person or a metrics scraper runs repeatedly.
 func looks(name string) [][]string {
 	return [][]string{{"ps", name}, {"locks", name}, {"waits", name}, {"show", name, "mutex"}, {"metrics", name}, {"top", "-n", "1", name}}
 }
 
-// slowdown measures how much looking slows the application down, in percent of its CPU time per step. It measures
-// pairs of slices, one with looks and one without, in random order. It returns the median over the pairs, and a 95 %
-// interval of the median by the bootstrap.
+// slowdown measures how much the commands slow the application down, in percent of its CPU time per step. It measures
+// pairs of slices, in random order: commands run during one slice of a pair, and none during the other. It returns the
+// median over the pairs, and a 95 % interval of the median by the bootstrap.
 func slowdown(b testing.TB, name string, slice time.Duration, pairs int, look func(stop *atomic.Bool)) (median, low, high float64) {
 	app := proctest.Start(b, "shmctl/works", proctest.Params(name))
 	app.Await(b)
@@ -171,22 +172,21 @@ func interval(all []float64) (low, high float64) {
 	return medians[len(medians)/40], medians[len(medians)-1-len(medians)/40]
 }
 
-// BenchmarkLooking measures what looking costs an application that does nothing but take and release locks, in an
-// arena with eight idle participants, two waiters and a hundred objects:
+// BenchmarkLooking measures what the commands that examine an arena cost an application that only uses locks and a
+// Queue. The arena also has a holder with two waiters, five idle participants, and a hundred objects:
 //
 //	go test -run '^$' -bench Looking -benchtime 300x ./cmd/shmctl
 //
-// At rate=1/s, one command runs in each slice of 200 ms with looks. That is five commands per second of the
-// application, so the metrics are a fifth of the measured cost: that of one command per second, as for a person or a
-// scraper. At rate=all, commands run without a pause. The number of iterations is the number of pairs. The metrics
-// are in percent of the CPU time of the application: the median, and the ends of its 95 % interval. The benchmark
-// uses CPU time and compares neighbouring slices, because other work of the machine takes the CPU away from the
-// application.
+// At rate=1/s, one command runs in each slice of 200 ms, that is, five commands in a second of the application. The
+// metrics are a fifth of the measured cost, so they are for one command per second, as a person or a scraper runs it.
+// At rate=all, commands run without a pause. The number of iterations is the number of pairs. The metrics are in
+// percent of the CPU time of the application: the median, and the ends of its 95 % interval. The benchmark uses CPU
+// time and compares neighbouring slices, because other work on the machine takes the CPU away from the application.
 func BenchmarkLooking(b *testing.B) {
 	for _, rate := range []struct {
 		name  string
 		slice time.Duration
-		part  float64 // the share of the measured looks that this rate would have
+		part  float64 // the factor from the measured cost to the metrics
 		look  func(commands [][]string) func(stop *atomic.Bool)
 	}{
 		{"rate=1/s", 200 * time.Millisecond, 0.2, func(commands [][]string) func(*atomic.Bool) {
@@ -237,7 +237,8 @@ func crowd(b testing.TB, name string) {
 	}
 }
 
-// The measurement of BenchmarkLooking works. Its figures depend on the machine.
+// TestLookingIsMeasured checks that the measurement of BenchmarkLooking works. It does not check the figures, which
+// depend on the machine.
 func TestLookingIsMeasured(t *testing.T) {
 	name := testArena(t)
 	crowd(t, name)

@@ -37,7 +37,7 @@ func (c *lsCmd) Run(s *session) error {
 		err = writeJSON(s.stdout, l.d)
 	case c.Names || s.format == formatName:
 		for _, a := range l.d.Arenas {
-			if a.Removed == "" || c.All { // without --all, only arenas that have a name in the directory
+			if a.Removed == "" || c.All { // without --all, only arenas whose file was not removed
 				fmt.Fprintln(s.stdout, a.Name)
 			}
 		}
@@ -177,7 +177,7 @@ func otherArena(name string, l arenakernel.OtherLayout) arenaInfo {
 		Health: fmt.Sprintf("layout %d, this shmctl reads %d", l.Version, arenakernel.LayoutVersion)}
 }
 
-// epochText returns the number of an arena's epoch, and a mark if a participant has died in that epoch.
+// epochText returns the number of an arena's epoch, followed by "deaths" if a death was recorded since the epoch began.
 func epochText(a arenaInfo) string {
 	s := strconv.FormatUint(a.Epoch, 10)
 	if a.Epoch != 0 && !a.Clean {
@@ -194,9 +194,9 @@ func pathOfArgument(arg string) string {
 	return shm.Dir + "/" + arg
 }
 
-// segments returns the segments of this host, sorted by name. It also returns the arenas in the directory of the segments
-// whose file names are no names of segments. The name of such an arena is its path, because only the path is an argument
-// that names it.
+// segments returns the segments of this host, sorted by name. The directory of segments may also contain arenas whose
+// file name is not valid as the name of a segment. segments returns them with their path as the name, because commands
+// find them only by their path.
 func segments(stderr io.Writer) (all []shm.Info) {
 	for info, err := range shm.List() {
 		if err != nil {

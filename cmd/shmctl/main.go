@@ -62,7 +62,7 @@ and wake nobody.`
 const (
 	exitOK      = 0
 	exitError   = 1 // a usage error, or the system refused
-	exitMissing = 2 // the arena or object does not exist, or is of another kind
+	exitMissing = 2 // there is no such arena or object, or it is of another kind
 	exitTrouble = 3 // the arena is damaged, or a participant is stuck
 	exitRefused = 4 // the arena is in use, or the command needs --force
 )

@@ -22,9 +22,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// manyWaits makes an arena with n participants. Each holds a Mutex that the next one wants. If ring is set, the first one
-// wants the Mutex of the last one, so they are in a deadlock. Otherwise half of them have a permit of a Semaphore that the
-// others want.
+// manyWaits makes an arena with n participants. Each participant holds a Mutex, for which the next participant waits.
+// If ring is set, the first participant waits for the Mutex of the last participant, so all are in a deadlock.
+// Otherwise the first half of the participants has all permits of a Semaphore, for which the second half waits.
 func manyWaits(t *testing.T, n int, ring bool) (name string) {
 	w := arenatest.New(t, &arena.Options{Size: 64 << 20, MaxParticipants: n + 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,12 +83,13 @@ func manyWaits(t *testing.T, n int, ring bool) (name string) {
 	return w.Name()
 }
 
-// The output of the commands stays readable and its size linear if an arena has very many participants: no line names all
-// of them, no tree gets too deep for a screen, and the findings come with a command.
+// TestManyParticipants checks that the output of the commands stays readable if an arena has very many participants. No
+// line names all participants, and the number of lines grows only linearly with the number of participants. The finding
+// of a deadlock has a command that ends one process.
 func TestManyParticipants(t *testing.T) {
 	const (
-		widest = 1500 // bytes of a line: the text of a deadlock
-		table  = 200  // bytes of any other line
+		widest = 1500 // maximum length in bytes of the line that reports a deadlock
+		table  = 200  // maximum length in bytes of any other line
 	)
 	n := proctest.Rounds(60, 500)
 	for _, ring := range []bool{false, true} {
@@ -119,7 +120,7 @@ func TestManyParticipants(t *testing.T) {
 		// The tree names each process that waits.
 		_, out, _ := shmctl("graph", name)
 		for i := range n {
-			if i > 0 || ring { // the first one waits for nothing otherwise
+			if i > 0 || ring { // without a ring, the first participant does not wait
 				require.Contains(t, out, fmt.Sprintf("─ worker-%d[", i))
 			}
 		}
@@ -143,7 +144,7 @@ func measured(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, stdout, stderr
 }
 
-// The work of each command grows with the number of objects, not with its square.
+// TestManyObjects checks that the work of each command grows linearly with the number of objects.
 func TestManyObjects(t *testing.T) {
 	n := proctest.Rounds(400, 20_000)
 	w := arenatest.New(t, &arena.Options{Size: int64(n)*1024 + 16<<20, MaxParticipants: 8})
@@ -179,9 +180,9 @@ func TestManyObjects(t *testing.T) {
 		}
 	}
 	for command, c := range costs {
-		require.Less(t, c[1], 24*c[0]+10_000, command) // 8 times as many if the work is linear, 64 times if it is quadratic
+		require.Less(t, c[1], 24*c[0]+10_000, command) // for 8 times as many objects: 8 times if linear, 64 if quadratic
 	}
-	// A view on a terminal makes no more rows than the screen has.
+	// top makes no more rows than the screen has.
 	src, err := open(name)
 	require.NoError(t, err)
 	defer src.Close()
@@ -190,8 +191,8 @@ func TestManyObjects(t *testing.T) {
 	require.Equal(t, 24, strings.Count(b.String(), "\naccount-"))
 }
 
-// recover --all uses one handle for all keys of a MultiLock. So its work grows with the number of keys, not with its
-// square.
+// TestManyKeys checks that the work of recover --all grows linearly with the number of keys of a MultiLock. For this,
+// it uses a single handle for all keys.
 func TestManyKeys(t *testing.T) {
 	var costs []uint64
 	for _, n := range []uint64{250, 2000} {
@@ -219,7 +220,7 @@ func TestManyKeys(t *testing.T) {
 	require.Less(t, costs[1]-costs[0], uint64(1750*10_000), "less for each key than a handle of the MultiLock takes")
 }
 
-// A list that hides one thing would not be shorter for it.
+// TestManyIsMoreThanOneMore checks that a list never ends in "and 1 more": this text is not shorter than the name.
 func TestManyIsMoreThanOneMore(t *testing.T) {
 	require.Equal(t, "a, b, c, d, e, f", listed([]string{"a", "b", "c", "d", "e", "f"}))
 	require.Equal(t, "a, b, c, d, e and 2 more", listed([]string{"a", "b", "c", "d", "e", "f", "g"}))

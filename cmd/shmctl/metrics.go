@@ -71,8 +71,8 @@ type metrics struct {
 	labels   map[string]bool // the labels of the arenas that were added
 }
 
-// label returns a text that identifies the arena among those that were added: its name, or else the argument that names
-// it. Several dumps may be of one arena, and their names are then equal.
+// label returns a text that identifies an arena in the output: the name of the arena or, if another arena has this
+// label, the argument. Several dumps of one arena have the same name.
 func (m *metrics) label(s *snapshot, argument string) string {
 	label := s.Info.Name
 	if !s.IsDump() {
@@ -88,8 +88,8 @@ func (m *metrics) label(s *snapshot, argument string) string {
 	return label
 }
 
-// quoteUnsafe returns text, or, if path could control a terminal, the path with escapes. Clean would not do here,
-// because it makes different paths equal.
+// quoteUnsafe returns text or, if path could control a terminal, the path with escapes. It does not use diagnose.Clean,
+// which can make different paths equal.
 func quoteUnsafe(text, path string) string {
 	if diagnose.Clean(path) == path {
 		return text

@@ -18,7 +18,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A name has precedence over an offset, so that a command never acts on another object than the one that has the name.
+// TestNameThatLooksLikeAnOffset checks that a name has precedence over an offset: if an object has the given name, the
+// command acts on this object.
 func TestNameThatLooksLikeAnOffset(t *testing.T) {
 	name := testArena(t)
 	alice, _ := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
@@ -26,7 +27,7 @@ func TestNameThatLooksLikeAnOffset(t *testing.T) {
 	alice.does("lock mutex", "")
 	_, d := shmctlJSON(t, "objects", name)
 	require.Len(t, d.Objects, 2)
-	for _, o := range d.Objects { // names that are the offsets of other objects
+	for _, o := range d.Objects { // these names are the offsets of the first two objects
 		alice.does("lock fair", arena.Offset(o.Offset).String())
 		alice.does("lock fair", fmt.Sprint(o.Offset))
 	}
@@ -96,7 +97,8 @@ func TestValueOfSeveralObjects(t *testing.T) {
 	require.EqualValues(t, 2, one.Value.Fields[0].Value, "a name has precedence over an offset")
 }
 
-// Each series of the metrics is there once. Prometheus refuses everything if a series is there twice.
+// TestMetricsAreUnique checks that the metrics contain each series once. If a series occurs twice, Prometheus refuses
+// all metrics.
 func TestMetricsAreUnique(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, nil)
@@ -147,7 +149,7 @@ func TestMetricsAreUnique(t *testing.T) {
 	}
 }
 
-// The work of a command grows with the number of findings, not with its square.
+// TestManyFindings checks that the work of a command grows linearly with the number of findings.
 func TestManyFindings(t *testing.T) {
 	costs := func(n int64, args ...string) uint64 {
 		name := fmt.Sprintf("shmctl-test.%d.%d", os.Getpid(), n)
@@ -181,6 +183,6 @@ func TestManyFindings(t *testing.T) {
 	for _, args := range [][]string{{"waits"}, {"recover", "--all"}} {
 		few, many := costs(100, args...), costs(800, args...)
 		t.Log(args, few, many)
-		require.Less(t, many, 24*few, args) // 8 times as many if the work is linear, 64 times if it is quadratic
+		require.Less(t, many, 24*few, args) // for 8 times as many findings: 8 times if linear, 64 if quadratic
 	}
 }

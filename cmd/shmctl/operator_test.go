@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The first process of an arena begins its OnFirst, and does not end it.
+// This child process joins an arena with an OnFirst that never returns.
 func init() {
 	proctest.Register("shmctl/onfirst", func(c *proctest.Child) {
 		var name string
@@ -30,8 +30,8 @@ func init() {
 	})
 }
 
-// Processes that wait in Open for the OnFirst of another one wait for no object. shmctl names the process that keeps them
-// waiting, and the printed commands continue it, or end it.
+// TestJoinersBehindAnOnFirst checks that shmctl names a process whose OnFirst keeps other processes waiting in Open.
+// The printed commands continue this process if it is stopped, or end it.
 func TestJoinersBehindAnOnFirst(t *testing.T) {
 	name := testArena(t)
 	first := proctest.Start(t, "shmctl/onfirst", proctest.Params(name), ownGroup)
@@ -42,7 +42,7 @@ func TestJoinersBehindAnOnFirst(t *testing.T) {
 		_, d := shmctlJSON(t, "ps", name)
 		return len(d.Participants) == 2 && d.Participants[0].State != d.Participants[1].State && d.Participants[0].HostPID*d.Participants[1].HostPID != 0
 	})
-	soon(t, exitOK, "waits", name) // it has not waited for long
+	soon(t, exitOK, "waits", name) // the joiner has not waited for long
 
 	first.Stop(t)
 	shell := pasted(t)
@@ -65,8 +65,8 @@ func TestJoinersBehindAnOnFirst(t *testing.T) {
 	joiner.Kill(t)
 }
 
-// A writer that waits for a reader keeps other readers out. The reader is the cause of their waits, and not the writer,
-// which would have to be ended in vain.
+// TestWriterBehindAReaderIsNotBlamed checks a writer that waits for a reader and keeps a second reader out. shmctl
+// reports only the first reader, because the end of the writer would not end the wait for it.
 func TestWriterBehindAReaderIsNotBlamed(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
@@ -81,8 +81,8 @@ func TestWriterBehindAReaderIsNotBlamed(t *testing.T) {
 	require.Equal(t, []string{alice.name}, d.Findings[0].Participants)
 }
 
-// Two readers that each want to write are in a deadlock. Neither is said to wait for nothing, also if the user asks for
-// waits of any age.
+// TestDeadlockHidesLeakedHolds checks that a deadlock of two readers, which both wait to write, is the only finding.
+// This is also true if the user asks for waits of any age.
 func TestDeadlockHidesLeakedHolds(t *testing.T) {
 	name := testArena(t)
 	agents := []*agent{newAgent(t, name, "alice"), newAgent(t, name, "bob")}
@@ -101,8 +101,8 @@ func TestDeadlockHidesLeakedHolds(t *testing.T) {
 	}
 }
 
-// If no process is left that could take the items of a full queue, the finding says which process died last, and the
-// printed command lists those that left or died.
+// TestQueueWithoutConsumers checks the finding about a full queue that no consumer has open. It names the process that
+// died last, and its command lists the processes that have left or died.
 func TestQueueWithoutConsumers(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "worker")
@@ -125,7 +125,8 @@ func TestQueueWithoutConsumers(t *testing.T) {
 	require.Contains(t, out, "worker")
 }
 
-// A full queue whose only consumer has an item on lease.
+// TestQueueWithALeaseNamesItsHolder checks that the finding about a full queue names the process that has items on
+// lease.
 func TestQueueWithALeaseNamesItsHolder(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -139,8 +140,8 @@ func TestQueueWithALeaseNamesItsHolder(t *testing.T) {
 	require.Regexp(t, `; open in bob \(pid \d+, 2\.1\); bob \(pid \d+, 2\.1\) has items on lease; 1 waits`, f.Text)
 }
 
-// With --older, an old wait for something that no hold keeps back has a note that says who might end it. It is no trouble
-// by itself, because it may be a wait for work that comes later.
+// TestOldWaitForAnEventIsNoted checks that --older adds a note to an old wait for an Event. The note names the
+// processes that may set the Event. It is no trouble by itself, because the work may come later.
 func TestOldWaitForAnEventIsNoted(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -182,8 +183,9 @@ func TestCreateOfAnySize(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// A byte lock belongs to a file of one mount. In a copy, and in a view of the file through another mount, the locks of
-// living processes are free. shmctl does not call these processes dead, and joins no such file: it would reap the living.
+// TestViewWithoutByteLocks checks that shmctl does not call a living process dead if the path leads to a copy of the
+// file, in which the byte lock of this process is free. Commands that would join such a file refuse it, because they
+// would reap the living process. Some mounts show the file of an arena without its byte locks, like a copy.
 func TestViewWithoutByteLocks(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
@@ -209,7 +211,7 @@ func TestViewWithoutByteLocks(t *testing.T) {
 	require.NotContains(t, out, "shmctl reap")
 	require.Contains(t, soon(t, exitOK, "reap", view), "nobody is dead")
 
-	carol.Kill(t) // the copy does not change, but the process does not exist any more
+	carol.Kill(t) // shmctl reports carol as dead, because her process does not exist any more
 	_, d = shmctlJSON(t, "ps", view)
 	require.Equal(t, []string{"unknown", "unknown", "dead"}, []string{d.Participants[0].Life, d.Participants[1].Life, d.Participants[2].Life})
 	for _, args := range [][]string{{"reap", view}, {"recover", view, "ledger"}, {"recover", "--all", view}, {"set", view, "ledger", "spin=none"}, {"delete", view, "index"}, {"rm", view}} {

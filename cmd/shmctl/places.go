@@ -109,8 +109,8 @@ func otherPlaces() (paths []string) {
 }
 
 // arenasIn returns the paths of the arenas in the segment directory below the root directory of another process. It
-// follows no symbolic link there. The other process chooses the links, and the kernel would resolve an absolute link
-// from the root directory of this process.
+// follows no symbolic link in this directory: the other process chooses the target, and the kernel would resolve an
+// absolute target from the root directory of shmctl.
 func arenasIn(root string) (paths []string) {
 	dir := root
 	for part := range strings.SplitSeq(strings.TrimPrefix(shm.Dir, "/"), "/") {
@@ -133,7 +133,7 @@ func arenasIn(root string) (paths []string) {
 func pathOf(proc, fd string, id fileID) string {
 	link, err := os.Readlink(fd)
 	if err != nil || !strings.HasPrefix(link, "/") || diagnose.Clean(link) != link {
-		return fd // also for a path that could control a terminal: any user can choose one
+		return fd // link may also contain control sequences for a terminal
 	}
 	for _, path := range []string{link, proc + "/root" + link} {
 		if is, ok := fileIDOf(path); ok && is == id {

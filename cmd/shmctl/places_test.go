@@ -85,7 +85,8 @@ func TestArenasOfProcesses(t *testing.T) {
 	_, out, _ := shmctl("ls", "--all")
 	require.Regexp(t, `ok, memfd \S*`+label, out)
 
-	// The descriptor of the process that created the file shows no name, because the file got its name later.
+	// The creator opened this file before it had a name, so the descriptor of the creator shows no path. ls must still
+	// list the arena only once.
 	name := fmt.Sprintf("shmctl-test-made-%d", os.Getpid())
 	made, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	require.NoError(t, err)
@@ -95,8 +96,8 @@ func TestArenasOfProcesses(t *testing.T) {
 	require.Len(t, listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name }), 1, "it is listed twice")
 }
 
-// The file of an arena in /dev/shm may have a name that is no name of a segment. Then only the path names the arena on a
-// command line. ls lists it, and the printed commands have the path.
+// TestFileNameThatNamesNoSegment checks an arena in /dev/shm whose file name is not valid as the name of a segment. ls
+// lists the arena by its path, and the printed commands contain the path.
 func TestFileNameThatNamesNoSegment(t *testing.T) {
 	path := fmt.Sprintf("%s/shmctl test %d", shm.Dir, os.Getpid())
 	hostile := fmt.Sprintf("%s/shmctl\x1b test\n%d", shm.Dir, os.Getpid())
@@ -134,12 +135,12 @@ func TestFileNameThatNamesNoSegment(t *testing.T) {
 	soon(t, exitOK, "waits", path)
 }
 
-// "ls --all" finds arenas in the segment directories of other mount namespaces. Other commands accept the path that
-// it prints.
+// TestArenasOfMountNamespaces checks that "ls --all" finds arenas in the segment directories of other mount namespaces,
+// and that other commands accept the printed paths.
 func TestArenasOfMountNamespaces(t *testing.T) {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	proctest.NeedAttr(t, attr, "a mount namespace", "shmctl/elsewhere")
-	name := testArena(t) // the same name in this namespace is another arena
+	name := testArena(t) // an arena of the same name, in the namespace of the test
 	p := proctest.Start(t, "shmctl/elsewhere", proctest.Params(name), proctest.Attr(attr))
 	var text string
 	if p.Recv(t, &text); text != "" {

@@ -66,8 +66,8 @@ func (c *recoverCmd) Run(s *session) error {
 	return s.did("recover", done)
 }
 
-// all recovers locks until none needs it. Another holder may die meanwhile, so it looks again after each round, but it
-// tries each lock only once. A lock that fails does not keep it from the others.
+// all recovers locks until no lock needs a recovery. A holder may die during a round, so all takes a new snapshot after
+// each round. It tries each lock only once, and goes on after a failure.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := joinSeen(c.Arena, src.look())
 	if err != nil {
@@ -95,13 +95,13 @@ func (c *recoverCmd) all(s *session, src *source) error {
 	return err
 }
 
-// tries is what recover --all has tried, and with which result.
+// tries has the locks that recover --all has tried, and the results.
 type tries struct {
 	seen         map[string]bool // by lockName
 	done, failed []string
 }
 
-// lock recovers a lock, or each key of a MultiLock that a death has left.
+// lock recovers a lock, or each key of a MultiLock that a death has left unusable.
 func (c *recoverCmd) lock(s *session, a *arena.Arena, snap *snapshot, o *object, t *tries) {
 	keys, m := lostKeys(a, o)
 	if m != nil {
@@ -120,7 +120,7 @@ func (c *recoverCmd) lock(s *session, a *arena.Arena, snap *snapshot, o *object,
 		switch {
 		case err == nil:
 			t.done = append(t.done, text)
-		case errors.As(err, new(missing)): // it needs no recovery any more
+		case errors.As(err, new(missing)): // the lock was deleted meanwhile
 			t.done = append(t.done, err.Error())
 		default:
 			t.failed = append(t.failed, diagnose.ErrorText(err))
@@ -128,8 +128,8 @@ func (c *recoverCmd) lock(s *session, a *arena.Arena, snap *snapshot, o *object,
 	}
 }
 
-// report writes what recover --all has done. If it could not recover every lock, the error says for each of the others
-// why, and for JSON the document does.
+// report writes what recover --all has done. If the recovery of a lock failed, report returns an error with the
+// reasons. A JSON document contains the reasons, too.
 func (t *tries) report(s *session) error {
 	d := s.begin("recover")
 	d.Done, d.Failed = t.done, t.failed
@@ -148,16 +148,17 @@ func isLost(o *object) bool {
 	return left && o.Recoverable()
 }
 
-// lostKeys returns the keys of a MultiLock that a death has left unusable, and nil as the only key of another lock. It
-// reads the MultiLock anew, because the snapshot has only the first of its keys. It also returns a handle of the
-// MultiLock for all these recoveries, if it can: there may be very many keys, and each new handle looks for all buckets.
+// lostKeys returns the keys of a MultiLock that a death has left unusable. For another kind of lock, it returns the
+// single key nil. It reads the MultiLock anew, because the snapshot has only the first of the keys. The result m is a
+// handle of the MultiLock, or nil. Recoveries of many keys share the handle, because a new handle has to find all
+// buckets.
 func lostKeys(a *arena.Arena, o *object) (keys []*uint64, m *prims.MultiLock) {
 	if o.Key == nil {
 		return []*uint64{nil}, nil
 	}
 	obj, err := objectOf(a, o)
 	if err != nil {
-		return []*uint64{o.Key}, nil // to recover it will fail, too, and say why
+		return []*uint64{o.Key}, nil // the recovery of this key will report the error
 	}
 	defer (*arenakernel.Arena)(a).CloseObject(obj)
 	for _, key := range (*arenakernel.Arena)(a).Inspect(obj).Keys {
@@ -175,8 +176,8 @@ func lockName(o *object, key *uint64) string {
 	return fmt.Sprintf("%x", o.Offset)
 }
 
-// one recovers a single lock, or a single key of a MultiLock, of which m may be a handle. It returns a text that says
-// what it did.
+// one recovers a single lock, or a single key of a MultiLock. If m is not nil, it is a handle of the MultiLock. The
+// result says what one did.
 func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64, m *prims.MultiLock) (done string, err error) {
 	obj, err := objectOf(a, o)
 	if err != nil {

@@ -76,7 +76,8 @@ func deleteObject(a *arena.Arena, o *object) error {
 	return err
 }
 
-// listed joins names for a sentence. It omits most of very many.
+// listed joins names for a sentence. If there are more than six names, it gives the first five and the number of the
+// others.
 func listed(names []string) string {
 	const first = 5
 	if left := len(names) - first; left > 1 {
@@ -106,8 +107,7 @@ func (c *rmCmd) Run(s *session) error {
 	if why := inUse(path); why != "" {
 		return refused{path + ": " + why + "; not removed without --force"}
 	}
-	// A process may have joined since the check above. Remove checks this again, in a way that no process can join
-	// during its check.
+	// A process may have joined since the check above. Remove checks again, and no process can join during this check.
 	switch err := arena.Remove(path); {
 	case errors.Is(err, syscall.EBUSY), errors.Is(err, shmsync.ErrIncompatible):
 		return refused{err.Error() + "; not removed without --force"}

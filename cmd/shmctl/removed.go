@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-const deleted = " (deleted)" // the kernel adds this to the path of a file that has no name any more
+const deleted = " (deleted)" // the kernel adds this to the path of an open file that was removed
 
 // removedNote returns the note that tells the user that the file of an arena was removed.
 func removedNote(path string) string {
@@ -27,8 +27,8 @@ func removedSegments() (paths []string) {
 		if err != nil || !strings.HasPrefix(link, shm.Dir+"/") || !strings.HasSuffix(link, deleted) {
 			continue
 		}
-		// The number of names decides: if a file was created without a name and linked later, the descriptor of its
-		// creator still shows the file as deleted.
+		// The suffix alone does not show that the file was removed. If a file is created without a name and linked later, the
+		// descriptor of its creator keeps the suffix. So the number of names decides.
 		if id, names, ok := fileOf(fd); ok && names == 0 && !seen[id] {
 			seen[id] = true
 			paths = append(paths, fd)

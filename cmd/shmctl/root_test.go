@@ -96,7 +96,7 @@ func TestUnreadableArenaSaysWhy(t *testing.T) {
 func programOfOthers(t *testing.T) func(uid int, args ...string) (string, error) {
 	self, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "shmctl-test-") // other users could not read a directory of the test
+	dir, err := os.MkdirTemp("", "shmctl-test-") // not t.TempDir, whose directory other users cannot read
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/diagnose"
-	_ "github.com/shmsync/shmsync/prims" // registers the kinds of objects of that package
+	_ "github.com/shmsync/shmsync/prims" // registers the kinds of objects of package prims
 )
 
 // source is an arena or a dump, of which snapshots can be taken.
@@ -38,7 +38,7 @@ func (s *source) Close() error { return s.ins.Close() }
 // isDump reports whether the source is a dump.
 func (s *source) isDump() bool { return s.opts.Dump != nil }
 
-// look takes a snapshot of the bytes that were read last.
+// look takes a snapshot without reading the arena again.
 func (s *source) look() *snapshot { return diagnose.Look(s.ins, s.opts) }
 
 // again reads the present state of the arena, and takes a snapshot of it.
@@ -49,5 +49,5 @@ func (s *source) again() (*snapshot, error) {
 	return s.look(), nil
 }
 
-// sure takes a snapshot and then another one. It returns those findings of the first that the second one confirms.
+// sure takes two snapshots. It returns the findings of the first snapshot that the second snapshot confirms.
 func (s *source) sure() ([]finding, *snapshot, error) { return diagnose.Confirm(s.look(), s.again) }

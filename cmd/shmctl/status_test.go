@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An error about an argument says where to look.
+// TestErrorsOfArgumentsSayWhereToLook checks that an error about an argument names the command that helps.
 func TestErrorsOfArgumentsSayWhereToLook(t *testing.T) {
 	name := testArena(t)
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestExitStatuses(t *testing.T) {
 	add(exitOK, "show", sound, "ledger")
 	add(exitTrouble, "show", stuck, "ledger")
 	add(exitOK, "show", stuck, "other")
-	add(exitTrouble, "ls") // at least one of the arenas of this host is stuck
+	add(exitTrouble, "ls") // the arena stuck is in trouble
 	for _, a := range []string{sound, stuck, dump} {
 		add(exitOK, "check", a)
 		add(exitOK, "du", a)
@@ -82,7 +82,7 @@ func TestExitStatuses(t *testing.T) {
 	add(exitTrouble, "waits", "--older", "1ns", stuck)
 	add(exitTrouble, "locks", "--older", "1ns", stuck)
 
-	// All commands that take an arena, with an arena that does not exist, and with a file that is not an arena.
+	// Run each command that takes an arena with the name of no arena, and with a file that is not an arena.
 	for _, missing := range []string{sound + "x", text} {
 		for _, command := range []string{"ps", "objects", "du", "locks", "waits", "graph", "check", "metrics", "dump", "reap"} {
 			add(exitMissing, command, missing)
@@ -138,7 +138,8 @@ func TestExitStatuses(t *testing.T) {
 	}
 }
 
-// The help, the manual page and the manual have the same statuses, with the same commands for each.
+// TestManualsAgreeOnStatuses checks that the help, the manual page and docs/shmctl.md describe the exit statuses in the
+// same way.
 func TestManualsAgreeOnStatuses(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/shmctl.md")
 	require.NoError(t, err)

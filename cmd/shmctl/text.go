@@ -73,7 +73,7 @@ func wrap(line string, width int, indent string) (lines []string) {
 			end--
 		}
 		if strings.TrimSpace(string(runes[:end])) == "" {
-			end = width // no space to break at: the word is longer than a line
+			end = width // the word is longer than a line, so break it
 		}
 		lines = append(lines, strings.TrimRight(string(runes[:end]), " "))
 		runes = []rune(indent + strings.TrimLeft(string(runes[end:]), " "))
@@ -100,7 +100,8 @@ func (s *session) width() int {
 
 func (s *session) writeFindings(f []finding) { writeFindings(s.stdout, s.width(), f) }
 
-// mostFindings is how many findings of a kind are written as text. A death may leave very many locks.
+// mostFindings is how many findings of a kind are written as text. There may be very many, because a process may die
+// with very many locks.
 const mostFindings = 20
 
 // writeFindings writes findings in lines of at most width columns. A command stays on one line, so that the user can

@@ -171,8 +171,8 @@ func (r rates) text(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// topText writes the state of an arena, with a table of the first of its objects: at most as many as the parameter most
-// says, because there may be very many, and only as many as fit on a screen can be seen.
+// topText writes the state of an arena, with a table of its first objects. The parameter most is the maximum number of
+// rows, because a screen shows only a few of very many objects.
 func topText(b *bytes.Buffer, state *topState, snap, before *snapshot, now time.Time, most int) {
 	f := snap.Findings()
 	lives := map[string]int{}

@@ -66,7 +66,7 @@ func (s *topState) press(key byte) (quit bool) {
 	return false
 }
 
-// shows reports whether the filter lets an object through.
+// shows reports whether the filter matches an object, so that top shows the object.
 func (s *topState) shows(o *object) bool {
 	return o.Type != "Value" && o.Type != "Block" && (strings.Contains(o.Name, s.filter) || strings.Contains(o.Type, s.filter))
 }
@@ -98,8 +98,8 @@ func (s *topState) compare(snap *snapshot, a, b *object, x, y rates) int {
 		cmp.Compare(y.acquired, x.acquired), cmp.Compare(len(b.Holds), len(a.Holds)))
 }
 
-// pressedKeys returns a channel with the keys that the user presses at a terminal, which is the parameter in, and a
-// function that restores the terminal. If the parameter is no terminal, no keys arrive.
+// pressedKeys returns a channel with the keys that the user presses at the terminal in, and a function that restores
+// the terminal. If in is not a terminal, the channel is nil.
 func pressedKeys(in *os.File) (keys <-chan byte, restore func()) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {

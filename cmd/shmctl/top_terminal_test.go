@@ -91,8 +91,8 @@ func TestTopInTerminal(t *testing.T) {
 	x.tmux("send-keys", "Space")
 	x.shows("PAUSED")
 	alice.does("lock mutex", "industry")
-	// Each key makes top draw the time of day. A second lies between two changes of that time. If top were not paused,
-	// it would look at the arena ten times in a second.
+	// Each key makes top draw the screen with the time of day. The loop ends after the time has changed twice, so after at
+	// least a second. If top were not paused, it would have read the arena ten times in this second.
 	clock := regexp.MustCompile(` \d\d:\d\d:\d\d `)
 	for range 2 {
 		before := clock.FindString(x.tmux("capture-pane", "-p"))
@@ -108,7 +108,7 @@ func TestTopInTerminal(t *testing.T) {
 	x.shows("\nindustry ")
 
 	x.tmux("resize-window", "-x", "40", "-y", "12")
-	continued := regexp.MustCompile(`\n(/: )?filter, space: pause, q: quit\)`) // where the first line breaks depends on the name of the order
+	continued := regexp.MustCompile(`\n(/: )?filter, space: pause, q: quit\)`) // the place of the line break depends on the sort order
 	eventually(t, "the first line continues on the second", func() bool {
 		return continued.MatchString(x.tmux("capture-pane", "-p"))
 	})

@@ -36,8 +36,9 @@ func (c *duCmd) Run(s *session) error {
 	})
 }
 
-// usageOf adds up the sizes of the blocks in the heap. The blocks of an object, with its header and its slot records,
-// are added up by the type of the object. The other blocks have rows of their own.
+// usageOf adds up the sizes of the blocks in the heap. The result has a row for each type of object, with the blocks of
+// the objects, their headers and their slot records. Three further rows are for wait nodes, blocks of Alloc, and all
+// other blocks.
 func usageOf(s *snapshot) (all []usage) {
 	inObjects := uint64(0)
 	for _, o := range s.Objects {
@@ -58,7 +59,7 @@ func usageOf(s *snapshot) (all []usage) {
 	for _, n := range s.Usage.Objects {
 		other += n
 	}
-	other -= inObjects // blocks of objects with invalid headers remain
+	other -= inObjects // the result includes blocks of objects with invalid headers
 	for _, u := range []usage{{Type: "wait nodes", Bytes: s.Usage.Nodes}, {Type: "blocks of Alloc", Bytes: s.Usage.Blocks}, {Type: "other blocks", Bytes: other}} {
 		if u.Bytes > 0 {
 			all = append(all, u)

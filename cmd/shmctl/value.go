@@ -25,7 +25,7 @@ type value struct {
 	Object  string  `json:"object"`
 	Commits *uint64 `json:"commits,omitempty"` // of a Synchronized
 	Fields  []field `json:"fields"`
-	More    bool    `json:"more"` // something was left out
+	More    bool    `json:"more"` // the value has more fields or bytes than are shown
 }
 
 // field is one part of a value: a number, or an array of numbers.
@@ -145,7 +145,8 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 	return v, nil
 }
 
-// fieldsOf returns the first fields of the type with that description, in words.
+// fieldsOf returns a list of the first fields of a type, for a message. The parameter text is the description of the
+// type.
 func fieldsOf(text string) string {
 	const most = 12
 	t, err := typetext.Parse(text)

@@ -55,7 +55,7 @@ rate           float64        0.25
 
 	s, err := prims.OpenSynchronized(a, "s", struct{ A, B uint32 }{1, 2}, nil)
 	require.NoError(t, err)
-	for range 2 { // each of the two copies becomes the valid one once
+	for range 2 { // so that each copy of the Synchronized is the valid copy once
 		require.NoError(t, s.Update(func(v *struct{ A, B uint32 }) error { v.B += 10; return nil }))
 	}
 	require.Equal(t, "s after 2 commits\nFIELD  TYPE    VALUE\nA      uint32  1\nB      uint32  22\n", soon(t, exitOK, "value", name, "s"))
@@ -136,8 +136,8 @@ func TestValueOfHostileBytes(t *testing.T) {
 	}
 }
 
-// A value is deleted while the command reads it, and another value gets its place. The command does not show the
-// bytes of the new value under the name of the deleted one.
+// TestValueThatIsDeletedMeanwhile checks the case that a value is deleted while the command reads it, and a new value
+// gets the same offset. The command does not show the bytes of the new value under the old name.
 func TestValueThatIsDeletedMeanwhile(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, nil)

@@ -90,8 +90,7 @@ func (s *session) show(text []byte, screen, first bool) error {
 	return err
 }
 
-// wide returns the cells of a row of a table, followed by the further cells that the format wide shows if the user chose
-// this format.
+// wide returns the cells of a row of a table. If the user chose the format wide, the further cells follow.
 func (s *session) wide(cells []string, further ...string) []string {
 	if s.format == formatWide {
 		return append(cells, further...)
@@ -99,7 +98,8 @@ func (s *session) wide(cells []string, further ...string) []string {
 	return cells
 }
 
-// shorts returns the names of participants for a table: all with the format wide, and otherwise at most a few of them.
+// shorts returns the names of participants for a table. The format wide has all names, and other formats have only a
+// few.
 func (s *session) shorts(snap *snapshot, names []string) string {
 	if s.format == formatWide {
 		return snap.Shorts(names)

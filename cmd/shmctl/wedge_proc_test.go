@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// lookAndDisturbNothing runs each command that only examines an arena. It checks that neither the arena's bytes nor
-// the space of its file change. No process but shmctl may be running meanwhile.
+// lookAndDisturbNothing runs each command that only examines an arena. It checks that neither the bytes of the arena
+// nor the space of its file changes. The caller stops all other participants first.
 func lookAndDisturbNothing(t *testing.T, name string) {
 	t.Helper()
 	before := fileBytes(t, name)
@@ -41,7 +41,7 @@ func lookAndDisturbNothing(t *testing.T, name string) {
 	require.Equal(t, blocks, diskBlocks(t, name), "the arena takes more memory")
 }
 
-// soon runs a command that has to name a cause in one run, within a short time.
+// soon runs a command, and requires that it ends in time, and with the wanted exit status.
 func soon(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	start := time.Now()
@@ -53,11 +53,11 @@ func soon(t *testing.T, want int, args ...string) string {
 	return out
 }
 
-// freeze stops the agents, so that only shmctl can change anything.
+// freeze stops the agents, so that no agent changes the arena.
 func freeze(t *testing.T, agents ...*agent) {
 	for _, a := range agents {
 		a.Stop(t)
-		t.Cleanup(func() { // the end of a stopped agent takes long
+		t.Cleanup(func() { // a stopped agent ends only after a long time
 			select {
 			case <-a.Done():
 			default:
@@ -67,8 +67,8 @@ func freeze(t *testing.T, agents ...*agent) {
 	}
 }
 
-// Three processes each hold a mutex and wait for the mutex of the next one. One command says
-// which processes, and why.
+// TestDeadlockOfThreeIsNamed checks that one command finds the deadlock of three processes, each of which holds a mutex
+// and waits for the mutex of the next process.
 func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	name := testArena(t)
 	agents := []*agent{newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")}
@@ -100,7 +100,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	freeze(t, agents...)
 	lookAndDisturbNothing(t, name)
 
-	// The advice resolves the deadlock: one process ends, and the next one gets an error.
+	// The advice is to end one process. Its end resolves the deadlock.
 	for _, a := range agents {
 		a.Cont(t)
 	}
@@ -124,7 +124,7 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 		{"lock rwspin", "lock rwspin"}, {"lock spin", "lock spin"},
 	} {
 		t.Run(c.hold+", "+c.wait, func(t *testing.T) {
-			t.Parallel() // each of these takes two seconds
+			t.Parallel() // each subtest takes two seconds
 			name := testArena(t)
 			a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
 			a.does("lock mutex", "m", 2)
@@ -145,14 +145,14 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 func TestNoDeadlock(t *testing.T) {
 	name := testArena(t)
 	a, b, c := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
-	// carol waits for nothing, so she may release enough permits.
+	// This is no deadlock: carol does not wait, and can still release a permit.
 	a.does("acquire semaphore", "s", 1)
 	b.does("acquire semaphore", "s", 1)
 	c.does("acquire semaphore", "s", 1)
 	a.does("lock mutex", "m")
 	b.begins("lock mutex", "m")
 	a.begins("acquire semaphore", "s", 1)
-	a.begins("lock mutex", "m") // another goroutine of the same process holds it
+	a.begins("lock mutex", "m") // another goroutine of alice holds this mutex
 	d := awaitWaits(t, name, 3)
 	require.Empty(t, d.Findings)
 	out := soon(t, exitOK, "waits", name)
@@ -179,8 +179,9 @@ func TestStoppedHolderIsNamed(t *testing.T) {
 	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
 }
 
-// A participant stores a moment after its join which process it is. If SIGSTOP or a debugger stops it before, as at the
-// first line after Open, shmctl finds the process by its pid and by the file that it has open.
+// A participant stores its identity in its slot a moment after its join. SIGSTOP or a debugger may stop it before this
+// store, for example at the first line after Open. Then shmctl finds the process by its pid and by the file that it has
+// open.
 func TestStoppedHolderIsNamedBeforeItsSlotSaysWhichProcessItIs(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -203,8 +204,8 @@ func TestStoppedHolderIsNamedBeforeItsSlotSaysWhichProcessItIs(t *testing.T) {
 	a.Cont(t)
 }
 
-// forgetIdentity clears what a participant stores in its slot a moment after its join: the start time of its process,
-// the pid namespace and the boot ID. docs/abi.md has their places.
+// forgetIdentity clears the identity that a participant stores in its slot a moment after its join: the start time of
+// its process, its pid namespace and the boot ID. The offsets are from docs/abi.md.
 func forgetIdentity(t *testing.T, name string, pid int) {
 	t.Helper()
 	path := "/dev/shm/" + name
@@ -381,8 +382,8 @@ func TestEveryKindIsShown(t *testing.T) {
 	lookAndDisturbNothing(t, name)
 }
 
-// Only so many goroutines of a process sleep in the kernel. Further ones are counted at the poller node of the
-// process.
+// TestParkedWaitersAreCounted checks that shmctl counts all waiting goroutines of a process. Only a few of many
+// goroutines sleep in the kernel. The poller node of the process counts the goroutines that are parked.
 func TestParkedWaitersAreCounted(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -403,8 +404,8 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out, "\nbob["), out)
 }
 
-// A participant in another pid namespace is found by its pid in this namespace, and is known to be alive or stopped.
-// Its own pid has no meaning here.
+// TestOtherNamespace checks that shmctl finds the process of a participant in another pid namespace, and reports
+// whether this process is alive or stopped. The pid in the slot has a meaning only in that namespace.
 func TestOtherNamespace(t *testing.T) {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	proctest.NeedAttr(t, attr, "a pid namespace", "shmctl/agent")

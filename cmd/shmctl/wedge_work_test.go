@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// A wait for work that has lasted longer than LongLock is not reported while it has not lasted for LongWork.
+// TestWaitForWorkIsGivenMoreTime checks that shmctl reports a wait for work only after LongWork. For a wait for a lock,
+// the shorter time LongLock applies.
 func TestWaitForWorkIsGivenMoreTime(t *testing.T) {
 	defer func(d time.Duration) { diagnose.LongLock = d }(diagnose.LongLock)
 	diagnose.LongLock = time.Millisecond // LongWork is an hour in tests
@@ -35,12 +36,13 @@ func TestWaitForWorkIsGivenMoreTime(t *testing.T) {
 		return true
 	})
 	soon(t, exitOK, "waits", name)
-	alice.does("claim future", "answer") // a wait for the result is a wait for alice, so LongLock applies
+	alice.does("claim future", "answer") // LongLock applies to bob, because only alice can set the result
 	bob.begins("wait future", "answer")
 	awaitFinding(t, diagnose.LeakedHold, "waits", name)
 }
 
-// If every process that could end a wait is stopped, shmctl names one of them, and the printed command continues it.
+// TestStoppedProcessThatOthersWaitFor checks a wait that only stopped processes could end. shmctl names one of these
+// processes, and the printed command continues it.
 func TestStoppedProcessThatOthersWaitFor(t *testing.T) {
 	for _, c := range []struct{ kind, ends string }{
 		{"event", "set event"}, {"queue", "put queue"}, {"barrier", "wait barrier"}, {"latch", "count latch"}, {"future", "set future"},
@@ -79,8 +81,8 @@ func TestStoppedProcessThatOthersWaitFor(t *testing.T) {
 	}
 }
 
-// A cycle of waits for work is a deadlock only after a while, because other goroutines of the same processes may do the
-// work.
+// TestYoungCycleOfWorkIsNoDeadlock checks that shmctl reports a cycle of waits for work as a deadlock only after
+// CycleOfWork. Before that, other goroutines of the same processes may still do the work.
 func TestYoungCycleOfWorkIsNoDeadlock(t *testing.T) {
 	defer func(d time.Duration) { diagnose.CycleOfWork = d }(diagnose.CycleOfWork)
 	diagnose.CycleOfWork = time.Hour

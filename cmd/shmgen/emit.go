@@ -75,7 +75,7 @@ func (s *cStruct) Fields() []cField { return s.fields }
 // Copied reports whether the type is small enough for a Synchronized and a Queue.
 func (s *cStruct) Copied() bool { return s.size <= 64<<10 }
 
-// Atomics returns the atomic fields, with what their functions need.
+// Atomics returns the atomic fields, with the parts of the C functions that access them.
 func (s *cStruct) Atomics() (all []atomicField) {
 	for _, f := range s.fields {
 		if f.atomic == "" {
@@ -98,13 +98,13 @@ func (s *cStruct) Atomics() (all []atomicField) {
 
 // atomicField is an atomic field, or an array of atomic fields.
 type atomicField struct {
-	Prefix string // the prefix of the names of its functions
+	Prefix string // the prefix of the names of the C functions for the field
 	Struct string
 	Params string // the parameters for the indices of an array
-	Place  string // the C expression for the place of the number
-	Type   string // the C type of the value
-	Word   string // the C type of the number in memory, if it differs from Type
-	Number bool   // the header has a function that adds to it
+	Place  string // the C expression for the field
+	Type   string // the C type of the value that the functions load and store
+	Word   string // the C type of the field in memory, if it differs from Type
+	Number bool   // the field is a number, so the header has a function that adds to it
 	Bounds []string
 }
 

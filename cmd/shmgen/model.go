@@ -16,7 +16,7 @@ type header struct {
 	pkg     *goPackage
 	structs []*cStruct // a struct comes after the structs that it contains
 	byName  map[string]*cStruct
-	known   map[string]*cStruct // by keyOf
+	known   map[string]*cStruct // the key is the result of keyOf
 }
 
 // cStruct is a struct of the header.
@@ -117,7 +117,7 @@ var numbers = map[types.BasicKind]struct{ cType, text string }{
 	types.Complex64: {"float", "c8"}, types.Complex128: {"double", "c16"},
 }
 
-// shape returns how C declares t. path is the C name of the type or field that contains it.
+// shape returns how C declares the type t. If t is a struct without a name, path becomes its C name.
 func (h *header) shape(t types.Type, path string) (shape, error) {
 	if n, ok := types.Unalias(t).(*types.Named); ok && n.Obj().Pkg() != nil {
 		switch n.Obj().Pkg().Path() + "." + n.Obj().Name() {
@@ -179,8 +179,8 @@ func isOffset(t types.Type) bool {
 	return ok && n.Obj().Name() == "Offset" && n.Obj().Pkg() != nil && strings.HasSuffix(n.Obj().Pkg().Path(), "shmsync/internal/arenakernel")
 }
 
-// atomicShape returns how C declares a type of package sync/atomic. Of the fields of such a type, only one has a
-// name other than _ and a size other than 0. C declares the type as it declares this field.
+// atomicShape returns how C declares a type of package sync/atomic. Only one field of such a struct has a name other
+// than _ and a size other than 0. In C, the type of this field stands for the struct.
 func (h *header) atomicShape(u *types.Struct, name string) (shape, error) {
 	for i := range u.NumFields() {
 		f := u.Field(i)
@@ -300,8 +300,8 @@ func (h *header) field(s *cStruct, f *types.Var, tag string, offset int64) (c cF
 	return c, typetext.Field{Name: name, Offset: uint64(offset), Type: sh.text}, nil
 }
 
-// pad declares padding for the bytes from the offset end to the offset next, in which there is no
-// field.
+// pad declares padding between two fields. The parameter end is the offset after the first field, and the parameter
+// next is the offset of the second field.
 func (s *cStruct) pad(end, next int64) {
 	if end < next {
 		s.fields = append(s.fields, cField{name: "padding_" + strconv.FormatInt(end, 10), cType: "uint8_t", dims: []int64{next - end}, offset: end, size: next - end})

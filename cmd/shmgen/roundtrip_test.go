@@ -30,7 +30,8 @@ func TestMain(m *testing.M) { proctest.Main(m) }
 
 var warnings = []string{"-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror"}
 
-// compiler returns the first of these compilers that this machine has. The test is skipped if it has none of them.
+// compiler returns the path of the first C compiler that this machine has: $CC, or one of the given names. If there is
+// no compiler, it skips the test.
 func compiler(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, name := range append([]string{os.Getenv("CC")}, names...) {
@@ -301,7 +302,7 @@ func testRoundTrip(t *testing.T, path string) {
 	})
 }
 
-// put puts a copy of an item into a queue. No other goroutine uses the copy.
+// put puts a copy of an item into a queue.
 func put[T any](t *testing.T, q *prims.Queue[T], item *T) {
 	t.Helper()
 	require.NoError(t, q.PutContext(t.Context(), *item))
@@ -341,14 +342,14 @@ func init() {
 	})
 }
 
-// changed is every.Small as another version of the program might declare it.
+// changed is a different version of every.Small: a field has another type, and a field is new.
 type changed struct {
 	Key   uint32
 	Where struct{ X, Y int16 }
 	Extra uint64
 }
 
-// moved has the layout of every.Small, but its fields have another meaning.
+// moved is every.Small with the fields X and Y in the opposite order.
 type moved struct {
 	Key   uint64
 	Where struct{ Y, X int16 }
@@ -356,7 +357,8 @@ type moved struct {
 
 const differs = "field Key is uint32 at 0 in the arena, and uint64 at 0 in this program, and field Extra, uint64 at 8, is in the arena only, and 2 more fields have moved"
 
-// Two programs whose types differ learn which field differs, in both languages and in each kind of object.
+// testDisagreementNamesTheField checks the error if a program opens an object with another type than the object has.
+// The error names the field that differs, in C and in Go and for each kind of object.
 func testDisagreementNamesTheField(t *testing.T, path string) {
 	name, a := newArena(t)
 	_, err := arena.Value[changed](a, "v")
@@ -389,7 +391,9 @@ func testDisagreementNamesTheField(t *testing.T, path string) {
 	require.ErrorContains(t, err, "field Where.Y is int16 at 10 in the arena, and int16 at 8 in this program, and 1 more field has moved")
 }
 
-// A C program ignores a description that a peer has damaged. It reports a length that does not fit as damage.
+// testDamagedDescription checks a C program that opens an object after a peer has overwritten the length of the type
+// description. The program reports a length that is too large as damage. Otherwise it ignores the description, and
+// compares the fingerprints of the types.
 func testDamagedDescription(t *testing.T, path string) {
 	name, a := newArena(t)
 	_, err := arena.Value[every.Small](a, "good")

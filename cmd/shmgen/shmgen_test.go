@@ -27,7 +27,7 @@ func TestHeaderOfEveryKind(t *testing.T) {
 	if *update {
 		out = golden
 	}
-	for range 2 { // the output is the same each time
+	for range 2 { // to check that the output is the same each time
 		var stdout, stderr bytes.Buffer
 		require.Zero(t, realMain([]string{"-type", "Every", "-o", out, "./internal/every"}, &stdout, &stderr), stderr.String())
 		require.Empty(t, stdout.String())
@@ -39,7 +39,7 @@ func TestHeaderOfEveryKind(t *testing.T) {
 	}
 }
 
-// Every header in the tree that "go generate" has written is up to date.
+// TestHeadersInTheTree checks that the generated headers in this repository are up to date.
 func TestHeadersInTheTree(t *testing.T) {
 	directive := regexp.MustCompile(`(?m)^//go:generate go run github.com/shmsync/shmsync/cmd/shmgen (.*)$`)
 	headers := 0
@@ -67,8 +67,8 @@ func TestHeadersInTheTree(t *testing.T) {
 	require.GreaterOrEqual(t, headers, 3)
 }
 
-// A header whose text does not change is not written, because make(1) would otherwise rebuild the files that include
-// it.
+// TestUnchangedHeaderIsNotWritten checks that shmgen does not write a header whose text stays the same. A write would
+// make make(1) rebuild the files that include the header.
 func TestUnchangedHeaderIsNotWritten(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x_shm.h")
 	run := func() os.FileInfo {

@@ -1,4 +1,4 @@
-// Command beyond runs the same workers on one host and on several.
+// Command beyond runs the same workers with a lock for one host and with a lock for several hosts.
 //
 // A worker uses a sync.Locker. On one host the Locker is a Mutex in shared memory. When the application outgrows
 // the host, the Locker is a lock of etcd; in this example, etcd runs within the program. Workers are killed while
@@ -31,7 +31,7 @@ const (
 	additions = 60
 )
 
-// work adds one to the number in a file, which the lock guards.
+// work adds one to the number in a file whenever the boss says so. The lock guards the file.
 func work(l sync.Locker, file string) {
 	for more := true; more; {
 		l.Lock()
@@ -65,7 +65,7 @@ func onSeveral(endpoint string) sync.Locker {
 // run makes workers add to a number, and kills some of them while they hold the lock.
 func run(role, where, file string) {
 	workergroup.Check(write(file, 0))
-	var group []*workergroup.Kept // each is started again when it dies
+	var group []*workergroup.Kept // each worker is started again when it dies
 	for i := range workers {
 		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), role, []string{where, file}))
 	}
@@ -108,7 +108,7 @@ func boss() {
 
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel = filepath.Join(dir, "etcd"), "fatal"
-	cfg.TickMs, cfg.ElectionMs = 10, 100 // a short election time, because a cluster of one member needs no longer one
+	cfg.TickMs, cfg.ElectionMs = 10, 100 // a short election time is enough for a cluster of one member
 	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = anyPort, anyPort
 	etcd, err := embed.StartEtcd(cfg)
@@ -126,7 +126,7 @@ func read(file string) int {
 	return n
 }
 
-// write replaces the whole file, so that a process that is killed meanwhile leaves the old file.
+// write replaces the whole file by a rename. If the process is killed before the rename, the old file stays.
 func write(file string, n int) error {
 	next := file + ".next"
 	if err := os.WriteFile(next, []byte(strconv.Itoa(n)), 0o600); err != nil {

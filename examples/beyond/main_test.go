@@ -16,14 +16,14 @@ var output = regexp.MustCompile(`^one host:   60 additions by 3 processes, 2 kil
 several:    60 additions by 3 processes, 2 killed with the lock held: none lost; \S+
 $`)
 
-// The example kills a random worker, and starts another.
+// TestBeyond runs the example, which kills workers at random, and checks its output.
 func TestBeyond(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "beyond")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	ctx := t.Context()
-	if end, ok := t.Deadline(); ok { // the time limit of go test; the rest of the time is for the report
+	if end, ok := t.Deadline(); ok { // stop before the time limit of go test, so that the test can report the output
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, end.Add(-time.Until(end)/5))
 		defer cancel()

@@ -1,8 +1,8 @@
 //go:build linux
 
-// C-producer is a Go program that takes samples out of a Queue. A C program measures the samples and puts them
-// into the Queue. An Event tells the C program when there are enough. Neither program knows the language of the
-// other.
+// C-producer is a Go program that takes samples out of a Queue. A C program measures the samples and puts them into the
+// Queue. An Event tells the C program when the Go program has enough samples. Neither program knows in which language
+// the other program is written.
 //
 //	go run ./examples/c-producer
 package main
@@ -78,7 +78,7 @@ func run(out io.Writer) error {
 	defer cancel()
 	var sum float64
 	for n := uint64(0); n < samples; n++ {
-		// The sample is on lease. So if this process died now, the next consumer would get the sample.
+		// The sample is on lease until Ack. If this process dies before Ack, the next consumer gets the sample.
 		l, err := queue.LeaseContext(ctx)
 		if err != nil {
 			return err

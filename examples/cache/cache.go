@@ -8,23 +8,23 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cache is a hash map with open addressing, in an arena. One Mutex with an undo log guards all of it. So a
-// process that is killed within put, grow or evict changes nothing.
+// cache is a hash map with open addressing, in an arena. One Mutex with an undo log guards the whole map. If a process
+// is killed in put, grow or evict, the undo log takes its changes back.
 type cache struct {
 	a    *arena.Arena
 	m    *prims.Mutex
 	head *head
-	half func(step string) // called in the middle of each change, for the test
+	half func(step string) // called in the middle of each change, so that the boss can kill the process there
 }
 
 //go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type head,entry -o reader/cache_shm.h
 
 // head is the same type as struct head of reader/cache_shm.h.
 type head struct {
-	Table arena.Offset // offset of the table of Slots offsets; an element is an entry, or is unused, or dropped
-	Slots uint64       // a power of two, or 0
-	Taken uint64       // slots that are in use, or whose entry was dropped
-	Count uint64       // entries
+	Table arena.Offset // offset of the table; each slot has the offset of an entry, or unused, or dropped
+	Slots uint64       // number of slots of the table: a power of two, or 0
+	Taken uint64       // number of slots that are not unused
+	Count uint64       // number of entries
 	Bytes uint64       // bytes of all keys and values
 	Hand  uint64       // the slot at which evict continues
 }
@@ -36,7 +36,7 @@ type entry struct {
 	Hash  uint64
 	Key   uint32 // length in bytes
 	Value uint32 // length in bytes
-	Read  uint32 // set by get, cleared when evict passes; only a hint, so no transaction saves it
+	Read  uint32 // 1: read since evict last examined the entry; only a hint, so never saved
 	_     uint32
 }
 
@@ -51,8 +51,8 @@ func openCache(a *arena.Arena) (*cache, error) {
 	return &cache{a: a, m: m, head: h, half: func(string) {}}, err
 }
 
-// put sets the value of key. Before, it evicts entries until the bytes of all keys and values are at most the
-// parameter most.
+// put sets the value of key. It first evicts entries, so that the keys and values never have more bytes in total than
+// the parameter most says.
 func (c *cache) put(key string, value []byte, most uint64) error {
 	return c.m.Update(func(tx *prims.Tx) error {
 		h, need := c.head, uint64(len(key)+len(value))
@@ -78,7 +78,7 @@ func (c *cache) put(key string, value []byte, most uint64) error {
 	})
 }
 
-// get returns a copy of the value of key, or nil if there is none.
+// get returns a copy of the value of key, or nil if the key is not in the cache.
 func (c *cache) get(key string) []byte {
 	c.m.Lock()
 	defer c.m.Unlock()
@@ -107,7 +107,7 @@ func (c *cache) grow(tx *prims.Tx) {
 	}
 }
 
-// evict removes the next entry that nobody has read since evict last passed it.
+// evict goes round the table. It removes the next entry that was not read since evict last examined it.
 func (c *cache) evict(tx *prims.Tx) {
 	for h := c.head; ; {
 		slot := c.slot(h.Hand)
@@ -133,7 +133,7 @@ func (c *cache) drop(tx *prims.Tx, slot *arena.Offset) {
 	prims.Set(tx, slot, dropped)
 }
 
-// find returns the slot of key, or nil if there is none.
+// find returns the slot of key, or nil if the key is not in the cache.
 func (c *cache) find(key string) *arena.Offset {
 	for i, hash := uint64(0), hash(key); i < c.head.Slots; i++ {
 		slot := c.slot(hash + i)

@@ -38,7 +38,7 @@ func whole(key string, v []byte) bool {
 	return err == nil && string(page(key, version)) == string(v)
 }
 
-// use puts and gets pages. Each process uses another order.
+// use puts and gets pages until the boss ends the process. The order of the pages depends on the process ID.
 func use(c *cache) {
 	for i := os.Getpid(); workergroup.Context().Err() == nil; i++ {
 		key := fmt.Sprintf("page %d", i*i%pages)
@@ -50,7 +50,8 @@ func use(c *cache) {
 	}
 }
 
-// writer uses the cache until it is in the middle of the given step. Then the boss kills it.
+// writer uses the cache. When it is in the middle of the step in the second argument, it tells the boss, which kills
+// it.
 func writer() {
 	_, c := join(os.Args[1])
 	c.half = func(step string) {
@@ -69,7 +70,8 @@ func worker() {
 	use(c)
 }
 
-// check ends the program if the cache is torn. It returns the number of blocks in use.
+// check ends the program if an entry or the head of the cache is inconsistent. It returns the number of blocks that the
+// cache uses.
 func check(c *cache) (blocks uint64) {
 	c.m.Lock()
 	defer c.m.Unlock()

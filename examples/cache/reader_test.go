@@ -40,7 +40,8 @@ func init() {
 					c.Await() // until the kill
 				}
 			}
-			// The first put replaces a page. Only later puts grow the table or evict a page.
+			// The first put replaces the page with the given key. Later puts add new pages, so that the table grows, and other
+			// pages are evicted.
 			key := q.Key
 			if i > 0 {
 				key = fmt.Sprintf("new page %d", i)
@@ -52,7 +53,8 @@ func init() {
 	})
 }
 
-// A C program reads what a Go program has put, also after a writer was killed in the middle of a change.
+// TestCacheReader checks that a C program reads the pages that a Go program has put, even after a Go program was killed
+// in the middle of a put.
 func TestCacheReader(t *testing.T) {
 	if _, err := ccbuild.Compiler(); err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), err)
@@ -73,7 +75,7 @@ func TestCacheReader(t *testing.T) {
 		return strings.TrimSuffix(string(out), "\n"), err
 	}
 
-	const pages = 11 // a table of 8 slots grows before the eighth page
+	const pages = 11 // more than a table of 8 slots can have, so the table grows
 	for i := range pages {
 		key := fmt.Sprintf("page %d", i)
 		require.NoError(t, c.put(key, page(key, i), most))
@@ -100,7 +102,7 @@ func TestCacheReader(t *testing.T) {
 			if puts > 0 {
 				before = page(key, 8)
 			}
-			got, err := read(key) // the C program undoes the change of the dead process
+			got, err := read(key) // the C program first undoes the unfinished put of the dead process
 			require.NoError(t, err)
 			require.Equal(t, string(before), got)
 			check(c)

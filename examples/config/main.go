@@ -1,9 +1,9 @@
 // Command config publishes a configuration to processes whenever it changes.
 //
-// A Sequencer counts the versions. A process that wants a newer version waits for the number of that version. There
-// are two copies of the configuration. The publisher writes the copy that is not in use, and then advances the
-// Sequencer. So if a publisher is killed meanwhile, the old version stays in use, and the next publisher writes the
-// new version again. An Event tells all processes to end.
+// A Sequencer counts the versions. A process that wants a newer version waits until the Sequencer reaches its
+// number. There are two copies of the configuration. The publisher writes the copy that is not in use, and then
+// advances the Sequencer. If a publisher is killed before this advance, the old version stays in use, and the
+// next publisher writes the new version again. An Event tells all processes to end.
 package main
 
 import (
@@ -27,7 +27,7 @@ type config struct {
 type board struct {
 	arena   *arena.Arena
 	copies  *[2]config
-	mu      *prims.RWMutex // so that no process overwrites a copy that another process reads
+	mu      *prims.RWMutex // the publisher must not overwrite a copy while a subscriber reads it
 	version *prims.Sequencer
 	quit    *prims.Event
 }

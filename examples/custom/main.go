@@ -1,8 +1,8 @@
 // Command custom makes a primitive that the library does not have: a budget of memory that processes share, and
 // that serves urgent requests first.
 //
-// The program gives a Waitable a state and rules, and the Waitable does the rest. Any process that frees memory
-// serves the waiters in their order. When a process is killed, its claims are returned to the budget.
+// The program gives a Waitable a state and rules. The Waitable queues the waiters and serves them in the order of
+// urgency when a process frees memory. When a process is killed, its claims return to the budget.
 package main
 
 import (
@@ -21,10 +21,10 @@ type budget struct {
 	Reaped int64 // number of claims that were returned because a process died
 }
 
-// wish is a request for memory, for which a process waits.
+// wish is a request of a process for memory. The process waits until the memory is free.
 type wish struct {
 	MiB    uint32
-	Urgent uint32 // more urgent waits are served first
+	Urgent uint32 // requests with a larger number are served first
 }
 
 var rules = prims.Rules[budget, wish]{
@@ -57,7 +57,7 @@ func join(name string) (*arena.Arena, *prims.Waitable[budget, wish]) {
 	return a, x
 }
 
-// work claims memory again and again, and releases it when it is told to.
+// work claims memory again and again, and releases it when the boss says so.
 func work() {
 	_, x := join(os.Args[1])
 	for n := uint32(1); ; n++ {

@@ -1,5 +1,5 @@
-// Command death kills a process in the middle of a change, and shows what other processes see. The data is as it
-// was before the change, no process has to repair it, and a reader does not wait.
+// Command death kills a process in the middle of a change, and shows what other processes see. They see the data as it
+// was before the change. No process has to repair the data, and no reader waits.
 package main
 
 import (
@@ -38,7 +38,7 @@ func move(books *prims.Synchronized[ledger], amount int64, half func()) error {
 // teller begins to move money, and never completes the move.
 func teller() {
 	a, books := join(os.Args[1])
-	for !a.Fenced() { // until 50 ms after a join, it takes longer to notice a death
+	for !a.Fenced() { // in the first 50 ms after a join, other processes notice a death later
 		time.Sleep(time.Millisecond)
 	}
 	move(books, 30, func() {

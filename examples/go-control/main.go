@@ -1,8 +1,8 @@
 //go:build linux
 
-// Go-control is a Go program that directs a pool of C workers by a Sequencer. It writes an order into the arena
-// and increments the Sequencer. The workers wait for that count, do their parts of the order, and increment
-// another Sequencer.
+// Go-control is a Go program that directs a pool of C workers by a Sequencer. For each order, it writes the order into
+// the arena and increments the Sequencer. The workers wait for this increment, do their parts of the order, and
+// increment a second Sequencer.
 //
 //	go run ./examples/go-control
 package main
@@ -32,7 +32,7 @@ const (
 
 // board is the same type as struct board of worker/board_shm.h. It has the present order and its result.
 type board struct {
-	Upto uint64 // the numbers below this one are to be added up
+	Upto uint64 // the order: add up all numbers below Upto
 	Sum  atomic.Uint64
 }
 

@@ -1,10 +1,11 @@
 // Command leader elects a leader among processes, and another one when the leader is killed.
 //
-// The leader is the process that holds a Mutex. When it dies, LockContext returns an error to the others. No
-// process gets the Mutex until one of them has called Recover, which repairs what the dead leader had begun.
-// OnDeath tells each process which process has died, whether or not that was the leader.
+// The leader is the process that holds a Mutex. When the leader dies, LockContext returns an error in the other
+// processes. Each of them calls RecoverContext. One of these calls repairs the data of the dead leader, and then
+// a process can get the Mutex again. OnDeath tells each process about every death, also of a process that is not
+// the leader.
 //
-// Leaders write entries in two steps. In this example a leader is killed between the two steps.
+// A leader writes each entry in two steps. The example kills leaders between the two steps.
 package main
 
 import (
@@ -25,11 +26,11 @@ const candidates = 3
 
 // office is the data that only the leader changes. The Mutex guards it.
 type office struct {
-	Term int64 // the number of leaders so far
+	Term int64 // the number of the present leader, from 1
 
 	// A leader increments Begun before it writes an entry, and Written afterwards. Both counters are atomic,
-	// although the Mutex guards them. The compiler may delay or omit plain stores. Then the difference of the
-	// counters could be wrong after a leader was killed.
+	// although the Mutex guards them: the compiler may delay or omit plain stores, so after the kill of a leader the
+	// counters would not show whether an entry is unfinished.
 	Begun, Written atomic.Int64
 }
 

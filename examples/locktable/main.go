@@ -1,7 +1,7 @@
 // Command locktable is a container engine that uses a table of numbered locks.
 //
-// The engine has no daemon: each command is a process, which finds the lock of a container by the number in the
-// database of the engine. The table outlives all commands. It can list the holders of its locks. If a command is
+// The engine has no daemon: each command is a process. The database of the engine has the number of the lock of
+// each container. The table of locks outlives all commands. It can list the holders of its locks. If a command is
 // killed, its lock passes to the next waiter. The table is in table.go.
 package main
 
@@ -18,7 +18,7 @@ import (
 
 const size = 8
 
-// engine is one command of the engine, which works on one container.
+// engine is one command of the engine. It works on one container, with the lock of this container held.
 func engine() {
 	t, err := OpenTable(os.Args[1], size)
 	workergroup.Check(err)
@@ -59,7 +59,7 @@ func boss() {
 		n := workergroup.Random(len(engines))
 		fmt.Printf("%d locks held, ", len(t.Held()))
 		engines[n].Kill()
-		engines[n] = start(n) // this command now has the lock
+		engines[n] = start(n) // the new command has the lock when start returns
 		holder := t.Held()[n]
 		if holder == nil || holder.PID != engines[n].Pid() {
 			log.Fatalf("lock %d is held by %v", n, holder)
@@ -90,7 +90,7 @@ func boss() {
 	workergroup.Check(t.Close())
 }
 
-// say prints the result of a step, which is err. It ends the program unless err is the error want.
+// say prints err, the result of a step. If err is not the error that is wanted, it ends the program.
 func say(what string, err, want error) {
 	if !errors.Is(err, want) {
 		log.Fatalf("%s: %v, want %v", what, err, want)

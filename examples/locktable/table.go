@@ -22,7 +22,7 @@ var (
 
 const most = 2048
 
-// words is the part of the table that is not locks: a bitmap in memory that all processes share.
+// words is the shared memory of the table, apart from the locks: the size, and a bitmap of the allocated locks.
 type words struct {
 	Size      atomic.Uint32
 	Allocated [most / 64]atomic.Uint64 // one bit for each lock
@@ -55,11 +55,11 @@ func OpenTable(name string, size int) (*Table, error) {
 	return &Table{arena: a, words: w, size: size}, nil
 }
 
-// Close leaves the table. The locks of this process pass on as if it had died.
+// Close leaves the table. If this process holds locks, they pass on to other processes, as after its death.
 func (t *Table) Close() error { return t.arena.Close() }
 
-// Allocate returns an unused lock. Any process may pass the number of the lock to Retrieve. A process that dies
-// in Allocate, or before it has stored the number, may leave an allocated lock that nobody knows.
+// Allocate returns an unused lock. Any process may pass the number of the lock to Retrieve. A process that dies in
+// Allocate, or before it has stored the number, may leave an allocated lock whose number no process knows.
 func (t *Table) Allocate() (*Lock, error) {
 	for n := range t.size {
 		if t.mark(n, true) {
@@ -74,8 +74,8 @@ func (t *Table) Retrieve(n int) (*Lock, error) {
 	if n < 0 || n >= t.size || t.words.Allocated[n/64].Load()&(1<<(n%64)) == 0 {
 		return nil, fmt.Errorf("%w: %d", ErrNotAllocated, n)
 	}
-	// The lock of a container guards state in a database, so a death in the middle of a change leaves nothing to
-	// repair.
+	// The lock guards the state of a container in a database, and no data in the arena. The database undoes an unfinished
+	// change, so the lock can pass on after a death without a repair.
 	mu, err := prims.OpenMutex(t.arena, fmt.Sprintf("lock %d", n),
 		&prims.MutexOptions{Policy: prims.PolicyRelease, Checked: true})
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *Lock) Unlock() (err error) {
 	return nil
 }
 
-// Free returns l to the table, so that its number can be used again. l must not be locked any more.
+// Free returns l to the table, so that its number can be allocated again. If l is locked, Free returns ErrHeld.
 func (l *Lock) Free() error {
 	if l.freed {
 		return fmt.Errorf("%w: %d", ErrNotAllocated, l.Number)

@@ -1,9 +1,10 @@
 // Command pipeline moves blocks through stages, which are processes, in lockstep.
 //
-// In each phase a stage reads the block that the previous stage wrote in the previous phase, and writes its own
-// block. A Barrier ends the phase. Each stage uses two buffers by turns, so that a phase can be repeated. When a
-// stage is killed, the Barrier breaks, and all other stages get an error. The next round begins with another
-// process in place of the dead one, at the first phase that has not ended.
+// In each phase, a stage reads the block that the previous stage wrote in the previous phase, and writes a block
+// of its own. A Barrier ends the phase. Each stage has two blocks and writes them alternately, so that a phase
+// can be repeated. When a stage is killed, the Barrier breaks, and all other stages get an error. Then the boss
+// starts a new process for the dead stage and begins a new round. The round continues with the first phase that
+// has not ended.
 package main
 
 import (
@@ -29,15 +30,16 @@ const (
 
 type block struct {
 	Items [width]uint64
-	Sum   uint64 // in the last stage: the sum of all blocks so far
+	Sum   uint64 // only in the last stage: the sum of the items of all blocks so far
 }
 
 type line struct {
 	Ended  atomic.Int64     // phases that have ended
-	Blocks [stages][2]block // two blocks for each stage, used by turns
+	Blocks [stages][2]block // two blocks for each stage, written alternately
 }
 
-// do does the work of stage k in phase p. It writes to no memory that it reads, so it can be repeated after a death.
+// do does the work of stage k in phase p. It does not write to a block that it reads, so it can be repeated after
+// a death.
 func (l *line) do(k int, p int64) {
 	out := &l.Blocks[k][(p+1)%2]
 	if k == 0 {
@@ -73,7 +75,7 @@ func stage() {
 	for {
 		round := workergroup.Hear()
 		b, err := prims.OpenBarrier(a, "round "+round, stages, &prims.BarrierOptions{
-			Completion: func() { l.Ended.Add(1) }, // called before any stage goes on
+			Completion: func() { l.Ended.Add(1) }, // called at the end of each phase, before any stage continues
 		})
 		workergroup.Check(err)
 		b.Register(1) // from here on, a death of this process breaks the Barrier
@@ -127,8 +129,8 @@ func boss() {
 		for _, p := range procs {
 			p.Tell("go")
 		}
-		// The loop below ends when each stage has reached the last phase, has got an error because of a death, or has
-		// died.
+		// The loop below ends when each stage has finished the last phase, has got an error because of the death of
+		// another stage, or has died itself.
 		over = true
 		for len(joined) > 0 {
 			e := workergroup.Next()

@@ -1,10 +1,10 @@
 // Command prefork is an HTTP server of several processes that accept connections from one socket. The processes
 // share a cache of pages, and a limit for the load on the origin.
 //
-// A page that is not in the cache is fetched once, however many processes are asked for it. A MultiLock has a
-// lock for each key. A process that has waited for the lock finds the page in the cache. A Semaphore limits the
-// number of concurrent fetches of all processes together. A server that is killed while it fetches delays nobody:
-// its key passes to the next waiter, and its permit is returned.
+// The servers fetch a page from the origin only once, however many clients ask for it. A MultiLock has a lock for
+// each page. A process that has waited for the lock of a page finds the page in the cache. A Semaphore limits the
+// number of concurrent fetches of all processes together. If a server is killed while it fetches, the lock passes
+// to the next waiter, and the Semaphore gets the permit back.
 package main
 
 import (
@@ -33,7 +33,7 @@ const (
 	requests = 25 // for each page
 )
 
-// page is a page of the cache. A process that sees a Length other than 0 also sees the bytes.
+// page is a page of the cache. A process that reads a Length other than 0 also sees the first Length bytes.
 type page struct {
 	Length atomic.Int64
 	Bytes  [4096]byte
@@ -104,8 +104,8 @@ func boss() {
 	workergroup.Check(err)
 	front.Close() // the servers accept connections from the file, which they inherit
 
-	// The origin kills the first process that asks for one of the doomed pages. One process may be the first for two of
-	// these pages.
+	// For each doomed page, the origin kills the first server that asks for the page. A kill may hit a server that
+	// has asked for two doomed pages, so fewer servers may die than there are doomed pages.
 	var doomed [pages]atomic.Bool
 	for range min(workergroup.Kills(), pages) {
 		for !doomed[workergroup.Random(pages)].CompareAndSwap(false, true) {
@@ -148,7 +148,7 @@ func boss() {
 	for _, s := range group {
 		deaths += s.Stop()
 	}
-	// At most atOnce fetches are in progress when a server dies, and only these are repeated.
+	// At most atOnce fetches are in progress when a server dies, and only these fetches are repeated.
 	if n := int(asked.Load()); n > pages+atOnce*deaths {
 		log.Fatalf("the origin was asked %d times", n)
 	}

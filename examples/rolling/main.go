@@ -1,8 +1,8 @@
 //go:build linux
 
-// Rolling upgrades a group of processes one after the other, while they work. The new version has another type of
-// job and other statistics, both under new names. So processes of both versions can be in the arena at the same
-// time. No job is lost, even if a process is killed or goes back to the old version.
+// Rolling upgrades a group of processes one after the other, while they work. The new version has a new type of job and
+// new statistics. They have new names in the arena, so processes of both versions can be in the arena at the same time.
+// No job is lost, even if a process is killed, or if the old version replaces a process of the new version.
 //
 //	go run ./examples/rolling
 //
@@ -68,7 +68,7 @@ func roll(out io.Writer) error {
 		}
 		defer group[i].end() // does nothing if the member was replaced
 	}
-	next := 0 // the number of the next job
+	next := 0 // the number of the next new job
 	for _, step := range []struct {
 		what    string
 		member  int
@@ -99,7 +99,7 @@ func roll(out io.Writer) error {
 			}
 			next += jobs
 		}
-		fmt.Fprintln(out, step.what) // jobs may still be waiting at the next step
+		fmt.Fprintln(out, step.what) // jobs of this step may still be in the queues when the next step begins
 	}
 	if err := l.await(next); err != nil {
 		return err
@@ -137,15 +137,15 @@ func start(program, arena string) (*member, error) {
 	return m, m.cmd.Start()
 }
 
-// put makes the member put the jobs with the numbers from to to-1 into its queue. The result total is the number of
-// finished jobs that the version of the member knows.
+// put makes the member put jobs into its queue. The parameter from is the number of the first job, and to-1 is the
+// number of the last job. The member answers with the number of finished jobs in its statistics, which is the result.
 func (m *member) put(from, to int) (total int, err error) {
 	fmt.Fprintln(m.in, from, to)
 	_, err = fmt.Fscanln(m.out, &total)
 	return total, err
 }
 
-// end makes the member end by itself, as SIGTERM does with your processes.
+// end closes the input of the member and waits until the member has ended. In your system, SIGTERM may do this.
 func (m *member) end() {
 	m.in.Close()
 	m.cmd.Wait()

@@ -45,7 +45,7 @@ func (l ledger) await(n int) error {
 	return nil
 }
 
-// serve does the jobs in the queues until the standard input ends. For each line of the input it puts jobs into a
+// serve does the jobs in the queues until the standard input ends. Each line of the input makes it put jobs into a
 // queue.
 func serve(name string) error {
 	a, err := arena.Open(name, nil)

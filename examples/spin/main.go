@@ -1,6 +1,6 @@
 // Command spin is a program that follows the advice of shmbench about spinning.
 //
-// A waiter that spins saves the cost of a sleep, and uses time of its CPU. shmbench measures what a sleep costs on
+// A waiter that spins may save the cost of a sleep, but it uses CPU time. shmbench measures what a sleep costs on
 // the host, and prints three lines of Go with its advice. The lines of one host are pasted below, after the
 // comments that begin with "Pasted". Replace them by the lines that shmbench prints on your host.
 package main
@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-const turns = 1000 // how often each worker takes the lock
+const turns = 1000 // how often each worker increments the count
 
 type shop struct {
 	arena *arena.Arena
@@ -40,8 +40,8 @@ func join(name string) *shop {
 	return &shop{a, m, count}
 }
 
-// bound sets how long waiters may spin, which depends on the number of workers. The setting applies to all processes
-// from then on.
+// bound sets how long waiters may spin. This depends on the number of workers. The setting applies to the waiters
+// of all processes.
 func bound(m *prims.Mutex, workers int) {
 	if workers > runtime.NumCPU() {
 		// Pasted: for more waiters than CPUs. In that case a spinning waiter may keep the holder of the lock from
@@ -68,8 +68,8 @@ func (s *shop) turn(hold func()) {
 	s.m.Unlock()
 }
 
-// worker increments the count many times. If the command line has one more argument, worker waits in its first
-// turn, with the lock held, until the parent kills the process.
+// worker increments the count many times. If it has a second argument, it stops in its first turn, with the lock
+// held, and waits for the kill.
 func worker() {
 	s := join(os.Args[1])
 	for range turns {
@@ -83,8 +83,8 @@ func worker() {
 	workergroup.Check(s.arena.Close())
 }
 
-// work starts workers, and kills others while they hold the lock. It returns by how much the workers have increased the
-// count.
+// work starts workers. While they work, it also starts victims, and kills each victim while it holds the lock. It
+// returns by how much the count has increased.
 func (s *shop) work(name string, workers, kills int) uint64 {
 	bound(s.m, workers)
 	before := *s.count

@@ -1,9 +1,9 @@
 // Command workers is a pool of worker processes that crash and lose no job.
 //
-// The jobs of each tenant wait in a Queue of their own. A SignalWaker tells the workers which queues have jobs. A
-// worker sleeps while there is no work, and only one worker at a time serves a tenant. A worker has a job on
-// lease until the job is done. So the job of a worker that dies goes back to the front of its queue. A job may
-// begin twice, but is done at least once.
+// Each tenant has a Queue for its jobs. A SignalWaker tells the workers which queues have jobs. A worker sleeps
+// while there is no work, and only one worker at a time serves a tenant. A worker has a job on lease until the
+// job is done. If the worker dies, the job goes back to the front of its queue. So each job is done at least
+// once, and may begin twice.
 //
 // Every hundredth job crashes the worker that first gets it. Other workers are killed at random.
 package main
@@ -27,7 +27,7 @@ const (
 
 type job struct{ ID uint32 }
 
-// ledger is what the jobs change. Each job increments a counter of its own.
+// ledger is the data that the jobs change. Each job increments its own counter.
 type ledger struct {
 	Done  [jobs]atomic.Uint32
 	Again atomic.Uint32 // the number of jobs that were begun again
@@ -61,8 +61,8 @@ func join(name string) *pool {
 // work is the main function of a worker.
 func work() {
 	p := join(os.Args[1])
-	// A process that dies may have put a job into a queue without scheduling the queue. So schedule all queues after a
-	// death. It costs little to look at a queue that is empty.
+	// A process may die after it has put a job into a queue, and before it has scheduled this queue. So each death
+	// schedules all queues. This is cheap if they are empty.
 	p.arena.OnDeath(func(arena.Participant) {
 		for t := range tenants {
 			p.waker.Gate(t).Schedule()
@@ -83,8 +83,8 @@ func work() {
 			l.Ack()
 		}
 		if q.State().Out > 0 || q.Len() > 0 {
-			// The queue is empty for the moment: a job of a dead worker is not back yet, or a process is in the middle
-			// of a call. So look at the queue again later. No other worker takes jobs of this queue meanwhile.
+			// No job is available now, but jobs may follow: a job of a dead worker has not come back yet, or a call of
+			// another process has not ended. So schedule the queue again.
 			gate.FinishAndSchedule()
 		} else {
 			gate.Finish()
@@ -126,7 +126,8 @@ func boss() {
 		w.Kill()
 		fmt.Printf("%s killed when %d jobs were done\n", w.Name, n)
 	}
-	// A job that was begun again may have been counted twice.
+	// A job that was begun twice may have been counted twice, so a count of all jobs does not show that all jobs are
+	// done.
 	for n := uint64(jobs); !p.ledger.whole(); n++ {
 		workergroup.Check(p.done.Wait(n))
 	}

@@ -2,14 +2,13 @@
  * shmsync.h: locks and other primitives that processes share, for C11 and C++17.
  *
  * A C program that includes this header and a Go program that imports
- * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, blocks no
- * other process: the others notice its death within about a millisecond, and take back
- * what it held. Their calls report the death. In the repository
- * github.com/shmsync/shmsync, docs/c-api.md is the reference, and docs/abi.md describes
- * the bytes of an arena.
+ * github.com/shmsync/shmsync open the same arena, and use the same objects in it as
+ * equals. A process that is killed, at any instruction, blocks no other process: the
+ * other processes notice its death within about a millisecond, and take back what it
+ * held. Their calls report the death. In the repository github.com/shmsync/shmsync,
+ * docs/c-api.md is the reference, and docs/abi.md describes the bytes of an arena.
  *
- * A program that links with libshmsync includes the header alone:
+ * A program that links with libshmsync includes only the header:
  *
  *     cc program.c $(pkg-config --cflags --libs shmsync)
  *
@@ -18,43 +17,45 @@
  *     #define SHMSYNC_IMPLEMENTATION
  *     #include "shmsync.h"      // before other headers, or with -D_GNU_SOURCE
  *
- * and has #include "shmsync.h" alone in all others. Link it with -pthread.
+ * All other files of the program have only the #include. Link the program with -pthread.
  *
- * READ THIS BEFORE EOWNERDEAD: it means that the lock is NOT HELD.
+ * READ THIS BEFORE EOWNERDEAD: this result means that the lock is NOT HELD.
  *
- * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
- * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
- * to unlock, and an unlock that follows returns EPERM. To go on, call
- * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
+ * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock held. In this
+ * library, any error means that the caller holds and has consumed nothing. After
+ * EOWNERDEAD there is nothing to unlock, and an unlock that follows returns EPERM. To
+ * go on, call shmsync_mutex_recover, which takes the lock, runs your repair, and
+ * releases the lock.
  *
  * Results are 0 or an errno, never -1; no call sets errno on purpose:
  *
- *     EOWNERDEAD       the holder died; the caller does not hold it
+ *     EOWNERDEAD       the holder of the lock died; the caller does not hold the lock
  *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
- *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first; from an open of an arena: it took too long
+ *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time has passed; or an open of an arena took too long
  *     ECANCELED        the object was stopped
- *     EBUSY            a try would have to wait; or an object is open elsewhere
- *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
+ *     EBUSY            a try would have to wait; or a process has the object open
+ *     EEXIST           the name is taken, and the call must create (SHMSYNC_CREATE_ONLY)
  *     ENOENT           there is no such arena or object
- *     EPERM            the caller does not hold what it gives back
+ *     EPERM            the caller gives back something that it does not hold
  *     EPROTO           a peer wrote what no correct program writes
  *     EPROTONOSUPPORT  the arena has another layout version, or needs features that
  *                      this header does not know
- *     EINVAL           no arena, another kind of object, other options, bad argument
+ *     EINVAL           an argument is not valid; or the file is no arena; or the object is
+ *                      of another kind, or has other options
  *     EBADF            this process has closed the arena or the handle
- *     ENOTCONN         a child of fork that has not opened the arena: see below
+ *     ENOTCONN         the caller is a child of fork that has not opened the arena: see below
  *     EDEADLK          the call would wait for itself
  *     ENOSPC           no room: in the arena, or in the file system below it
  *     ENOMEM           the process has no memory left
- *     ENOTSUP          the kernel lacks what is needed
+ *     ENOTSUP          the kernel lacks a feature that the call needs
  *
  * shmsync_error describes the last failure of the calling thread in words.
  *
- * FORK. A child of fork is no participant: a call on what its parent opened changes
- * nothing in the arena, and returns ENOTCONN. There is one exception: a wait for a
- * Once, a WaitGroup, a Latch or a Sequencer returns 0 if what it waits for has come
- * already. To take part, the child opens the arena and its objects again. A program
- * that calls exec need not do anything.
+ * FORK. A child of fork is no participant. If it uses an object that its parent opened,
+ * the call changes nothing in the arena, and returns ENOTCONN. There is one exception:
+ * a wait for a Once, a WaitGroup, a Latch or a Sequencer returns 0 if the condition for
+ * which it waits is true already. To take part, the child opens the arena and its
+ * objects again. A program that calls exec need not do anything.
  *
  * SIGNALS. A handler may make these calls, and no others:
  *
@@ -101,7 +102,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 10 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 10 /* the same number as arena.LayoutVersion in Go */
 #endif
 
 /* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,

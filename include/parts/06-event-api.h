@@ -12,26 +12,27 @@ typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* not 0: each set ends one wait */
-    int bidirectional;     /* not 0: waits until the Event is reset are possible, too; not with auto_reset */
-    int set;         /* a new Event is set at the beginning */
+    int bidirectional;     /* not 0: shmsync_event_wait_reset is possible, too; not together with auto_reset */
+    int set;         /* not 0: a new Event is set from the start */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
-/* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * Event lacks a mode that opts asks for, or the object is of another kind. */
+/* Finds the Event of that name, or creates it. If name is NULL or "", creates a new anonymous Event. EINVAL: an
+ * existing Event lacks a mode that opts asks for, or the object is of another kind. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
-/* Opens the Event at an offset that shmsync_event_offset gave, in this process or another. EINVAL: none is there. */
+/* Opens the Event at an offset that shmsync_event_offset returned in this process or another. EINVAL: there is no Event
+ * at off. */
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 /* Returns the offset of the Event in the arena, the same in every process, or 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
-/* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
+/* Closes one opening of the Event. The waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go. Without auto_reset, all waiters go. With auto_reset, one waiter goes; if there
- * is none, the next wait returns at once. */
+/* Sets the Event. Without auto_reset, this ends all waits. With auto_reset, it ends one wait; if there is none, the
+ * next wait returns at once. */
 int shmsync_event_set(shmsync_event *e);
-/* Makes the Event not set. */
+/* Resets the Event: it is not set afterwards. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. In a child of fork the result is 0. */
 int shmsync_event_is_set(const shmsync_event *e);
@@ -39,10 +40,11 @@ int shmsync_event_is_set(const shmsync_event *e);
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
-/* As shmsync_event_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
-int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
-/* Waits until the Event is not set. EINVAL: it is not bidirectional. */
-int shmsync_event_wait_reset(shmsync_event *e);
-/* As shmsync_event_wait_reset, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
+/* As shmsync_event_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
+int shmsync_event_timedwait(shmsync_event *e, const struct timespec *abs_monotonic);
+/* Waits until the Event is not set. EINVAL: the Event is not bidirectional. */
+int shmsync_event_wait_reset(shmsync_event *e);
+/* As shmsync_event_wait_reset, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time
+ * has passed. */
 int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_monotonic);

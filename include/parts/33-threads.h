@@ -1,4 +1,5 @@
-/* ---- The threads of a process that is ending: the Go file threads_linux.go says why their ends must be checked ---- */
+/* ---- Whether all threads of a process that is ending have given up its memory: see the Go file threads_linux.go ----
+ */
 
 /* Reads a small file of /proc; the text ends with a NUL. */
 SHMI_FN ssize_t shmi_read_file(const char *path, char *b, size_t cap)
@@ -18,7 +19,7 @@ SHMI_FN int shmi_is_shortage(int err) { return err == EMFILE || err == ENFILE ||
 #define SHMI_THREADS_FEW 64
 
 typedef struct shmi_tasks {
-    int fd; /* directory /proc/PID/task: all look-ups through it concern one process */
+    int fd; /* the directory /proc/PID/task; it stays that of this process, even if another process gets the PID */
     struct stat st;
 } shmi_tasks;
 
@@ -50,7 +51,8 @@ SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
     return syscall(SYS_readlinkat, d->fd, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
 
-/* Calls f for each thread that a walk finds, until f returns a value other than 0. Returns -1 if the walk failed. */
+/* Calls f for each thread of the process, until f returns a value other than 0, which is then the result. Returns 0 if
+ * f never does, and -1 if the threads cannot be listed. */
 SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t thread), void *arg)
 {
     enum { reclen = 16, name = 19 }; /* offsets in linux_dirent64 */
@@ -85,7 +87,7 @@ SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t th
 typedef struct shmi_found {
     const shmi_tasks *tasks;
     uint32_t *v, n, room;
-    uint32_t at, common; /* of the second walk */
+    uint32_t at, common; /* in the second walk: the index in v where the next search begins, and how many threads were found again */
 } shmi_found;
 
 /* Called for each thread of the first walk. Returns 1 if the thread may have memory, and -1 if the list has no room
@@ -100,7 +102,8 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* Called for each thread of the second walk. Both walks have the order of the kernel's list. */
+/* Called for each thread of the second walk: counts the thread in x->common if the first walk has found it, too. The
+ * kernel lists the threads in the same order both times, so a search begins behind the last match. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -154,7 +157,8 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     int detached = 0, stat_fd;
     if (shmi_may_have_memory(d, leader))
         return 0;
-    /* Reading the stat file takes a reference to the memory of the leader, if it has any. At this point it has none. */
+    /* The stat file is opened only after the leader has given up its memory: otherwise a read of the file would take a
+     * reference to that memory. */
     stat_fd = shmi_open_stat(d, leader);
     if (stat_fd < 0)
         return 0;
@@ -171,7 +175,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
     if (count == 0 || started != start || (void *)x.v == MAP_FAILED) {
         /* the answer is 0 */
     } else if (count == 1 && size == 0) {
-        detached = 1; /* the same read shows that there is one thread, and that it has no memory */
+        detached = 1; /* one read of the stat file shows both: there is one thread, and it has no memory */
     } else if (shmi_walk_tasks(d, shmi_find_thread, &x) == 0) {
         count = shmi_count_threads(stat_fd, &started, &size);
         detached = count != 0 && started == start && shmi_walk_tasks(d, shmi_find_again, &x) == 0 && x.common == count;
@@ -192,7 +196,7 @@ SHMI_FN int shmi_proc_has_pid(void)
     if (err == 0 && (p = strstr(b, "\nNSpid:")) != NULL) {
         for (p += 7; *p == ' ' || *p == '\t'; p++) {
         }
-        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
+        snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* in an inner namespace, NSpid has more than this number */
         has = strncmp(p, pid, strlen(pid)) == 0;
     }
     free(b);

@@ -14,8 +14,8 @@
 SHMI_FN int shmi_ask_for_byte(shmsync_arena *a, uint32_t i)
 {
     int fds[2], k;
-    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file by now,
-     * on which no process has locks. */
+    /* If other code of this program has closed a descriptor by mistake, its number may belong to another file now. That
+     * file has no locks, so the answer 0 counts only after shmi_is_file. */
     fds[0] = a->lock_fd;
     fds[1] = a->fd;
     for (k = 0; k < 2; k++) {
@@ -60,7 +60,7 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* The value of the word slotGone after the participant in slot i, in state w, was found gone: see foundGone in
+/* The mark that the word slotGone gets when the participant in slot i, in state w, is found gone: see foundGone in
  * internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
@@ -70,14 +70,15 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Changes slotGone from the value before, so that it has mark, which shmi_gone_mark gave: the participant is gone. */
+/* Records in slotGone that a participant is gone. mark is the result of shmi_gone_mark for it. Returns 0 if slotGone no
+ * longer has the value of the parameter before. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
 }
-/* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
- * takes that byte lock for itself. Otherwise, if the joiner is stopped with the lock, others could not learn whether
- * the dead participant is gone. Returns 0 if the joiner cannot get the lock now. */
+/* Records that the participant in slot i, in state w, is gone, if no process holds its byte lock. A joiner calls this
+ * before it locks the byte itself: afterwards the byte no longer shows other processes that the participant is gone.
+ * Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
@@ -97,9 +98,9 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
-/* Whether the process whose participant in slot i is dead has ended, so that its byte lock is free. The kernel frees
- * the lock after the last thread has left all other kernel code. If this process cannot ask for the lock, it accepts a
- * weaker proof: that all alive words are marked. */
+/* Whether the process of the dead participant in slot i has ended. Then the byte lock of the slot is free, because the
+ * kernel frees it after the last thread has left all other kernel code. If this process cannot ask for the byte lock,
+ * it is enough that all alive words are marked. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -113,8 +114,9 @@ SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
     return shmi_marked_by_kernel(a, i, 1);
 }
 
-/* The notice of the death in slot i, in state w. NULL: the slot has had another participant since the caller read w,
- * and the notice is that of the later participant. The caller has a->endings. */
+/* Returns the notice for slot i: what this process knows about the end of the dead participant, whose state is w.
+ * Returns NULL if the slot has had another participant since the caller read w: then the notice is about that
+ * participant. The caller holds a->endings. */
 SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -146,20 +148,20 @@ SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t s
     }
     return h;
 }
-/* Whether the process of the dead participant in slot i, in state w, with that pid and start time, has been waited for
- * by its parent. The kernel may still have its memory, and so its byte lock: see waitedFor in
- * internal/arenakernel/gone.go. */
+/* Whether the process with that pid and start time has ended, and its parent has waited for it. The process is that of
+ * the dead participant in slot i, in state w. The kernel may still have its memory, and so hold its byte lock: see
+ * waitedFor in internal/arenakernel/gone.go. */
 SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
 {
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
-    shmi_load_fence(); /* read what the threads of the process have stored only after this */
+    shmi_load_fence(); /* loads of what those threads stored stay behind this fence */
     return 1;
 }
 
-/* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot does
- * not say which process that is. A check costs 10 us or more, so the answer is also 0 if another thread has just made
- * one. */
+/* Whether all threads of the process in slot i, in state w, have given up its memory. Returns 0 if the slot does not
+ * identify the process. A check costs 10 us or more, so the function also returns 0 if this process has just made one.
+ */
 SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t pid = shmi_ld32(shmi_slot32(a, i, SHMI_slotPID));
@@ -223,7 +225,7 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
-        return 1; /* the slot has another participant by now, and gets one only after the dead participant is gone */
+        return 1; /* the slot is free or has another participant, which happens only after n is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
     return shmi_slot_phase(w) == SHMI_phaseDead &&
@@ -241,7 +243,7 @@ SHMI_FN int shmi_all_gone(shmsync_arena *a)
     return 1;
 }
 
-/* Makes the watcher ask soon whether the dead are gone, because a call of this process waits for that. */
+/* Makes the watcher check soon whether dead participants are gone, because a call of this process waits for that. */
 SHMI_FN void shmi_follow(shmsync_arena *a)
 {
     if (shmi_ld32(&a->unfinished) == 0) {
@@ -249,8 +251,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after an eighth of the time that has passed since the parameter since. So the watcher
- * asks rarely about a process that takes long to end. */
+/* Makes the watcher check again whether a dead participant is gone. The pause before the check is an eighth of the time
+ * that has passed since the parameter since, so checks become rare if a process takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -280,7 +282,8 @@ SHMI_FN int64_t shmi_next_look(shmsync_arena *a, shmi_participant_id n)
     }
     return age < SHMI_ASK_FIRST ? SHMI_ASK_FIRST : age < SHMI_LOOK_MOST ? age : SHMI_LOOK_MOST;
 }
-/* A word that names the dead participant name while it has the value is. */
+/* The ID of a dead participant, and a word that contains this ID. The word names the participant as long as its value
+ * is equal to the field is. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* the word is at word32 or at word64, and the other pointer is NULL */
     const uint64_t *word64;
@@ -288,16 +291,16 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether the wait of shmi_await is over. The parameter was says whether the ID was current when the wait began. */
+/* Whether shmi_await can end its wait. was is 0 if the ID was not current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
     return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another participant has this ID */
 }
-/* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
- * participant may have the ID. The caller then reads the word again. If w is NULL, waits until all dead participants
- * are gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
+/* Waits until the dead participant w->name is gone, or until the word no longer has the value w->is. Then another
+ * participant may have the ID, so the caller reads the word again. If w is NULL, waits until all dead participants are
+ * gone. abs is as for a lock. Returns 0, ETIMEDOUT, EBADF or ENOTCONN. */
 SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, const char *called, int64_t abs)
 {
     int64_t ask = 0, now, wait, since = 0;
@@ -317,7 +320,7 @@ SHMI_FN int shmi_await(shmsync_arena *a, const shmi_naming *w, const char *op, c
         } else if (abs != 0 && now >= abs) {
             err = shmi_fail(ETIMEDOUT, op, called, "%s", "who died has not ended");
         } else if (shmi_hook_ends(since, &now)) {
-            abs = 1; /* but what came while the hook ran takes precedence */
+            abs = 1; /* a deadline in the past: the loop checks the condition once more, and then ends */
         } else {
             wait = shmi_next_ask(&ask);
             shmi_exact_nap(abs != 0 && abs - now < wait ? abs - now : wait);
@@ -353,8 +356,8 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
     return !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w) || shmi_cannot_ask(a, i);
 }
 
-/* Leaves the rest of the reap in slot i to the watcher of this process. If the result is not 0, the watcher may be
- * asleep, so a caller other than the watcher has to ring it. */
+/* Leaves the rest of the reap in slot i to the watcher of this process. Returns whether the caller, unless it is the
+ * watcher itself, has to ring the watcher, which may be asleep. */
 SHMI_FN int shmi_leave_for(shmsync_arena *a, uint32_t i)
 {
     shmi_or32(&a->leftover[i / 32], UINT32_C(1) << (i % 32));
@@ -371,24 +374,24 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     now = (uint64_t)shmi_unix_now();
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
-    /* If this thread was stopped, the word slotDied may already contain the generation of a later participant. Then
-     * this CAS fails: see dateDeath. */
+    /* This thread may have been stopped before this CAS, and slotDied may already contain the generation of a later
+     * participant. Then the CAS fails: see dateDeath in internal/arenakernel/dead.go. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_slot_gen(w), now);
     /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As shmi_declare_dead, for a participant that was found dead. The thread first writes the ID of that participant to
- * an act word. */
+/* Calls shmi_declare_dead for the participant in slot i, which was found dead in state w. First writes its ID to an act
+ * word, and checks again that the participant is dead. Returns whether this call made the change. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && !shmi_linked(a, i, w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
-    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* a joiner that has no slot yet gets no act word, but it has the byte lock of slot i */
-    /* Checks once more whether the participant is dead. Before its ID was in an act word, another participant may have
-     * got the ID; from now on, none can. */
+    shmi_begin_act(a, &act, shmi_id_in(i, w)); /* a joiner that has no slot yet has no act word; instead it holds the byte lock of slot i */
+    /* Checks once more whether the participant is dead. Another participant may have got the ID before the act word
+     * contained it; now none can get it. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
@@ -416,15 +419,14 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
     if (n == a->self || (!shmi_seen_dead(a, i, w) && !shmi_found_dead(a, i, w)))
         return 0;
     if (shmi_mark(a, i, w)) {
-        /* The caller goes on at once with its own wait, and leaves the rest of the reap to watchers. The kernel has
-         * woken some of them. In case they do not run, the watcher of this process checks again. */
+        /* The caller goes on with its own wait, so watchers do the rest of the reap. This call wakes the watchers that
+         * sleep on the last alive word. It also rings the watcher of this process, in case the others do not run. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     } else if (((now = shmi_slot_state(a, i)) == w || now == shmi_slot_with(w, SHMI_phaseDead)) && shmi_leave_for(a, i)) {
-        /* Either the slot cannot be marked yet, and perhaps no other process will mark it later. Or another
-         * participant has just marked it, and may be stopped or dead by now. In both cases the watcher of this process
-         * goes on. */
+        /* The watcher of this process goes on with the reap in two cases. The slot cannot be marked yet, and perhaps no
+         * other process will mark it. Or another participant has marked it, and may be stopped or dead. */
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
@@ -466,8 +468,8 @@ SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
 
 /* ---- Death records ---- */
 
-/* The place of record number n of the deaths or, if left is set, of the orderly leaves. Deaths and leaves have
- * separate rings, so that a leave does not overwrite the record of a death that some process has not read yet. */
+/* The offset of death record number n or, if left is set, of the record of orderly leave number n. Deaths and leaves
+ * have separate rings, so that a leave does not overwrite the record of a death that some process has not read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -510,7 +512,7 @@ SHMI_FN void shmi_put_death_record(shmsync_arena *a, int left, const shmsync_par
     shmi_off o = shmi_death_record(a, left, number);
     SHMSYNC_CRASHPOINT("arena.record.numbered");
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordSeq), 0);
-    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
+    shmi_full_fence(); /* no relaxed store of the label may take effect before the store above */
     shmi_st32(shmi_u32(a, o + SHMI_deathRecordID), shmi_make_participant_id(p->slot, p->generation));
     shmi_st32(shmi_u32(a, o + SHMI_deathRecordPID), p->pid);
     shmi_st64(shmi_u64(a, o + SHMI_deathRecordDied), (uint64_t)p->died_ns);
@@ -547,7 +549,7 @@ SHMI_FN uint32_t shmi_describe(shmsync_arena *a, uint32_t i, shmsync_participant
 SHMI_FN void shmi_describe_nobody(shmsync_arena *a, uint32_t i)
 {
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), 0);
-    shmi_full_fence(); /* the label is written by relaxed stores, which may pass the store before them */
+    shmi_full_fence(); /* no relaxed store of the label may take effect before the store above */
 }
 /* Writes the words that describe this joiner, in slot i with that generation. */
 SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generation, const char *label, uint64_t start)
@@ -607,11 +609,11 @@ SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
     return shmi_find_death_record(a, 0, n, &p);
 }
 
-/* The most deaths that one call records. A slot has several dead participants if one joiner after the other died while
- * it took the slot over. A hostile peer may write bytes that claim any number of them. */
+/* The most deaths that one call records. If several joiners die while they take a slot over, one after the other, the
+ * slot has several dead participants. The limit is for a hostile peer, which may write any generations. */
 #define SHMI_MOST_HEIRS 256u
-/* Records the deaths of the participants of slot i, in state w, up to the generation last, unless they have records:
- * see recordDeaths in internal/arenakernel/deathrecord.go. Returns 0 if the state has changed. */
+/* Writes a death record for each dead participant of slot i, up to the generation last, that has none: see recordDeaths
+ * in internal/arenakernel/deathrecord.go. Returns 0 if the state of the slot is no longer w. */
 SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t last)
 {
     shmsync_participant described, p;
@@ -644,9 +646,9 @@ SHMI_FN int shmi_record_deaths(shmsync_arena *a, uint32_t i, uint32_t w, uint32_
     return !changed;
 }
 
-/* Describes the participant with that generation in slot i. 0: the slot has another participant by now. While a joiner
- * takes the slot, and until it has described itself, the words of the slot describe its predecessor. Then only slot and
- * generation are known. */
+/* Describes the participant with that generation in slot i. Returns 0 if the slot has another participant now. Until a
+ * joiner has described itself, the words of its slot describe its predecessor. Until then only slot and generation of
+ * the joiner are known. */
 SHMI_FN int shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t generation, shmsync_participant *p)
 {
     uint32_t flags;
@@ -668,8 +670,8 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
     int tries;
     if (i < 1 || i > a->geo.slots)
         return ENOENT;
-    /* If the state of the slot changes meanwhile, n may have died, or a joiner may have taken the slot over. The death
-     * record is written in a separate step, so the slot is read again. */
+    /* If the state of the slot changes during a round, n may have died, or a joiner may have taken the slot over. The
+     * death record of n may not be written yet, so the loop reads the slot again. */
     for (tries = 0; tries < SHMI_whoTries; tries++) {
         w = shmi_slot_state(a, i);
         of = shmi_describe(a, i, out, &flags);
@@ -704,8 +706,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
         return 0;
     if (p.slot < 1 || p.slot > a->geo.slots)
         return 1;
-    /* One death may have several records, with other records between them. No participant gets an ID that a record
-     * has, so the ID identifies the death. */
+    /* One death may have several records, with other records between them. The ID identifies the death, because no
+     * participant gets an ID that a record contains. */
     for (k = 0; k < SHMI_deathRecordDeaths; k++)
         told = told || a->told[k] == name;
     a->told[number % SHMI_deathRecordDeaths] = name;
@@ -716,7 +718,8 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
     return 1;
 }
-/* Reports the deaths that were recorded since the last call. A result other than 0 means: call again soon. */
+/* Reports the deaths that were recorded since the last call. Returns whether the caller has to call again soon, because
+ * a record is not written yet. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
     uint64_t total, holes[SHMI_deathRecordDeaths];
@@ -773,12 +776,12 @@ int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant
         a->on_death = NULL;
         shmi_drop_cap(a, SHMI_capTold); /* a death need not wake this participant any more */
     } else if (a->told != NULL) {
-        /* The capability comes first. So whoever writes a record that death_record_next does not count yet rings this
+        /* The capability is set before death_record_next is read. So a process that writes a later record rings this
          * participant. */
         shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capTold);
         if (a->on_death == NULL) {
             a->death_record_next = shmi_ld64(shmi_u64(a, SHMI_hdrDeathRecordsTotal));
-            a->n_holes = 0; /* f gets no death from before, which an earlier function has missed */
+            a->n_holes = 0; /* f gets no death that was recorded before this call */
             a->lost = 0;
             memset(a->told, 0, SHMI_deathRecordDeaths * sizeof *a->told);
         }

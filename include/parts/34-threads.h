@@ -1,12 +1,13 @@
-/* ---- The threads of the library. Each has a name, the CPU affinity that the process had when the library was loaded,
- * and the ordinary scheduling policy. It takes no signals, and does not keep the process alive. ---- */
+/* ---- The threads of the library. Each thread has a name, the CPU affinity that the process had when the library was
+ * loaded, and the ordinary scheduling policy. Such a thread takes no signals, and does not keep the process alive. ----
+ */
 
 /* The CPUs on which the process could run when the library was loaded. */
 static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
 static uint32_t shmi_own_threads;         /* running threads of this copy of the library: each counts itself. Atomic. */
 static uint32_t shmi_own_changes;         /* how often shmi_own_threads has changed. Atomic. */
-/* a thread that had opened an arena has ended, so perhaps no thread of the application is left. Atomic. */
+/* Set when a thread that has opened an arena ends: perhaps no thread of the application is left. Atomic. */
 static int shmi_opener_ended;
 static int shmi_process_ends;             /* a thread is ending the process. Atomic. */
 static pthread_key_t shmi_end_key;
@@ -49,8 +50,8 @@ typedef struct shmi_sched_attr {
     uint64_t runtime, deadline, period;
 } shmi_sched_attr;
 SHMI_ASSERT(sizeof(shmi_sched_attr) == 48, "shmi_sched_attr");
-/* Sets the scheduling slice of this thread to slice ns, which Linux supports since 6.12. Returns the slice before, or
- * 0 if that slice was not longer than the parameter longer_than, or could not be changed. */
+/* Sets the scheduling slice of this thread to slice ns if its present slice is longer than longer_than ns. Linux
+ * supports this since 6.12. Returns the slice that the thread had, or 0 if the call changed nothing. */
 SHMI_FN uint64_t shmi_set_slice(uint64_t slice, uint64_t longer_than)
 {
     shmi_sched_attr attr;
@@ -76,7 +77,7 @@ typedef struct shmi_thread_arg {
 } shmi_thread_arg;
 static SHMI_THREAD shmi_thread_arg *shmi_thread_of_library; /* NULL in a thread of the application */
 
-/* Gives this thread the mask, the timer slack and the slice in the parameter of. */
+/* Gives this thread the signal mask, the timer slack and the scheduling slice that *of contains. */
 SHMI_FN void shmi_restore_thread(const shmi_thread_arg *of)
 {
     shmi_end_exact_sleeps(of->slack);
@@ -151,7 +152,7 @@ SHMI_FN void shmi_forget_threads(void)
     shmi_process_ends = 0;
 }
 
-static shmi_thread_arg shmi_ends_as; /* written by the thread that has set shmi_process_ends */
+static shmi_thread_arg shmi_ends_as; /* the settings of the thread that ends the process; written by the thread that has set shmi_process_ends */
 SHMI_FN void *shmi_end_process(void *arg)
 {
     (void)arg;
@@ -205,8 +206,8 @@ SHMI_FN uint32_t shmi_threads_of_process(void)
     return n;
 }
 
-/* If all threads but those of the library have ended, ends the process as the end of its last thread would. The
- * parameter at is the time of the next check; 0: at once. Returns the time of the check after that; 0: no check is
+/* If only threads of the library are left, ends the process, as the end of its last thread would. Checks this only if
+ * the time in the parameter at has come; 0 means at once. Returns the time of the next check, or 0 if no check is
  * needed before another thread that has opened an arena ends. */
 SHMI_FN int64_t shmi_end_if_alone(int64_t at)
 {
@@ -217,9 +218,9 @@ SHMI_FN int64_t shmi_end_if_alone(int64_t at)
         return 0;
     if (shmi_now() < at)
         return at;
-    /* The kernel counts the threads of this process at one moment. The first thread stays in this count after it has
-     * ended. A thread of the library counts itself only while the kernel counts it. So if the counts agree, and the
-     * count of the library has not changed meanwhile, there is no other thread. */
+    /* The kernel counts all threads of this process at one moment, and also counts the first thread after its end. A
+     * thread of the library counts itself only while the kernel counts it. So no other thread is left if the kernel
+     * counts own + 1 threads, and own has not changed meanwhile. */
     changes = __atomic_load_n(&shmi_own_changes, __ATOMIC_SEQ_CST);
     own = __atomic_load_n(&shmi_own_threads, __ATOMIC_SEQ_CST);
     alone = own != 0 && !shmi_first_has_memory() && shmi_threads_of_process() == own + 1 &&
@@ -247,9 +248,9 @@ SHMI_FN void shmi_stay_loaded(void)
         (void)!dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Whether the kernel locks memory when it is mapped: mlockall(MCL_FUTURE). The kernel refuses to drop a locked page.
- * The system call mincore could tell that as well, but systemd's filter @system-service kills a process that calls it.
- */
+/* Whether the kernel locks memory as soon as it is mapped, as after mlockall(MCL_FUTURE). The function tries to drop a
+ * new page, which the kernel refuses for a locked page. It does not call mincore, because systemd's filter
+ * @system-service kills a process that does. */
 SHMI_FN int shmi_maps_locked(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -266,7 +267,7 @@ SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
     void *p;
     if (!shmi_maps_locked())
         return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* without access rights, the lock allocates no page */
+    p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0); /* the kernel locks this mapping, but allocates no page that nobody may access */
     if (p == MAP_FAILED)
         return p;
     if (syscall(SYS_mlock2, p, size, 1u) != 0) /* MLOCK_ONFAULT */

@@ -12,7 +12,8 @@ enum {
     SHMI_watchTargets = 3
 };
 
-/* Rings the n participants whose slots come before slot i in the ring of slots. */
+/* Rings n participants: those whose slots come next before slot i in the ring of slots. The last slot comes before slot
+ * 1. */
 SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
 {
     uint32_t d;
@@ -37,9 +38,9 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
-/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant had
- * open, too. Only they may miss a wake because of the death. The exception is a dead participant that was ending waits
- * of others, or was reaping: then any participant may miss a wake. */
+/* The participants that a death, or a leave, concerns: those that had an object open together with the dead
+ * participant. Only they may miss a wake because of the death. But if the dead participant was ending waits of others,
+ * or was reaping, any participant may miss a wake. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead participant */
@@ -170,9 +171,8 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
     if (ops != NULL && ops->wake != NULL)
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
-/* Counts the death or the leave, and rings the participants that it concerns and in which goroutines wait, so that
- * they check their objects. A woken participant checks all of its objects, so a participant that cannot have missed a
- * wake is not rung. */
+/* Counts the death or the leave, and rings the pollers of the participants that it concerns. A poller that is rung
+ * checks all objects of its process, so the call does not ring participants that cannot have missed a wake. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -198,8 +198,8 @@ SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const
     shmi_count_death(a, c);
 }
 
-/* Gives back the memory that dead had not passed on to any other process. Does the same for earlier participants of
- * the slot, if their successors died while they cleaned up. The caller is the reaper of the slot, or has the slot. */
+/* Gives back the memory that dead has not passed on to another process. Does the same for earlier participants of the
+ * slot whose heirs died while they cleaned up. The caller is the reaper of the slot, or the participant in the slot. */
 SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t *reclaimed = shmi_slot32(a, shmi_id_slot(dead), SHMI_slotReclaimed);
@@ -209,8 +209,9 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
         shmi_clear_open_bits(a, dead); /* dead may have opened or guarded objects after its own call of this function, while it was leaving */
         return;
     }
-    /* These participants of the slot died one after the other. A hostile peer may write bytes that claim more of them.
-     * No participant has the generation 0, but the words of slot records name it. */
+    /* The participants with the generations first to last died one after the other. If they seem to be too many, a
+     * hostile peer has overwritten slotReclaimed. No participant has the generation 0, which words of slot records
+     * contain. */
     if (first == 0 || first > last || last - first >= 256)
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
@@ -223,7 +224,7 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     pthread_mutex_lock(&a->handles);
     left = dead == a->self ? a->n_deferred : 0;
     pthread_mutex_unlock(&a->handles);
-    if (left == 0) /* else blocks that a peer guards are left, and the slot's next participant frees them */
+    if (left == 0) /* otherwise a peer guards some of the blocks, and the next participant of the slot frees them */
         shmi_st32(reclaimed, last);
 }
 
@@ -239,7 +240,7 @@ SHMI_FN void shmi_clear_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     died = shmi_ld64(date);
-    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* not the date of the next participant */
+    if (died > SHMI_maxGeneration || died <= shmi_slot_gen(w)) /* otherwise the date is that of a later participant */
         shmi_cas64(date, died, 0);
 }
 /* Makes slot i, dead or leaving in state w, available again. If keep is set, the set of touched chunks stays: the
@@ -262,24 +263,24 @@ SHMI_FN int shmi_others(shmsync_arena *a)
     return 0;
 }
 
-/* Whether to leave the end of the reap to other participants, which may know kinds that this header does not. since is
- * the time at which this process made its repairs. */
+/* Whether this process leaves the end of the reap to other participants, which may know kinds of objects that this
+ * header does not know. since is the time of this process's repairs. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
 /* Writes the death record. A moment after the dead participant is gone, gives back its memory and frees its slot. Only
- * one process at a time may do that: the reaper. While this process waits for the dead participant to be gone, it
- * gives up the role of the reaper, because the wait may take long and this process may be stopped. */
+ * the reaper does these things, so only one process at a time. While this process waits until the dead participant is
+ * gone, it gives up the role of the reaper, because the wait may take long and this process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
     shmi_participant_id u = shmi_ld32(word), dead = shmi_id_in(i, b->of);
     int64_t now;
     if (u != a->self && !shmi_dead(a, u)) {
-        /* Another process is the reaper. This process checks again later, in case that reaper dies and the watchers of
-         * the slot are stopped. */
+        /* Another process is the reaper. This process checks again later, because that reaper may die while the
+         * watchers of the slot are stopped. */
         shmi_ask_after(a, b->reaped);
         return;
     }
@@ -288,7 +289,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         return;
     }
     SHMSYNC_CRASHPOINT("arena.finish.taken");
-    /* From here on the slot stays dead, until this process frees it. */
+    /* As long as this process is the reaper, a dead slot stays dead until this process frees it. */
     if (shmi_slot_state(a, i) != b->of || shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != b->window) {
         shmi_cas32(word, a->self, 0);
         return;
@@ -297,12 +298,13 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant has written the record, so the participants that the death woke have had time to
-             * run. If each reaper began this wait anew, reapers that die early would never end it. */
+            /* Another participant has written the record, so the participants that the death woke have had time to run,
+             * and this process need not wait SHMI_RECLAIM_AFTER. If each reaper waited anew, reapers that die early
+             * would never finish. */
             b->written -= SHMI_RECLAIM_AFTER;
         else if (!shmi_record_deaths(a, i, b->of, shmi_id_gen(dead))) {
-            /* A joiner has taken the slot. If this process kept the role of the reaper, the joiner would give the slot
-             * back. Nothing is recorded yet. */
+            /* A joiner has taken the slot, so nothing was recorded. This process gives up the role of the reaper,
+             * because otherwise the joiner would give the slot back. */
             b->written = 0;
             shmi_leave_for(a, i);
             shmi_cas32(word, a->self, 0);
@@ -313,8 +315,8 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
         shmi_ring_told(a);
     }
     /* The slot becomes free only when shmi_ended says so. A participant that declared no asynchronous system calls may
-     * be gone before the kernel has finished with its alive words. If a joiner took the slot then, the kernel could
-     * mark the joiner's words for the old death. */
+     * be gone earlier, while the kernel still has to mark its alive words. If a joiner took the slot at that time, the
+     * kernel could mark the alive words of the joiner. */
     if (b->handed != 0 && b->unfinished) /* another process undoes the transaction, and may be stopped */
         b->unfinished = shmi_unfinished(a, dead);
     if (b->handed == 0 || b->unfinished || !shmi_ended(a, i) || shmi_leave_to_others(a, b, b->handed)) {
@@ -324,7 +326,7 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     }
     if (now - b->written < SHMI_RECLAIM_AFTER) {
         shmi_leave_for(a, i);
-        shmi_cas32(word, a->self, 0); /* as above: if this process is stopped here, others must be able to go on */
+        shmi_cas32(word, a->self, 0); /* if this process is stopped now, another process can become the reaper */
         return;
     }
     if (!b->reclaimed)
@@ -387,7 +389,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
 
 SHMI_FN void shmi_reap(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant has marked the slot, or it cannot be marked yet */
+    if (shmi_slot_present(w) && !shmi_mark(a, i, w)) { /* another participant has marked the slot, or this process cannot mark it yet */
         shmi_reap_progress *b = &a->reaps[i];
         pthread_mutex_lock(&a->reaping);
         if (b->dying != w) {
@@ -428,8 +430,9 @@ SHMI_FN void shmi_continue_reaps(shmsync_arena *a)
     }
 }
 
-/* Checks whether the participants that this process has to watch have their byte locks, and reaps those that do not.
- * After a reap, checks again which participants it has to watch: see surveyAhead in internal/arenakernel/reap.go. */
+/* Checks whether the participants that this process has to watch still have their byte locks, and reaps those that do
+ * not. A reap may change which participants this process has to watch, so it then checks again: see surveyAhead in
+ * internal/arenakernel/reap.go. */
 SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
 {
     int again;

@@ -1,13 +1,13 @@
 
 /* ---- The generations of a slot: see internal/arenakernel/window.go ----
  *
- * A slot goes through the generations of a window. When they are used up, a joiner records another window. Its
- * generations are such that no word of the arena names their IDs, and no thread is about to act on them. The next
- * participant of the slot gets the first generation of that window. */
+ * A slot goes through the generations of a window. When they are used up, a joiner records another window for the slot.
+ * No word of the arena contains an ID with one of the new generations, and no thread is about to act on such an ID. The
+ * next participant of the slot gets the first generation of the new window. */
 
 enum {
     /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
-    SHMI_RENEW_MOST = 64, /* how many slots one search is for */
+    SHMI_RENEW_MOST = 64, /* the most slots that one search can renew */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
     SHMI_RENEW_EVERY = 64 /* after this many joins of a slot, a joiner also renews the other slots */
 };
@@ -96,10 +96,11 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* A search for the generations of some slots that occur in IDs: in words of the arena, or in bytes that may be IDs. */
+/* A search of the arena for IDs that contain one of some slots. It notes their generations. Bytes that may be an ID
+ * count as an ID. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
-    uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
+    uint8_t place[SHMI_MaxSlots + 1]; /* for each slot of the arena, its index in slots plus 1; 0 if it is not in slots */
     uint64_t *found;                  /* for each slot, the set of the generations that were found */
 } shmi_id_search;
 enum { SHMI_GENERATION_WORDS = (SHMI_maxGeneration + 1) / 64 };
@@ -127,7 +128,8 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
-/* How many bytes of a body may name participants: all but the records of an undo log, which contain bytes of users. */
+/* How many bytes of an object's body may contain IDs of participants: all but the records of an undo log, in which
+ * users' bytes are. */
 SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
 {
     uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
@@ -143,7 +145,7 @@ SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off
     if ((shmi_block_kind(w) == SHMI_blockRaw && !shmi_is_record(w)) || shmi_block_kind(w) == SHMI_blockLogged)
         return;
     if (shmi_block_kind(w) == SHMI_blockObject && shmi_header_at(a, off, &h) == 0) {
-        const uint64_t head = 3 * sizeof(uint64_t); /* state, seq, next; the item is behind */
+        const uint64_t head = 3 * sizeof(uint64_t); /* each cell begins with the words state, seq and next; the item comes after them */
         shmi_off body = h.o.body, end = body + h.o.size;
         uint64_t item;
         shmi_search_words(a, s, end, off + size);
@@ -168,7 +170,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
     for (i = 1; i <= a->geo.slots; i++)
         shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
     shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
-    for (k = 0; k < SHMI_deathRecordCount; k++) /* otherwise an old record would name a later participant */
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* an ID in an old record must not become the ID of a later participant */
         shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
     for (i = 0; i < a->geo.chunk_count; i++) {
         uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
@@ -210,8 +212,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until it has seen each participant at a moment when that participant was not ending a wait of another
- * participant. Returns 0 if that takes long. */
+/* Waits until each participant was, at some moment, not ending a wait of another participant. Returns 0 if the wait for
+ * a participant takes long. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -236,13 +238,13 @@ SHMI_FN uint32_t shmi_dead_slot(shmsync_arena *a, uint32_t my_slot)
 }
 
 typedef struct shmi_renewal {
-    uint32_t crowded;      /* number of slots for which too few generations are in no word */
+    uint32_t crowded;      /* number of slots that got no window, because too many of their generations occur in words */
     const char *postponed; /* why used-up slots could not be renewed, or NULL */
 } shmi_renewal;
 
-/* Renews the slots that are used up: gives each another window, with generations that no word names and on whose IDs
- * no thread is about to act. The result is not 0 if the caller should look at the slots again, because the call has
- * renewed some or has to try again. See renewSlots in internal/arenakernel/window.go. */
+/* Renews the slots that are used up: gives each slot another window. No word contains an ID with a generation of that
+ * window, and no thread is about to act on such an ID. If the result is not 0, the call has renewed slots or has to be
+ * repeated, so the caller looks at the slots again. See renewSlots in internal/arenakernel/window.go. */
 SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r)
 {
     shmi_id_search *s;
@@ -287,7 +289,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
     for (k = 0; k <= SHMI_SEARCHES; k++) {
         if (k > 0)
             shmi_search_ids(a, s);
-        if (k < 2 && !shmi_each_told(a)) { /* also before the first search: otherwise a long search may be in vain */
+        if (k < 2 && !shmi_each_told(a)) { /* checked before the first search, too, because that search takes long and would be in vain */
             r->postponed = "a process is in the middle of ending a wait of another, or is stopped there";
             goto out;
         }
@@ -310,8 +312,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* The CAS fails if another process has renewed the slot, because no two windows of a slot have the same
-         * number. */
+        /* If another process has renewed the slot, its window has another number, so the CAS fails. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))

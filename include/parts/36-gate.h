@@ -4,7 +4,8 @@
 #define SHMI_GATE_PAUSE INT64_C(50000)
 #define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
 #define SHMI_GATE_TIMEOUT INT64_C(1000000000)
-/* These results are negative, so that no errno that on_first returns is taken for one of them. */
+/* Results of functions, besides 0 and errno values. They are negative, so that no errno that on_first returns is equal
+ * to one of them. */
 enum {
     SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
     SHMI_TRY_AGAIN = -2
@@ -25,7 +26,8 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 2, because epoch 1 is that of an arena which no participant has changed yet */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The epoch word after a claim that has failed because a participant is in: it names the epoch before the claim. */
+/* The epoch word after a claim that has failed because a participant is in. It says that the epoch before the claim is
+ * open. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -35,8 +37,8 @@ SHMI_FN int shmi_epoch_untouched(uint64_t w)
 {
     return shmi_epoch_number(w) == 0 || (shmi_epoch_number(w) == 1 && shmi_epoch_phase(w) == SHMI_epochClaiming);
 }
-/* The word with the number of death records that there were when the epoch with that number began. It is written
- * before the epoch is opened; see epochDeaths in internal/arenakernel/epoch_begin.go. */
+/* The word that contains how many death records there were when the epoch with that number began. It is written before
+ * the epoch word says open: see epochDeaths in internal/arenakernel/epoch_begin.go. */
 SHMI_FN uint64_t *shmi_epoch_deaths(shmsync_arena *a, uint32_t number)
 {
     return shmi_u64(a, number % 2 != 0 ? SHMI_hdrEpochDeathsOdd : SHMI_hdrEpochDeaths);
@@ -57,7 +59,7 @@ SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
     for (round = 0; round < 8; round++) { /* there is a further round only if the slot has changed */
         uint32_t w = shmi_slot_state(a, i);
         if (a->self == 0 && shmi_slot_phase(w) == SHMI_phaseDead && !shmi_found_gone(a, i, w) && !shmi_ended(a, i))
-            /* only a remover, whose a->self is 0, needs this: a joiner waits for the end of that process anyway,
+            /* only a remover, whose a->self is 0, has to check this: a joiner waits for the end of that process anyway,
              * before it runs on_first */
             return SHMI_isDying;
         if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving))
@@ -88,7 +90,7 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
             return i;
     return 0;
 }
-/* Whether a participant is in, or will be in because it runs on_first. */
+/* Whether a participant is in, or runs on_first and will then be in. */
 SHMI_FN int shmi_occupied(shmsync_arena *a)
 {
     uint32_t i;
@@ -105,26 +107,28 @@ SHMI_FN int shmi_occupied(shmsync_arena *a)
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* What a joiner that found no participant in has done before it takes the gate. In this preparation it reaps the dead:
- * see preparation in internal/arenakernel/gate_prepare.go. */
+/* The state of a preparation. A joiner that finds no participant in makes a preparation before it takes the gate: it
+ * reaps dead participants, and repairs what earlier participants left. See preparation in
+ * internal/arenakernel/gate_prepare.go. */
 typedef struct shmi_full_state {
     uint32_t word;
     uint64_t window;
 } shmi_full_state;
 typedef struct shmi_preparation {
-    int64_t end;                               /* after this time the joiner leaves the rest of a reap to its reaper; 0 before the first pass */
+    int64_t end;                               /* after this time the joiner leaves the rest of a reap to the reaper; 0 before the first pass over the slots */
     shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots in which nothing is left that the joiner has to repair */
     shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which the joiner has repaired what earlier participants left */
-    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant's process has not ended, or whose reap is not finished */
-    int waiting;                                /* whether waits has a slot */
-    /* for each slot, the last state with a death, or with a joiner that took the slot over, that the joiner met */
+    uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots in which the process of the dead participant has not ended, or the reap is not finished */
+    int waiting;                                /* whether waits contains a slot */
+    /* for each slot, the last state in which the joiner found a dead participant, or a joiner that was taking the slot
+     * over */
     shmi_full_state met[SHMI_MaxSlots + 1];
     int passes;                                 /* number of passes over the slots */
-    /* how often met changed after the first pass, plus the number of claims that failed because of a death */
+    /* how often met has changed after the first pass, plus the number of claims that failed because of a death */
     int news;
 } shmi_preparation;
 
-/* Joiners may die all the time, so that each pass finds a new death. After this many news, a joiner leaves
+/* Joiners may die all the time, so that each pass finds a new death. If news exceeds this number, the joiner leaves
  * participants that died while pending to shmi_repair_late. */
 #define SHMI_MOST_NEWS 16
 SHMI_FN int shmi_is_late(const shmi_preparation *p) { return p->news > SHMI_MOST_NEWS; }
@@ -152,8 +156,8 @@ SHMI_FN int shmi_is_state(shmsync_arena *a, uint32_t i, uint32_t w, const shmi_f
 /* Whether another process has the gate. */
 SHMI_FN int shmi_gate_busy(shmsync_arena *a) { return shmi_byte_locked(a->lock_fd, SHMI_GATE_BYTE) > 0; }
 
-/* The ID of the last earlier participant of slot i, in state w, if memory that earlier participants left may not be
- * reclaimed yet; otherwise 0. */
+/* Whether memory that earlier participants of slot i, in state w, left may not be reclaimed yet: returns the ID of the
+ * last of these participants, or 0. */
 SHMI_FN shmi_participant_id shmi_left_by_earlier(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t last = shmi_slot_gen(w);
@@ -176,8 +180,8 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     if (now == w || now == dead) {
         if (shmi_is_late(p) && shmi_died_pending(a, i, w))
             return 1;
-        /* The data is repaired. The rest of this reap may belong to a participant that is stopped, so after p->end
-         * this joiner does not wait for it. */
+        /* The data is repaired. The rest of the reap belongs to the reaper, which may be stopped. So this joiner waits
+         * for it only until p->end. */
         if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* shmi_gone may need system calls, so it comes last */
             return 0;
         p->reaped[i].word = dead;
@@ -185,16 +189,16 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     }
     return 1;
 }
-/* Repairs what dead, an earlier participant of slot i, has left. The joiner that took the slot over has to make the
- * same repair, but it may be stopped. */
+/* Repairs what dead, an earlier participant of the slot in state w, has left. The joiner that took the slot over has to
+ * repair the same, but it may be stopped. */
 SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_id dead)
 {
     shmi_concern concern;
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
-/* Reaps all dead participants, and repairs what earlier participants left. Returns whether nothing is left to do.
- * While this function waits for dead processes to end, it checks no other slots, because a check of a slot that is not
- * dead costs a system call. */
+/* Reaps all dead participants, and repairs what earlier participants left. Returns whether nothing is left to do. While
+ * this function waits for dead processes to end, it checks only their slots, because the check of a slot whose
+ * participant lives costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -231,7 +235,8 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether nothing in slot i needs this joiner: p has reaped a dead participant, and repaired what earlier ones left. */
+/* Whether slot i needs nothing from this joiner: according to p, a dead participant is reaped, and what earlier
+ * participants left is repaired. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -245,7 +250,7 @@ SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++)
         if (i != a->my_slot && !shmi_prepared_slot(a, p, i)) {
-            p->news++; /* the next pass may find the reap finished, and so would not count this death */
+            p->news++; /* counted here, because the next pass may find the reap finished and not count this death */
             return 0;
         }
     return 1;
@@ -269,9 +274,10 @@ SHMI_FN void shmi_repair_late(shmsync_arena *a, const shmi_preparation *p)
     }
 }
 
-/* Claims the epoch if no participant is in: no participant gets in until this process ends the claim. See claimEpoch.
- * The caller has the gate. The claim of a joiner also fails if there is a dead participant that p has not reaped.
- * Returns the new epoch word, or 0. If a participant is in, *in is its slot. */
+/* Claims the next epoch if no participant is in. No participant gets in until this process ends the claim: see
+ * claimEpoch. The caller has the gate. p is the preparation of a joiner, and NULL for a remover. The claim of a joiner
+ * also fails if a dead participant is not reaped according to p. Returns the new epoch word, or 0. If a participant is
+ * in, *in is its slot. */
 SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_t *in)
 {
     uint64_t old = shmi_epoch(a), w = shmi_epoch_claim(old, a->self), claimed;
@@ -293,26 +299,26 @@ SHMI_FN uint64_t shmi_claim_epoch(shmsync_arena *a, shmi_preparation *p, uint32_
         }
         dying = dying || is == SHMI_isDying;
     }
-    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* keep the old word: a dead claimant may have changed the arena in on_first */
+    if (dying || (p != NULL && !shmi_prepared(a, p))) { /* the word of a dead claimant comes back: that claimant may have changed the arena in on_first */
         shmi_cas_epoch(a, w, shmi_epoch_phase(old) == SHMI_epochClaimed ? old : shmi_epoch_end(w));
         return 0;
     }
     SHMSYNC_CRASHPOINT("arena.gate.visited");
     claimed = shmi_make_epoch(SHMI_epochClaimed, shmi_epoch_number(w), a->self);
-    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner has ended the claim */
+    return shmi_cas_epoch(a, w, claimed) ? claimed : 0; /* 0: a joiner without a byte lock has ended the claim */
 }
 
-/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open follows no
- * link at the end of a path. */
+/* Whether path leads to the file of the arena. A symbolic link to the file does not count, because an open of an arena
+ * does not follow a link at the end of its path. */
 SHMI_FN int shmi_leads_to(const shmsync_arena *a, const char *path)
 {
     struct stat st;
     return lstat(path, &st) == 0 && (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino;
 }
 /* Stores in path, which has room for PATH_MAX bytes, the absolute path of a file that the program opened by a relative
- * path. The working directory of that time may have been renamed, so the function asks the kernel for its current
- * path: see workingDir in internal/arenakernel/path.go. Returns 0 if the path from that directory does not lead to the
- * file any more. */
+ * path. The working directory of the open may have been renamed since then, so the function asks the kernel for its
+ * current path: see workingDir in internal/arenakernel/path.go. Returns 0 if the relative path no longer leads from
+ * that directory to the file. */
 SHMI_FN int shmi_leads_home(const shmsync_arena *a, char *path)
 {
     char own[32];
@@ -360,8 +366,8 @@ SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
     return known && (uint32_t)fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6 /* hugetlbfs */ &&
            (uint32_t)fs.f_type != 0x858458f6 /* ramfs */;
 }
-/* The number of the epoch in which this participant is, which is leaving, or 0 if it was never in. *synced is the
- * number of the epoch after which the file was last written back. The slot is not free yet, so the epoch cannot end. */
+/* The number of the epoch that this participant is about to leave, or 0 if it was never in. *synced is the number of
+ * the last epoch after which the file was written back. The slot is not free yet, so the epoch cannot end. */
 SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
 {
     uint64_t w = shmi_epoch(a);
@@ -370,8 +376,9 @@ SHMI_FN uint32_t shmi_epoch_of_write_back(shmsync_arena *a, uint32_t *synced)
         return 0;
     return shmi_epoch_number(shmi_epoch_phase(w) == SHMI_epochClaiming ? shmi_epoch_end(w) : w);
 }
-/* Writes a file on a disk back if this participant, which has left the epoch with that number, was the last one in it.
- * The state words of the slots are read before and after: if none has changed, no process was in meanwhile. */
+/* Writes a file on a disk back if this participant was the last one in the epoch with that number, which it has left.
+ * To find that out, the function reads the state words of the slots before and after the write: if none has changed, no
+ * process was in meanwhile. */
 SHMI_FN void shmi_write_back(shmsync_arena *a, uint32_t number, uint32_t synced)
 {
     uint32_t i, *words;
@@ -403,7 +410,7 @@ SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
-/* Tests define this as the number of no system call, to test without renameat2. */
+/* Tests define this as a number that no system call has, to test without renameat2. */
 #ifndef SHMI_RENAMEAT2
 #define SHMI_RENAMEAT2 SYS_renameat2
 #endif
@@ -414,9 +421,9 @@ SHMI_FN int shmi_rename_new(const char *from, const char *to)
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
     return err == ENOSYS || err == EINVAL || err == EOPNOTSUPP ? ENOTSUP : err;
 }
-/* Whether the entry at private_name was left by a process that died while it removed the file own. Such an entry is
- * either a hard link to own, or the symbolic link that shmi_rename_to_private makes as a placeholder. This process has
- * the gate of own, so no living process is removing it. */
+/* Whether the entry at private_name was left by a process that died while it removed the file with the status own. Such
+ * an entry is either a hard link to the file, or the symbolic link that shmi_rename_to_private makes as a placeholder.
+ * This process has the gate of the file, so no living process is removing it. */
 SHMI_FN int shmi_left_by_remover(const struct stat *own, const char *private_name, const char *placeholder)
 {
     char says[64];
@@ -432,8 +439,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     int err = shmi_rename_new(path, private_name);
     if (err != ENOTSUP)
         return err;
-    /* Without renameat2, a rename may replace a file that has the new name. So this remover first takes the private
-     * name by a symbolic link. The rename then replaces only that link. */
+    /* Without renameat2, a rename may replace a file that has the private name. So this remover first makes a symbolic
+     * link of that name, which fails if the name is taken. The rename then replaces only the link. */
     if (symlink(placeholder, private_name) != 0)
         return errno;
     SHMSYNC_CRASHPOINT("arena.remove.placed");
@@ -443,8 +450,8 @@ SHMI_FN int shmi_rename_to_private(const char *path, const char *private_name, c
     unlink(private_name);
     return err;
 }
-/* Renames the file at path to its private name. EEXIST: there is another file of that name. An entry that a dead
- * remover has left is replaced. */
+/* Renames the file at path to its private name. An entry of that name that a dead remover has left is replaced. EEXIST:
+ * another file has that name. */
 SHMI_FN int shmi_take_private_name(const struct stat *own, const char *path, const char *private_name)
 {
     char placeholder[64];
@@ -496,7 +503,7 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has a file at %s, which the removal needs: move it away", shmi_end_of(private_name, 200));
     if (err == ENOENT)
         return 0;
-    if (err != 0 && !shmi_is_at(path, &own)) { /* such as a directory, which cannot replace the symbolic link */
+    if (err != 0 && !shmi_is_at(path, &own)) { /* path leads to something else, such as a directory, which cannot replace the symbolic link */
         *moved = 1;
         return 0;
     }
@@ -519,9 +526,9 @@ SHMI_FN int shmi_remove_by(int fd, const char *path, int *moved, char *private_n
         return shmi_fail(err, "arena.remove", path, "another program has put a file there, which is at %s now", shmi_end_of(private_name, 200));
     return 0;
 }
-/* Removes the file fd, whose gate the caller has, from path. *moved says that path led to another file, which stays
- * there. The kernel has no call that removes a name only if it leads to a certain file, so this function renames
- * first, and then checks which file it has. */
+/* Removes the file fd from path. The caller has the gate of the file. *moved says that path led to another file, which
+ * stays at path. The kernel has no call that removes a name only if it leads to a certain file. So this function first
+ * renames what is at path, and then checks whether that is the file fd. */
 SHMI_FN int shmi_remove_file(int fd, const char *path, int *moved)
 {
     char *private_name = (char *)malloc(SHMI_privateMost); /* too large for a small stack */
@@ -577,8 +584,8 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* Joiners that have the file open look the name up again. If the file was moved, no path that they know leads to
-     * it. */
+    /* The phase removed makes joiners that have the file open look the name up again. That is right for a file that was
+     * moved, too, because no path that they know leads to it. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
@@ -602,7 +609,8 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
     uint64_t w = shmi_epoch(a);
     return shmi_epoch_phase(w) == SHMI_epochClaimed && shmi_epoch_claimant(w) == a->self;
 }
-/* Appends the participant in slot i to words, as number n of a list. Only the first two are named. */
+/* Appends a description of the participant in slot i to words. The participant is number n of a list, of which only the
+ * first two are described. */
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
     shmsync_participant p;
@@ -641,8 +649,8 @@ SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
     return shmi_fail(EBUSY, op, a->label, "%s", who);
 }
 
-/* Writes the missing death records of slot i: those of its dead participants or, if a joiner is taking the slot over,
- * of the participants before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0 if the
+/* Writes the missing death records of the dead participants of slot i. If a joiner is taking the slot over, these are
+ * the participants before the joiner. See recordMissingOf in internal/arenakernel/gate_prepare.go. Returns 0 if the
  * slot changed. */
 SHMI_FN int shmi_record_missing_of(shmsync_arena *a, uint32_t i)
 {
@@ -696,16 +704,16 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
         shmsync_participant p;
         shmi_off o = shmi_death_record(a, 0, n);
         if (!shmi_read_death_record(a, 0, n, &p, &name)) {
-            /* The record is not whole: its writer was stopped or died while it wrote. If it is the first record at its
-             * place in the ring, nothing is lost, because the participant has another record. Otherwise the writer may
-             * have been stopped for a whole round of the ring, and have overwritten a whole record. Then the epoch is
-             * not clean, unless the record is of an earlier epoch. */
+            /* The record is not whole: its writer was stopped or died while it wrote. The death has another record, so
+             * nothing is lost in the first round of the ring. In a later round the writer may have overwritten a whole
+             * record of another death. Then the epoch is not clean, unless the overwritten record is of an earlier
+             * epoch. */
             e->clean = e->clean && (n < since || n < SHMI_deathRecordDeaths);
             continue;
         }
         for (k = 0; k < found && (v[k].slot != p.slot || v[k].generation != p.generation); k++) {
         }
-        if (k < found) /* two processes have recorded one death; no later participant gets an ID that a record has */
+        if (k < found) /* two processes have recorded this death: no later participant gets an ID that a record contains */
             continue;
         v[found++] = p;
         if (n < since)
@@ -726,8 +734,8 @@ SHMI_FN int shmi_begin_epoch(shmsync_arena *a, uint64_t w, shmsync_epoch *e, shm
     return 0;
 }
 
-/* Whether, as far as the records of deaths and leaves tell, no participant has begun an epoch. If two claimants die
- * one after the other, the epoch word does not say what the first of them did. A record that is not whole proves
+/* Whether the records of deaths and leaves show no participant that has begun an epoch. The epoch word is not enough:
+ * if two claimants die one after the other, it does not say what the first one did. A record that is not whole proves
  * nothing: see nobodyBegan in internal/arenakernel/epoch_begin.go. */
 SHMI_FN int shmi_nobody_began(shmsync_arena *a)
 {
@@ -746,7 +754,8 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes whether the calling thread runs on_first. While it does, the thread must not open the arena. */
+/* Notes that the calling thread begins or ends on_first, or the function of shmsync_wait_hook during an open. While it
+ * runs such a function, the thread must not open the arena. */
 enum { SHMI_inOnFirst = 1, SHMI_inWaitHook };
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
@@ -787,16 +796,16 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
         shmi_note_hook(a, 0);
         if (err != 0)
             shmi_fail(err, "arena.open", a->label, "on_first failed");
-        if (err < 0) /* no errno value */
+        if (err < 0) /* a negative number is no errno */
             err = ECANCELED;
     }
     free(dead);
     if (err != 0)
         return err;
     shmi_st64(shmi_u64(a, SHMI_hdrEpochBegan), (uint64_t)shmi_unix_now());
-    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* otherwise the last boot that is known stays */
+    if (shmi_outlives_boot(a) && memcmp(a->boot, no_boot, 16) != 0) /* otherwise hdrEpochBoot keeps the last boot that is known */
         memcpy(shmi_bytes(a, SHMI_hdrEpochBoot, 16), a->boot, 16);
-    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* valid from the CAS on that opens the epoch */
+    shmi_st64(shmi_epoch_deaths(a, shmi_epoch_number(w)), deaths); /* valid from the CAS below on, which opens the epoch */
     SHMSYNC_CRASHPOINT("arena.gate.begun");
     shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotAdmission), SHMI_admissionIn);
     if (!shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w), 0)))
@@ -805,7 +814,8 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     return 0;
 }
 
-/* Checks the admission word of a joiner that could not change the word to in. EPROTO: a peer has changed the word. */
+/* Checks the admission word s of a joiner that could not change the word to SHMI_admissionIn. EPROTO: a peer has
+ * changed the word. */
 SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 {
     if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
@@ -813,8 +823,9 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* For a joiner that finds the epoch word removed: if the path still leads to the file, it is a further name, and these
- * functions remove it. path has room for PATH_MAX bytes. See dropFurtherName in internal/arenakernel/remove.go. Returns SHMI_MOVED or an errno. */
+/* For a joiner that finds the phase SHMI_epochRemoved: if the path still leads to the file, it is another name of the
+ * file, and this function removes it. path has room for PATH_MAX bytes. Returns SHMI_MOVED or an errno. See
+ * dropFurtherName in internal/arenakernel/remove.go. */
 SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
 {
     int err, moved;
@@ -823,7 +834,7 @@ SHMI_COLD int shmi_drop_name(shmsync_arena *a, char *path)
         return SHMI_MOVED;
     err = shmi_lock_gate(a); /* shmi_leave gives it back together with the byte lock */
     if (err == EAGAIN)
-        shmi_nap(1000000); /* another process is removing the name, or is stopped meanwhile */
+        shmi_nap(1000000); /* another process is removing the name, and may be stopped */
     if (err == EAGAIN || (err == 0 && shmi_any_in(a) != 0))
         return SHMI_MOVED;
     if (err != 0)
@@ -874,7 +885,8 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* The epoch is read after the store to the admission word: otherwise this joiner could miss a refusal. */
+        /* The epoch word is read after the store to the admission word. In the other order, this joiner could overlook
+         * that a claimant has refused it. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
@@ -913,7 +925,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                 SHMSYNC_CRASHPOINT("arena.gate.taken");
                 err = shmi_first(a, *p, o, named);
                 /* After a failure this joiner keeps the gate until shmi_leave gives it back together with the byte
-                 * lock. So the next first participant does not find this one in. */
+                 * lock. So the next process with the gate does not find this joiner in. */
                 if (err != 0 && err != SHMI_TRY_AGAIN)
                     return err;
                 shmi_unlock_gate(a);

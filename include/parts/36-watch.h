@@ -6,13 +6,13 @@
 #define SHMI_STAGGER INT64_C(2000000)
 #define SHMI_AFTER_YOU INT64_C(300000)
 /* How long a joiner without a byte lock may take from the moment when it takes a slot until the kernel would mark its
- * death. In that time nothing tells whether the joiner is alive. So after this time others treat it as dead, and if it
- * lives, its open fails. */
+ * death. Until then nothing shows whether the joiner is alive. If the joiner takes longer, others treat it as dead, and
+ * its open fails if it is alive. */
 #define SHMI_JOIN_TIMEOUT INT64_C(10000000000)
 
-/* struct robust_list_head of the kernel, and the nodes that it links. They lie on a page of their own, which is mapped
- * shared. From private memory, the kernel's out-of-memory reaper could discard them before the kernel walks the list.
- * In the arena, a peer could overwrite them. */
+/* struct robust_list_head of the kernel, and the nodes that it links, on a page of their own. The page is mapped
+ * shared, because the kernel's out-of-memory reaper could discard private memory before the kernel walks the list. The
+ * page is not a part of the arena, where a peer could overwrite it. */
 typedef struct shmi_robust {
     uintptr_t next;
     intptr_t offset; /* distance from a node to its word */
@@ -59,7 +59,7 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     if (r == NULL)
         return;
     r->next = (uintptr_t)&r->next;
-    /* Registers the list of the C library again, because it links its own robust mutexes to that list. */
+    /* Registers the list of the C library again, because the C library links its own robust mutexes to that list. */
     syscall(SYS_set_robust_list, a->robust_before, (size_t)24);
     munmap(a->robust, (size_t)a->page);
     a->robust = NULL;
@@ -70,7 +70,8 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 SHMI_FN void shmi_prompt_thread(void)
 {
     const uint64_t slice = 100000; /* ns, the least that the scheduler takes */
-    /* with exact sleeps the helper thread asks every 50 us whether a dead process is gone; without, every 100 us */
+    /* the helper thread checks whether a dead process is gone every 50 us with exact sleeps, and every 100 us without
+     */
     shmi_thread_of_library->slack = shmi_begin_exact_sleeps();
     shmi_thread_of_library->slice = shmi_set_slice(slice, slice);
 }
@@ -83,8 +84,8 @@ SHMI_FN void shmi_mark_alive(shmsync_arena *a, uint32_t i, uint32_t w)
     for (k = 0; k < SHMI_aliveWords && shmi_slot_state(a, i) == w && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0; k++)
         shmi_cas32(shmi_alive_word(a, i, k), a->alive, SHMI_OWNER_DIED | SHMI_WAITERS);
 }
-/* Undoes shmi_link_alive, if it was called. A joiner calls this function before it gives slot i back, in state
- * joining: see unlinkAlive in internal/arenakernel/enter_live.go. */
+/* Undoes shmi_link_alive, if it was called. A joiner calls this function before it gives slot i back. joining is the
+ * state word of the joiner: see unlinkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     shmi_robust *r;
@@ -98,8 +99,8 @@ SHMI_FN void shmi_unlink_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
     a->linked = 0;
 }
 /* Makes the kernel mark the alive words of slot i when this process dies, and says so in the capabilities. This joiner
- * has no byte lock, and its slot is in state joining. Returns 0 if the slot does not belong to this joiner any more:
- * see linkAlive in internal/arenakernel/enter_live.go. */
+ * has no byte lock, and joining is its state word. Returns 0 if the slot no longer belongs to this joiner: see
+ * linkAlive in internal/arenakernel/enter_live.go. */
 SHMI_FN int shmi_link_alive(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     unsigned k;
@@ -186,8 +187,9 @@ SHMI_FN int64_t shmi_notice_left(shmsync_arena *a, uint32_t i, uint32_t w, int64
     return n->when + delay > now ? n->when + delay - now : 0;
 }
 
-/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give the slot of a dead participant back, with
- * the state that it found. Then the next joiner gets the same generation, but must get its full time. */
+/* As shmi_notice_left, for a joiner without a byte lock. A joiner may give back the slot of a dead participant in the
+ * state in which it found the slot. The next joiner then has the same generation. Only slotJoined shows that its time
+ * begins anew. */
 SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_notice *n = &a->notices[i];
@@ -199,10 +201,10 @@ SHMI_FN int64_t shmi_notice_left_of_joiner(shmsync_arena *a, uint32_t i, uint32_
     return shmi_notice_left(a, i, w, SHMI_JOIN_TIMEOUT);
 }
 
-/* Reaps the dead among the next few participants in the ring of slots, and fills v with the words to sleep on. Returns
- * the number of these words. *poll is how many nanoseconds the sleep may last; 0: no limit, because each death wakes
- * this thread. *turn is the time in ns after which it is this watcher's turn to reap a dead participant; 0: there is
- * none. */
+/* Reaps the dead among the next few participants in the ring of slots. Fills v with the words on which the watcher then
+ * sleeps, and returns their number; 0 after a reap. *poll is the longest time of the sleep in ns; 0: no limit, because
+ * each death wakes this thread. *turn is the time in ns until this watcher has to examine the participants again, for
+ * example because it is its turn to reap one; 0: it need not. */
 SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32_t rung, shmi_waitv v[1 + SHMI_watchTargets], int64_t *poll, int64_t *turn)
 {
     uint32_t d, present = 0, distance = 0;
@@ -232,8 +234,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             continue;
         }
         present++;
-        /* The alive word is read before the check whether it is marked. So a later mark changes the value on which
-         * this thread sleeps. */
+        /* The alive word is read before the check whether it is marked. So if the kernel marks it after the check, it
+         * no longer has the value on which this thread sleeps. */
         word = shmi_alive_word(a, i, distance < SHMI_watchTargets ? distance : SHMI_watchTargets - 1);
         alive = shmi_ld32(word);
         dead = shmi_seen_dead(a, i, w);
@@ -256,7 +258,8 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         }
         distance++;
         robust = (shmi_slot_caps(a, i) & SHMI_capRobust) != 0 && shmi_have_waitv(a);
-        /* a joiner holds nothing yet; the kernel marks a leaving participant until shortly before its slot is free */
+        /* a joiner holds nothing yet; a leaving participant is on its robust list until shortly before its slot is free
+         */
         if (shmi_slot_phase(w) != SHMI_phaseLive)
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
@@ -284,7 +287,8 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* If it is time, checks where the name of the arena leads. Returns the time of the next check; 0: never. */
+/* If the time at has come, checks whether the name of the arena still leads to its file, and calls on_detached if not.
+ * Returns the time of the next check, or 0 if there is none. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -319,15 +323,15 @@ SHMI_FN int64_t shmi_retry_registering(int64_t at)
     return now + SHMI_REGISTER_EVERY;
 }
 
-/* Sleeps on the alive words of the next few participants and reaps those that die. One return of futex_waitv may stand
- * for several wakes, so after each sleep all of these participants are examined again. */
+/* Sleeps on the alive words of the next few participants, and reaps those that die. One return of futex_waitv may stand
+ * for several wakes, so the loop examines all of these participants after each sleep. */
 SHMI_FN void shmi_watch(shmsync_arena *a)
 {
     uint32_t *doorbell = shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell);
     int64_t wait = SHMI_POLL_FIRST, poll, turn, deadline, asked, look = 0, lonely = 0, crowd = 0, nodes = 0, fences = 0;
     int was = 0, untold, unfinished, err;
     for (;;) {
-        /* The doorbell is read first, so a ring at any later time ends the next sleep. */
+        /* The doorbell is read first, so each later ring ends the next sleep. */
         uint32_t rung = shmi_ld32(doorbell);
         shmi_waitv v[1 + SHMI_watchTargets];
         unsigned n;

@@ -36,8 +36,8 @@ SHMI_FN uint64_t shmi_hdr_get64(const unsigned char *h, unsigned off)
 SHMI_FN void shmi_hdr_set32(unsigned char *h, unsigned off, uint32_t v) { memcpy(h + off, &v, sizeof v); }
 SHMI_FN void shmi_hdr_set64(unsigned char *h, unsigned off, uint64_t v) { memcpy(h + off, &v, sizeof v); }
 
-/* Checks the header of a segment before any other byte is used. h is a copy of the header that was read from the file
- * once. A read through the mapping would allocate memory if the page is a hole. */
+/* Checks the header of a segment before any other byte is used. h is a copy that was read from the file once: a peer
+ * may change the bytes of the file, and a read through the mapping would allocate memory for a hole. */
 SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, const char *name, shmi_geometry *geo)
 {
     const char *op = "arena.open";
@@ -115,13 +115,13 @@ SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 
 /* ---- Files ---- */
 
-/* The file of an arena that is being opened or made. */
+/* The file of an arena that this process is opening or making. */
 typedef struct shmi_segment {
     int fd;
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* this process has joined the arena, which is the one that was asked for */
+    int joined; /* the arena is the one that was asked for, so a later error is no reason to replace its file */
     int failed; /* a descriptor of the file, if shmi_attach failed for an ephemeral arena that this call has created; or -1 */
 } shmi_segment;
 
@@ -171,9 +171,9 @@ SHMI_FN int64_t shmi_overflow_uid(void)
     __atomic_store_n(&shmi_known_overflow_uid, uid + 1, __ATOMIC_RELAXED);
     return uid;
 }
-/* Whether the file of fd belongs to the effective user of this process. If this process has the overflow uid, fstat does
- * not tell, so the function asks the kernel to set O_NOATIME: see owns in shm/open_linux.go. Returns -1 with errno if a
- * shortage prevents the answer. */
+/* Whether the file of fd belongs to the effective user of this process. If this user has the overflow uid, fstat does
+ * not show whether the file belongs to another user. So the function asks the kernel to set O_NOATIME: see owns in
+ * shm/open_linux.go. Returns -1 with errno if a shortage prevents the answer. */
 SHMI_FN int shmi_owns(int fd, uid_t uid)
 {
     int64_t overflow;
@@ -345,7 +345,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
         if (err == 0 && shmi_same_entry(s->fd, dirfd_, temp, AT_SYMLINK_NOFOLLOW))
             break;
         err = err == 0 || err == EWOULDBLOCK || err == EINTR ? EAGAIN : err;
-        unlinkat(dirfd_, temp, 0); /* before the file was locked, another process took it for a leftover */
+        unlinkat(dirfd_, temp, 0); /* another process took the file for a leftover, before this process had locked it */
         close(s->fd);
         s->fd = -1;
         if (err != EAGAIN)
@@ -452,8 +452,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
 
 /* ---- Joining ---- */
 
-/* Guards the list of the arenas of this process. An arena is on this list all the time that it has a byte lock. Forks
- * take this mutex, so a thread that holds it waits neither for another process nor for a call. */
+/* Guards the list of the arenas of this process. An arena is on this list as long as it has a byte lock. A fork takes
+ * this mutex, so a thread that holds the mutex must not wait for another process, or until calls have ended. */
 static pthread_mutex_t shmi_attached_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t shmi_attached_changed = PTHREAD_COND_INITIALIZER; /* signaled when an arena is no longer SHMI_opening */
 static shmsync_arena *shmi_attached; /* guarded by: shmi_attached_lock */
@@ -464,12 +464,12 @@ static int shmi_registering; /* a thread is about to register this process for m
 enum {
     SHMI_opening,  /* one thread joins the arena; other threads that open the same file wait for it */
     SHMI_attached,
-    SHMI_closing   /* one thread leaves the arena; a thread that opens the file now joins anew */
+    SHMI_closing   /* one thread leaves the arena; another thread that opens the file now makes this process a new participant */
 };
 
-/* A child of fork is no participant. The kernel wipes the page with its ID. These fork handlers close the descriptor
- * with the byte lock in the child: otherwise the lock would say that the parent is alive even after the death of the
- * parent. */
+/* A child of fork is no participant. The kernel wipes the page with the participant ID in the child. These fork
+ * handlers close the descriptor with the byte lock in the child: otherwise the child would keep the lock after the
+ * death of the parent, and the parent would seem to be alive. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -509,10 +509,9 @@ SHMI_FN void shmi_ring_watchers(void)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 SHMI_FN void shmi_watch_forks(void) { pthread_atfork(shmi_before_fork, shmi_after_fork, shmi_in_child); }
-/* Runs before main, or in dlopen, and before the constructors of the program that have no priority. A fork runs the
- * prepare handlers in the reverse order of their registration, and the other handlers in the order of their
- * registration. So handlers that the program registers later run while no lock of the library is held, in the parent
- * and in the child. */
+/* Registers the fork handlers before main, or in dlopen, and before the constructors of the program that have no
+ * priority. A fork runs prepare handlers in the reverse order of their registration, and the other handlers in that
+ * order. So when a handler runs that the program registers later, the thread holds no lock of the library. */
 __attribute__((constructor(101))) static void shmi_watch_forks_early(void) { pthread_once(&shmi_atfork_once, shmi_watch_forks); }
 
 /* Takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no process has
@@ -528,8 +527,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
             a->lock_errno = err;
         return 0;
     }
-    /* A peer may have found the byte unlocked before this change. The change keeps that peer from recording that this
-     * joiner is gone: see foundGone in Go. */
+    /* A peer may have found the byte unlocked before this process locked it. This change keeps that peer from recording
+     * that this joiner is gone: see foundGone in internal/arenakernel/gone.go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
@@ -540,8 +539,8 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
         shmi_unlock_byte(a->lock_fd, shmi_slot(a, i));
 }
 
-/* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, does not belong to this joiner any
- * more. The CAS fails only if another joiner that has, or had, the slot has stored its time. */
+/* Stores the present time in slotJoined. Returns 0 if slot i, in state joining, no longer belongs to this joiner. The
+ * CAS fails only if another joiner of the slot, a present or an earlier one, has stored its time. */
 SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
 {
     uint64_t *word = shmi_slot64(a, i, SHMI_slotJoined), was;
@@ -552,30 +551,30 @@ SHMI_FN int shmi_publish_joined(shmsync_arena *a, uint32_t i, uint32_t joining)
     } while (!shmi_cas64(word, was, (uint64_t)shmi_unix_now()));
     return 1;
 }
-/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation next.
- * Returns 0 if the state is not w any more, or slotWindow is not raw. */
+/* Takes slot i for this joiner: changes its state from w, which is free or dead, to joining with the generation in the
+ * parameter next. Returns 0 if the state is no longer w, or if slotWindow is not raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* All participants before the first one of a window are reaped. Their generations must not be compared with those
-     * of this window, so slotReclaimed gets the generation before the first one. The CAS fails if another participant
-     * has entered the window since w was read. */
+    /* This joiner is the first participant in the window, and all earlier participants of the slot are reaped. Their
+     * generations cannot be compared with those of this window, so slotReclaimed gets the generation before next. The
+     * CAS fails if another participant has entered the window since the caller read w. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock this process may have been stopped for long. Meanwhile the slot may have been used up
-         * and renewed, and may have come to the same state again. */
+        /* This process has no byte lock, and was stopped for long. Meanwhile the slot was used up and renewed, and came
+         * to the state w again. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    /* By this time, watchers tell two joiners with the same generation apart. It is stored before the capabilities:
-     * see shmi_given_up. */
+    /* The time that is stored here tells watchers that two joiners with the same generation are different joiners. It
+     * is stored before the capabilities: see shmi_given_up. */
     if (!shmi_publish_joined(a, i, joining) || !shmi_publish_caps(a, i, joining))
         return 0;
     SHMSYNC_CRASHPOINT("arena.enter.taken");
@@ -588,7 +587,7 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
 }
 
 /* Whether the joiner in slot i, in state w, has no byte lock and has been joining for so long that another joiner may
- * take the slot. Participants reap such a joiner, but there may be no participant. */
+ * take the slot. Participants reap such a joiner, but perhaps there are none. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
@@ -599,8 +598,8 @@ SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 }
 
 /* Frees slot i if its participant, in state w, died in shmi_step_back before it had freed the slot: see endStepBack in
- * internal/arenakernel/window.go. If this joiner and that participant use byte locks, this joiner has the byte lock of
- * the slot, so the participant has ended. */
+ * internal/arenakernel/window.go. Does nothing unless both this joiner and that participant use byte locks. This joiner
+ * has the byte lock of the slot, so that participant has ended. */
 SHMI_FN void shmi_end_step_back(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_state(a, i) != w ||
@@ -628,8 +627,8 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* System calls of the dead participant may still write, and only its ID in the slot tells other processes so. A
-     * participant without either capability never became live, so it has made no such system call. */
+    /* System calls of the dead participant may still write, which other processes learn only from its ID in the slot.
+     * If it had neither a byte lock nor SHMI_capRobust, it never became live, so it has made no such system call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -639,10 +638,11 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w, con
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on the ID of this joiner is current. A process that became the reaper earlier finishes first. */
+    /* From now on the ID of this joiner is current. The joiner waits for a process that has become the reaper before.
+     */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
-        if (shmi_now() > end) { /* give the slot back as it was: the old reaper may still record the death, and a second record must not arise */
+        if (shmi_now() > end) { /* give the slot back as it was: that reaper may still record the death, which must not be recorded twice */
             shmi_unlink_alive(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next));
             shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
@@ -699,7 +699,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for more than a second still gets one more try */
+        int vacating = 0, late = shmi_now() > end; /* read before the try: a joiner that was stopped for a second tries once more */
         uint32_t i, next;
         uint64_t raw;
         a->lock_errno = 0;
@@ -741,9 +741,9 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, const char *label, shmi_participant
     }
 }
 
-/* Reads the identity of this process, by which peers find its threads when it is dead. Fields that /proc does not tell
- * stay 0. Returns an errno if a shortage keeps this process from reading /proc: otherwise it would have no identity as
- * long as it is in. */
+/* Reads the identity of this process, by which peers find its threads when it is dead. A field stays 0 if /proc does
+ * not contain it. Returns an errno if a shortage keeps this process from reading /proc: otherwise this process would
+ * have no identity until it leaves. */
 SHMI_FN int shmi_read_identity(shmsync_arena *a)
 {
     uint32_t k, nibbles = 0;
@@ -790,7 +790,8 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, reaper;
     shmi_off s = shmi_slot(a, i);
-    /* If the slot was marked dead meanwhile, slotReaper names the reaper of this process, and must stay. */
+    /* If another process has marked the slot dead meanwhile, slotReaper names the process that reaps this one, and must
+     * stay. */
     while ((reaper = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper))) != 0 && shmi_slot_state(a, i) == shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self)) &&
            !shmi_cas32(shmi_slot32(a, i, SHMI_slotReaper), reaper, 0))
         continue;
@@ -821,8 +822,8 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
     a->caps &= ~(uint32_t)SHMI_capOFD;
 }
 
-/* Gives this joiner's slot back after the cleanup, if the slot is at the end of its window and no other participant is
- * in the arena. A slot that needs a cleanup cannot be renewed; now it can. */
+/* Gives this joiner's slot back after the cleanup, so that the slot can be renewed. Does so only if the slot is at the
+ * end of its window, and no other participant is in the arena. A slot that needs a cleanup cannot be renewed. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self), joining;
@@ -846,19 +847,20 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     a->self = 0;
     return 1;
 }
-/* Cleans up after the dead participant that had this joiner's slot before, and fills in the slot. Returns 0 if it gave
- * the slot back instead, so that it can be renewed. */
+/* Cleans up after the dead participant before, which had this joiner's slot, and fills in the slot. Returns 0 if it
+ * gave the slot back instead, so that the slot can be renewed. */
 SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const char *label)
 {
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the death may have lost a wake of any participant, this joiner declares the same of itself until it has
-         * sent the wakes. So if this joiner dies meanwhile, its reaper checks every object. */
+        /* If the death may have lost a wake of any participant, this joiner declares until it has sent the wakes that
+         * its own death may lose them, too. So if this joiner dies meanwhile, its reaper checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Otherwise this joiner would seem to be ending a wait, although only the dead participant was. */
+        /* slotTelling still says that the dead participant was ending a wait. Otherwise other processes would take this
+         * for a wait that this joiner is ending. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
@@ -876,7 +878,7 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     return 1;
 }
 
-/* The capabilities that a participant declares with these options. */
+/* The capabilities that stand for the option kernel_io. */
 SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
 {
     switch (o != NULL ? o->kernel_io : SHMSYNC_KERNEL_IO_SYNCHRONOUS) {
@@ -899,10 +901,10 @@ SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options 
     } while (!shmi_cas32(caps, old, wide));
 }
 
-/* Opens the file of the arena once more, for the byte lock: if the process shared the file description with a child,
- * the lock would live on in the child after a death. Without a second description, or without byte locks, a->lock_fd
- * is -1. Peers then have less proof of what becomes of this process. So if the error may be temporary, the open of the
- * arena fails instead. */
+/* Opens the file of the arena once more, for the byte lock. A child shares the first file description, and would keep a
+ * lock on it after the death of this process. If the second open fails, or byte locks do not work, a->lock_fd is -1,
+ * and peers have less proof of the end of this process. So if the error may be temporary, the open of the arena fails
+ * instead. */
 SHMI_FN int shmi_open_lock(shmsync_arena *a)
 {
     char path[64];
@@ -914,7 +916,7 @@ SHMI_FN int shmi_open_lock(shmsync_arena *a)
     while (shmi_has(&shmi_have.ofd) && a->lock_fd < 0 && errno == EINTR);
     if (a->lock_fd < 0 && shmi_has(&shmi_have.ofd))
         err = errno;
-    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* in this /proc, the number a->fd belongs to another file */
+    if (a->lock_fd >= 0 && !shmi_is_file(a->lock_fd, a->dev, a->ino)) { /* this /proc shows another file under the number a->fd */
         close(a->lock_fd);
         a->lock_fd = -1;
     }
@@ -996,8 +998,8 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* The watcher of this slot is rung before this participant is live, so that it watches this participant from the
-     * first moment on. */
+    /* Rings the watcher of this slot before this participant is live, so that the watcher watches it from the first
+     * moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_hire_watcher(a);
     if (err != 0) {
@@ -1043,7 +1045,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
-/* Frees the references of this process to open objects. No thread closes these objects any more. */
+/* Frees the references of this process to open objects, when no thread can close these objects any more. */
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
@@ -1130,9 +1132,10 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* A closed arena is freed only after this many further arenas have been closed, because late calls, and calls under
- * way that do not wait, may still use it. In its mapping, memory that only this process and its children have replaces
- * the file. Failed opens have a ring of their own, so they push no closed arena out. */
+/* How many further arenas this process closes before it frees a closed arena. Late calls may still use the arena, and
+ * so may present calls for which the close does not wait. Its mapping then contains memory that only this process and
+ * its children have, instead of the file. Failed opens have a ring of their own, so that they push no closed arena out.
+ */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
     shmsync_arena *v[SHMI_RETIRED];
@@ -1152,10 +1155,9 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns
- * 0. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA, touched or
- * not. Under mlockall, a mapping that is readable from the start is allocated in full, so this one becomes readable
- * only later. */
+/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns 0.
+ * The memory is mapped shared, because private memory would count against RLIMIT_DATA even if it is not used. It is not
+ * readable at first: under mlockall, the kernel allocates a readable mapping in full. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
 {
     const size_t size = (size_t)a->size;
@@ -1184,8 +1186,8 @@ SHMI_FN int shmi_compare(shmsync_arena *a, const shmsync_arena_options *o, int c
 
 #define SHMI_REGISTER_AFTER INT64_C(50000000)
 
-/* Tells all participants that fences reach this process. From then on this process takes biased holds. The caller
- * holds shmi_attached_lock, and a is SHMI_attached, so the slot still belongs to this process. */
+/* Tells all participants that fences reach this process. From then on this process takes biased holds. The caller holds
+ * shmi_attached_lock, and the stage of a is SHMI_attached, so the slot still belongs to this process. */
 SHMI_FN void shmi_take_fences(shmsync_arena *a)
 {
     shmi_or32(shmi_slot32(a, a->my_slot, SHMI_slotCaps), SHMI_capFence);
@@ -1219,10 +1221,9 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Starts a thread that registers this process for membarrier. The registration lasts until all CPUs have rested, 15 ms
- * and more, and a process that is killed meanwhile cannot end before that. So the thread first waits
- * SHMI_REGISTER_AFTER, and a process that lives briefly is not registered. No call waits for the thread. The caller
- * holds shmi_attached_lock. */
+/* Starts a thread that registers this process for membarrier. The registration takes 15 ms or more, and a process that
+ * is killed during the registration cannot end earlier. So the thread first waits SHMI_REGISTER_AFTER, and a process
+ * that ends soon is not registered. No call waits for the thread. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
@@ -1414,7 +1415,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
 /* Makes this process a participant of the arena in s. The call closes s, or keeps it in the arena. The caller holds
- * shmi_attached_lock, which the call releases meanwhile. */
+ * shmi_attached_lock, which this call releases and takes again. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
 {
     const int fresh = s->created && o != NULL && o->lifetime == SHMSYNC_LIFETIME_EPHEMERAL;
@@ -1491,7 +1492,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     if (abi != SHMSYNC_ABI)
         return shmi_fail(EPROTONOSUPPORT, "arena.open", name, "the program was compiled for layout version %u and machine words of %u bytes, the implementation for version %u and %u bytes",
                          (unsigned)(abi >> 8), (unsigned)(abi & 0xff), (unsigned)(SHMSYNC_ABI >> 8), (unsigned)(SHMSYNC_ABI & 0xff));
-    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before the library's */
+    pthread_once(&shmi_atfork_once, shmi_watch_forks); /* for a constructor that runs before shmi_watch_forks_early */
     shmi_probe();
     shmi_stay_loaded();
     shmi_note_opener();
@@ -1554,8 +1555,8 @@ SHMI_COLD int shmi_remove_sparse(shmsync_arena *a, const char *op, int *again)
 }
 
 /* Makes one attempt to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * judged is not -1, removes only the file that the descriptor judged has open. *again says that another attempt may
- * have another result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
+ * the descriptor judged is not -1, removes only the file that it has open. *again says that another attempt may have
+ * another result. The caller holds shmi_attached_lock, so that no fork happens: a child would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -1570,7 +1571,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     *again = 0;
     if (fd < 0) {
         err = errno;
-        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* another program's, such as a directory */
+        if (judged >= 0 && !shmi_same_entry(judged, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)) /* something else is there, such as a directory */
             return 0;
         return shmi_fail(err, op, path, "%s", "");
     }
@@ -1815,12 +1816,11 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
 int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
-/* ---- Leaving: the holds and waits that this process still has are treated as after its death ---- */
+/* ---- Leaving: other processes treat what this process still holds, and its waits, as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still be
- * under way. Their late stores must not become stores of the next participant of the slot. So the mapping that they
- * use is replaced before the slot is free. The leave itself goes on in a mapping of its own, unless there is no room
- * for one. */
+/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still use
+ * the mapping, and must not store to the slot of the next participant. So the mapping is replaced before the slot is
+ * free. The leave goes on in a mapping of its own, unless there is no room for one. */
 SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
@@ -1845,7 +1845,7 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_write_back(own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(own, a->my_slot);
-    shmi_count_death(own, concern); /* a peer that was woken before may have found this participant still current */
+    shmi_count_death(own, concern); /* a peer that was woken earlier may have found this participant still current */
     shmi_drop_lock(a);
     if (own != a) {
         munmap(base, (size_t)a->size);
@@ -1861,16 +1861,16 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
-    /* If others have declared this participant dead, slotDied has a date already, or the generation of another
+    /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* The kernel does not mark the alive words of a process that leaves in good order. So its watcher has to test its
-     * byte lock. */
+    /* When a process leaves in good order, the kernel does not mark its alive words. So this call rings the watcher of
+     * this slot, which has to test the byte lock from now on. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
-    while (shmi_ld32(&a->calls) != 0) { /* the waiters */
+    while (shmi_ld32(&a->calls) != 0) { /* wake the threads that wait in calls */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
             if (word != 0 && shmi_within(a, word, 4, 4))
@@ -1881,8 +1881,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     pthread_mutex_lock(&a->reaping);
-    /* From now on shmi_close_object changes no open bit. After shmi_reclaim_memory has cleared a bit, another
-     * participant may delete the object, and the word of the bit may belong to another object. */
+    /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
+     * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
     a->left = 1;
     pthread_mutex_unlock(&a->handles);
@@ -1891,7 +1891,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to this process is lost, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* wakes that were sent to this process are lost, as after a death */
     if (!concern.unfinished)
         shmi_clear_open_bits(a, a->self);
     pthread_mutex_unlock(&a->reaping);
@@ -1917,15 +1917,16 @@ SHMI_FN int shmi_was_closed(const shmsync_arena *a)
     return found;
 }
 
-/* Whether a close of a by this thread would wait for the thread itself, because the thread is the watcher of a, or
- * runs on_first. The caller holds shmi_attached_lock, and a is on the list. */
+/* Whether this thread, if it closed a, would wait for itself, because it is the watcher of a, or runs on_first. The
+ * caller holds shmi_attached_lock, and a is on the list. */
 SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 {
     return a->stage == SHMI_opening ? shmi_opens_itself(a) : pthread_equal(a->watcher, pthread_self());
 }
 
-/* A close of the arena closes, which waits until no thread is inside that arena. A thread is inside an arena while it
- * is in a call of the arena, or is its watcher. The functions below need shmi_attached_lock. */
+/* A call that closes the arena in the field closes. It waits until no thread is inside that arena. A thread is inside
+ * an arena while it is in a call of the arena, or is its watcher. The callers of the functions below hold
+ * shmi_attached_lock. */
 typedef struct shmi_closer {
     struct shmi_closer *next;
     const shmsync_arena *closes;
@@ -1955,7 +1956,8 @@ SHMI_FN int shmi_closer_inside(const shmi_closer *k, const shmsync_arena *a)
             return 1;
     return 0;
 }
-/* Whether a close of a would wait for the thread of me, through closes that other threads have begun. */
+/* Whether a close of a would wait for the thread of me: a thread inside a closes another arena, and so on, up to an
+ * arena that the thread of me is inside. */
 SHMI_FN int shmi_closers_wait_for(const shmi_closer *me, const shmsync_arena *a)
 {
     shmi_closer *k;
@@ -2006,7 +2008,7 @@ int shmsync_arena_close(shmsync_arena *a)
     int last, err = 0;
     if (a == NULL)
         return SHMI_TELL(EINVAL);
-    if (shmi_is_inside(a)) /* the close would wait for a call in which this thread is */
+    if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
@@ -2041,7 +2043,7 @@ int shmsync_arena_close(shmsync_arena *a)
                 path = NULL;
             }
         }
-        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* there may be no room for another descriptor */
+        keep = path != NULL && shmi_is_file(a->fd, dev, ino); /* kept, because there may be no free descriptor for a copy */
         judged = keep ? a->fd : path != NULL ? shmi_copy_file(a) : -1;
         shmi_leave(a, keep);
         pthread_mutex_lock(&shmi_attached_lock);
@@ -2058,8 +2060,8 @@ int shmsync_arena_close(shmsync_arena *a)
         free(path);
     }
     shmi_let_cancel();
-    /* This process inherited the arena over a fork, or has closed it already. Only a recent close can be recognised,
-     * because later the address may belong to anything. */
+    /* If the arena is not on the list, this process inherited it over a fork, or has closed it already. Only a recent
+     * close can be recognised, because later the address may belong to anything. */
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
@@ -2146,8 +2148,8 @@ void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
     return shmi_try_at(a, off, size, 1);
 }
 
-/* Opens a block or a Value. With any_size, an existing object may have any size, and size is ignored. If has is not
- * NULL, *has is the size of the object. */
+/* Opens a block or a Value. If any_size is set, an existing object may have any size, and the parameter size is
+ * ignored. If has is not NULL, *has is the size of the object. */
 SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, const char *name, uint64_t size, uint64_t layout, const char *type, void **out, int any_size, uint64_t *has)
 {
     shmi_spec spec;

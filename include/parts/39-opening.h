@@ -1,7 +1,7 @@
 /* ---- Opening an object of a kind, and the handle of this process on it ---- */
 
-/* Fills in the parts that the specifications of all kinds have in common. The caller sets init, and more if its kind
- * needs it. */
+/* Fills in the fields that are set in the same way for all kinds. The caller sets init, and further fields if the kind
+ * needs them. */
 SHMI_FN void shmi_spec_of_kind(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
 {
     memset(spec, 0, sizeof *spec);

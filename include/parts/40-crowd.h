@@ -17,14 +17,14 @@ enum {
     SHMI_sleeperNone,
     SHMI_sleeperFilling,
     SHMI_sleeperThere,
-    SHMI_sleeperSeen, /* the watcher is checking the object of the thread */
-    SHMI_sleeperLeft  /* as SHMI_sleeperSeen, and the thread has left meanwhile */
+    SHMI_sleeperSeen, /* the watcher is checking the object for which the thread waits */
+    SHMI_sleeperLeft  /* as SHMI_sleeperSeen, but the thread has left the crowd meanwhile */
 };
 
-/* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
+/* A thread of a crowd. The watcher reads the fields from word on while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* a futex word for this thread alone, on which it also sleeps */
+    uint32_t wake_word; /* another futex word on which the thread sleeps, alone */
     uint32_t *word; /* the word that the thread sleeps on, while its value is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
@@ -37,8 +37,8 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether this process has to check an object now. At most ten times a second, one thread gets the answer yes, and
- * then makes the check. */
+/* Whether the calling thread has to check an object now. At most ten times a second, this is true for one thread of
+ * this process. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -70,8 +70,8 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
     if (shmi_add32(&a->in_crowd, 1) == 0)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks the objects of the crowd from now on */
 }
-/* Takes the calling thread out of the crowd. This function does not wait for a check of the watcher: the end of the
- * opening waits, by shmi_await_look. */
+/* Takes the calling thread out of the crowd. The watcher may still be checking the object of this thread:
+ * shmi_await_look waits for that when the object is closed. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
@@ -91,9 +91,9 @@ SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
                 shmi_ring_sleeper(&c->s[i]);
 }
 
-/* Checks the object of a sleeping thread. If its word has changed since the thread fell asleep, the wake may have gone
- * to a process that is stopped, or may be lost. So this function wakes one thread of this process, which then checks
- * the object itself. */
+/* Checks the object of a sleeping thread. If the word on which the thread sleeps has changed since the thread fell
+ * asleep, its wake may be lost, or may have gone to a process that is stopped. So this function wakes one thread of
+ * this process, which then checks the object itself. */
 SHMI_FN void shmi_look_for(shmi_sleeper *s)
 {
     int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
@@ -142,8 +142,8 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher has ended a check of an object whose opening the caller ends. No thread waits for that
- * object any more, so the watcher begins no further check. */
+/* Waits until the watcher has ended its check of an object that the caller closes. No thread waits for the object any
+ * more, so the watcher does not begin another check of it. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
     uint32_t looks = shmi_ld32(&a->looks);

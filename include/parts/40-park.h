@@ -37,7 +37,8 @@ SHMI_FN void shmi_retract_sleep(shmsync_arena *a, int k)
     shmi_and32(&a->announce_map, ~(1u << k));
 }
 
-/* The alive word of n that the kernel marks when n dies; *alive is its value. NULL: the kernel marks no word of n. */
+/* The alive word of n that the kernel marks when n dies, or NULL if the kernel marks none. *alive is the value of the
+ * word. */
 SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_t *alive)
 {
     uint32_t i = shmi_id_slot(n), *w;
@@ -74,8 +75,8 @@ typedef struct shmi_sleep_spec {
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted for a while.
- * Then sets *until to a later time. Otherwise returns NULL. */
+/* If many threads sleep, and the wait of this thread has lasted for a while, adds this thread to the crowd. Then it
+ * sets *until to the time when the thread wakes up, which is later than without a crowd. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -85,7 +86,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (shmi_wait_hook.f != NULL)
         return NULL; /* the thread has to run it every 100 ms */
     if (pthread_equal(pthread_self(), a->watcher))
-        return NULL; /* on_death runs on the watcher, and waits: meanwhile the watcher checks nothing */
+        return NULL; /* on_death runs on the watcher, which checks no crowd while on_death waits */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -115,8 +116,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_LATE;
     if (*sleep_spec->since != 0 && shmi_hook_ends(*sleep_spec->since, &now))
         return SHMI_LATE;
-    /* If the check is due, the thread makes it before it sleeps. A thread that is woken often, or waits briefly each
-     * time, never sleeps long enough for a check. */
+    /* If the check is due, the thread makes it before it sleeps, because a thread that is woken often never sleeps
+     * until a check is due. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -166,8 +167,8 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     if (!__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if (n > 1) {
             err = shmi_futex_sleepv(v, n, until);
-            /* ENOMEM: the kernel has no room for several words at the moment. If a filter forbids the call, the next sleep
-             * does without it. */
+            /* ENOMEM: the kernel has no memory for a sleep on several words at the moment. If a filter forbids the call,
+             * the next sleep does without it. */
             if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) {
                 n = 1;
                 until = now + 1000000;
@@ -200,8 +201,8 @@ typedef struct shmi_wait_list {
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter: by turns a thread that sleeps in the kernel on the word, and a waiter of a poller. The caller has
- * changed the word. */
+/* Wakes one waiter: a thread that sleeps in the kernel on the word if turn is even, or a waiter of a poller if turn is
+ * odd. If there is none of that sort, wakes one of the other sort. The caller has changed the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -259,7 +260,8 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
 }
 /* Changes the word, so that a waiter that is about to sleep on it checks the object again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
-/* Changes the word and wakes one waiter, or all, even without an announcement: earlier wakes may have been lost. */
+/* These functions change the word and wake one waiter, or all, even if none has announced itself, because earlier wakes
+ * may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
 SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {

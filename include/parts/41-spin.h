@@ -1,4 +1,4 @@
-/* ---- Spinning: the policy of the Go side, on the same words of the object ---- */
+/* ---- Spinning: the same policy as in Go, with the same words of the object ---- */
 
 enum {
     SHMI_spinLeast = 600,
@@ -17,7 +17,7 @@ enum {
 
 /* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
-    uint32_t *budget;   /* 0: adaptive; else ns + 1 */
+    uint32_t *budget;   /* 0: adaptive; otherwise the budget in ns, plus 1 */
     uint32_t *pays;     /* how successful spins were recently: see shmi_make_pay */
     uint32_t *last_cpu; /* the CPUs of the last releasers: see shmi_note_cpu */
     uint32_t slot;      /* the slot of this participant */
@@ -75,7 +75,7 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The number + 1 of the CPU of the last releaser in a slot other than slot. */
+/* The number, plus 1, of the CPU of the last releaser in another slot than this one. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
@@ -104,7 +104,7 @@ SHMI_FN uint32_t shmi_make_pay(uint32_t took, uint32_t share, uint32_t failures)
 SHMI_FN int64_t shmi_pay_budget(uint32_t p)
 {
     uint32_t failures = p >> 20, share = p >> 10 & SHMI_payField;
-    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* enough for nearly all spins that succeed */
+    int64_t need = 4 * SHMI_payUnit * (int64_t)(p & SHMI_payField) + SHMI_spinLeast; /* time that nearly all spins need which succeed */
     if (need > SHMI_spinMost)
         need = SHMI_spinMost;
     if (failures >= SHMI_spinGiveUp && failures % SHMI_probeEvery == 0)
@@ -116,13 +116,14 @@ SHMI_FN int64_t shmi_pay_budget(uint32_t p)
     need = need * (SHMI_payField + 1 - (int64_t)share) / (SHMI_payField + 1) >> (failures / 4 < 32 ? failures / 4 : 32);
     return need > SHMI_spinLeast ? need : (int64_t)SHMI_spinLeast;
 }
-/* The word p after a spin of spent nanoseconds. */
+/* The word that replaces p after a spin of spent nanoseconds: see shmi_make_pay. */
 SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
 {
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* The means are whole numbers, so their steps are rounded up. Otherwise a mean would stop short of its goal. */
+    /* The means are whole numbers, so each step is rounded up. Otherwise a mean would never reach the value that it
+     * follows. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -130,7 +131,8 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
         took -= (took - now + 7) / 8;
     return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
 }
-/* The word p after a yield. A yield says nothing about the length of spins, only whether the release came. */
+/* The word that replaces p after a yield. A yield shows only whether the release came in time, and nothing about the
+ * length of spins. */
 SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
 {
     return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
@@ -165,7 +167,8 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
-        /* The releaser was last on this CPU, where it cannot run while this thread spins. So yield to it, once. */
+        /* The last releaser ran on this CPU, where it cannot run while this thread spins. So this thread yields to it,
+         * once. */
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
             shmi_learn(t, p, shmi_pay_after_yield(p, 0));

@@ -1,7 +1,7 @@
-/* ---- Wait nodes, by which one thread waits in a queue of nodes for its own grant ---- */
+/* ---- Wait nodes: each is one wait of a thread in a queue ---- */
 
-/* The first tag in the words of a node that this process has just claimed. It is random: a process that was stopped
- * while an earlier owner had the node must not find a tag that it knows. */
+/* The first tag in the words of a node that this process has just claimed. It is random. So a process that was stopped
+ * since an earlier owner had the node does not find a tag that it remembers. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
@@ -19,7 +19,7 @@ enum {
 #define SHMI_FREE_PERIOD INT64_C(5000000000) /* ns */
 #endif
 
-/* Gets a wait node for one wait. Its node in the arena is idle. */
+/* Gets a wait node for one wait. The arena's node that belongs to it is idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -129,9 +129,9 @@ SHMI_FN int64_t shmi_shrink_nodes(shmsync_arena *a, int64_t at)
 SHMI_FN int shmi_wait_node_resolved(const shmi_wait_node *s) { return shmi_node_state(shmi_node_load(s->node)) == SHMI_NodeResolved; }
 SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolved((const shmi_wait_node *)s); }
 
-/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller is
- * within shmi_enter, and calls again while the node is not resolved. On SHMI_LATE and SHMI_CLOSED the caller may take
- * the wait off the queue. check makes the periodic check of the object, and sets *looked. */
+/* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved, or may be resolved. The
+ * caller is within shmi_enter, and calls again while the node is not resolved. On SHMI_LATE and SHMI_CLOSED the caller
+ * may take the wait off the queue. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -160,7 +160,7 @@ SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off o
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 {
     uint32_t w;
-    do /* this loop ends: otherwise only a granter changes the word, once, or a peer that overwrites it */
+    do /* this loop ends: besides this thread only a granter changes the word, once, unless a peer overwrites it */
         w = shmi_node_load(s->node);
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);

@@ -1,10 +1,10 @@
 /* ---- Undo logs: the records of a transaction, docs/abi.md ----
  *
- * The stores of a killed thread take effect in program order up to the kill. So a living holder needs no fence of the
- * CPU. But the compiler must neither leave out a store of the state, nor move other stores across it. So each store of
- * the state stands between two barriers of the compiler. */
+ * The stores of a killed thread take effect in program order up to the kill. So a holder needs no fence between its
+ * stores. But the compiler must neither leave out a store of the state, nor move other stores across it. So each store
+ * of the state stands between two barriers of the compiler. */
 
-/* The state lost: the lock needs a repair, and no process undoes the transaction in the log any more. */
+/* The state of a log whose lock needs a repair: no process undoes the transaction in the log any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
 #define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
 #define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
@@ -26,7 +26,7 @@ typedef struct shmi_log {
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
-/* The value that the body of a lock has for its policy. */
+/* The value of a policy in the body of a lock. */
 SHMI_FN uint32_t shmi_policy_field(int policy)
 {
     return policy == SHMSYNC_POLICY_ROLLBACK ? SHMI_POLICY_ROLLBACK : policy == SHMSYNC_POLICY_RELEASE ? SHMI_POLICY_RELEASE : SHMI_POLICY_REPORT;
@@ -63,9 +63,9 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
     __atomic_store_n(&head->state, s, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
-/* As shmi_log_store, but with a release, after a rollback. A process without the lock may see in shmi_log_names that
- * no process will undo a transaction any more. The release makes it see the restored bytes, too. Otherwise it could
- * free their memory, and the bytes could be stored after that memory has another use. */
+/* As shmi_log_store, but with a release, after a rollback. A process that does not hold the lock learns from
+ * shmi_log_names that no process will undo a transaction any more, and may then free memory. The release orders the
+ * stores of the restored bytes before that: otherwise they could change memory that already has another use. */
 SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -75,8 +75,8 @@ SHMI_FN void shmi_log_restored(shmi_log_head *head, uint64_t s)
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
-/* Finds the log of the lock o, whose own words take that many bytes. l->head is NULL if the body is not that of a lock
- * with a log. */
+/* Finds the log of the lock o. words is the size of the part of the body that is not the log. l->head is NULL if the
+ * body is not that of a lock with a log. */
 SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
 {
     shmi_log_head *head;
@@ -137,7 +137,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
         return EPROTO;
     rest -= sizeof *f;
     memcpy(f, l->records + rest, sizeof *f);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler must use the copy that is checked, and not read the record again */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler must use the copy that this function checks, and must not read the record again */
     if (f->kind != SHMI_recordBytes) {
         *tail = rest;
         return f->kind <= SHMI_recordGiven && f->length == 0 ? 0 : EPROTO;
@@ -177,13 +177,14 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     return 0;
 }
 
-/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay,
- * and those that it freed are freed. Otherwise the allocated blocks are freed, and the others stay. A block that was
- * allocated and freed in the transaction is freed in both cases.
+/* Ends the logged state of the blocks of a transaction of n. If it is committed, the blocks that it allocated stay, and
+ * those that it freed are freed. Otherwise the blocks that it allocated are freed, and those that it freed stay. A
+ * block that was both allocated and freed in the transaction is freed in both cases.
  *
- * To free a block, this process first changes the block word to freeing by itself, and then the kind of the record to
- * SHMI_recordGiven. When the log is idle, shmi_log_give frees the block. If the block were free earlier, n could use
- * it again and log it in another log. If n has not logged a block, an earlier process has dealt with it. */
+ * To free a block, this process first changes the block word: the block is then claimed by this process, which is
+ * freeing it. Next it changes the kind of the record to SHMI_recordGiven. When the log is idle, shmi_log_give frees the
+ * block. If the block were freed earlier, n could allocate it again and log it in another log. If the block word does
+ * not say that n has logged the block, an earlier process has dealt with it. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -195,9 +196,9 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
         if (shmi_log_record(a, l, &tail, &f) != 0)
             return EPROTO;
         if (f.kind == SHMI_recordGiven) {
-            /* An earlier process has marked the record as given, so that process or its reaper frees the block. If the
-             * record stayed given, shmi_log_give of this process could free the block while it is in use again and
-             * another thread frees it. So the record gets the kind whose blocks stay. */
+            /* An earlier process has changed the record to SHMI_recordGiven, so that process or its reaper frees the
+             * block. Afterwards the block may be in use again. So shmi_log_give of this process must not free it, too:
+             * the record gets a kind whose blocks stay. */
             memcpy(l->records + end - sizeof f.kind, &kept, sizeof kept);
             continue;
         }
@@ -230,7 +231,7 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
- * repaired. If the caller dies during the repair, no rollback follows, which would overwrite repaired data. */
+ * repaired. If the caller then dies during the repair, there is no rollback that overwrites repaired data. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -245,14 +246,14 @@ SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
 /* Sets the state of the log to lost, unless the log has a transaction of the participant dead. The owner word had the
- * value o: dead held the lock, and was not doing a rollback. If the log has a transaction of another participant, a
- * program has unlocked in a transaction, and others have had the lock since then. The state must be set before the
- * lock is taken from dead: if this process died right after it took the lock, nothing would tell any more that dead
- * had held it.
+ * value o: dead held the lock, and was not doing a rollback. A log with a transaction of another participant shows that
+ * a program has unlocked in a transaction, and that others have had the lock since then. The state must be set before a
+ * process takes the lock from dead: if that process died right after it took the lock, nothing would show that dead had
+ * held it.
  *
- * The caller does not hold the lock, and may have been stopped for long since it read o. So this function first reads
- * the state. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
- * only dead or another reaper of dead can have written the state; see logState in prims/tx_word.go. */
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So this function reads the
+ * state first. Then it writes the ID dead to an act word, and reads the owner word again. If the owner word is still o,
+ * only dead or another reaper of dead can have written the state: see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -309,8 +310,9 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Checks that the body of the lock o has the right size, and that o has the options that were asked for. The own words
- * of the lock take words bytes, and the policy is at the offset policy_at in them. Returns 0, EPROTO or EINVAL. */
+/* Checks that the body of the lock o has the right size, and that o has the options that were asked for. words is the
+ * size of the part of the body that is not the log; policy_at is the offset of the policy in it. Returns 0, EPROTO or
+ * EINVAL. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;

@@ -9,7 +9,7 @@ enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_METFUTURE UINT64_C(60000000000) /* a time this far in the future is wrong, or of another boot */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
-#define SHMI_HANDED_LOCALLY UINT64_C(1) /* bit of the word handed: the last handoff was inside a process */
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* bit of the word handed: the last handoff was between threads of one process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -46,17 +46,17 @@ typedef struct shmi_mutex {
     int release;          /* the policy is SHMI_POLICY_RELEASE */
     int rollback;         /* the policy is SHMI_POLICY_ROLLBACK */
     shmi_log log;         /* undo log; only with rollback */
-    /* not 0: the mutex is a part of another object and guards only words. So it passes on as soon as its holder is
-     * dead, even before the holder is gone */
+    /* not 0: the mutex is a part of another object and guards only words, not data of users. So another process may
+     * have it as soon as the holder is dead, even before the holder is gone */
     int internal;
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks in a row that found no waiter; the holder of the mutex writes it. Atomic. */
-    uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
-    uint32_t reserved;    /* the owner word, if the last periodic check found a reservation; else 0. Atomic. */
+    uint32_t need;        /* the value of quiet at which holds become biased again. Atomic. */
+    uint32_t reserved;    /* the owner word that the last periodic check found, if it was a reservation; otherwise 0. Atomic. */
     int64_t looked;
-    struct shmi_rwmutex *rw; /* the RWMutex, if this is its writers' mutex; transactions need it */
-    shmi_object o; /* for a mutex that is an object of its own */
+    struct shmi_rwmutex *rw; /* the RWMutex whose writers lock this mutex, or NULL; transactions need it */
+    shmi_object o; /* the object, if the mutex is an object of its own */
 } shmi_mutex;
 
 /* The handle on the object to which the mutex belongs. */
@@ -90,8 +90,8 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if the
- * owner word has changed. Otherwise it sets *err to an errno. */
+/* Takes an owner-dead mutex, and runs the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if
+ * the owner word is no longer o. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 /* An object that has a mutex as a part calls these functions after a death: they repair the mutex and send wakes. */
@@ -106,8 +106,8 @@ SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
 SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
-/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. With a repair function in the handle,
- * EOWNERDEAD is rare, because the call repairs. */
+/* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. If the handle has a repair function, the call
+ * runs it instead of returning EOWNERDEAD, with rare exceptions. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
 {
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
@@ -117,8 +117,8 @@ SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* The store is only a release, so the CPU may load the wake word before it stores. The waiter makes up for
-         * that: after its announcement it calls shmi_fence, so this process needs no fence. */
+        /* The store is only a release, so the CPU may load the wake word before the store takes effect. This process
+         * needs no fence, because a waiter calls shmi_fence after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))

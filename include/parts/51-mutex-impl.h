@@ -5,7 +5,7 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
 /* The owner word that replaces o after the participant that o names was found dead. With SHMI_POLICY_RELEASE the word
- * keeps that ID until the participant is gone. */
+ * stays o until that participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -53,8 +53,8 @@ SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t
     return 1;
 }
 
-/* Replaces the owner word o, whose participant was found dead. Returns 0 if the word must stay until that participant
- * is gone, which never happens for an internal mutex. */
+/* Replaces the owner word o, whose participant was found dead. Returns 0 if the word must stay o until that participant
+ * is gone, which is never the case for an internal mutex. */
 SHMI_FN int shmi_mark_owner_dead(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, int internal, const shmi_log *log)
 {
     uint32_t policy = __atomic_load_n(&w->policy, __ATOMIC_RELAXED) & 0xff, next;
@@ -94,8 +94,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold, so
-         * any process can take it back at any time. */
+        /* The dead process may have made the reservation for a waiter that has given up. A reservation is no hold, so
+         * this process may take it back, and then wakes another waiter. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -147,19 +147,19 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
-    int64_t since; /* begin of the first sleep */
+    int64_t since; /* the time at which the first sleep began */
     int64_t ask;   /* see shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* As shmi_mark_owner_dead, for a call through a handle and for the death watcher. A close of the arena rolls back,
- * too, and the two rollbacks must not run at the same time. So this function counts itself as a call of the arena
- * while it rolls back. If the count is refused, the close rolls back, and the result is 0.
+/* As shmi_mark_owner_dead, for a call through a handle and for the death watcher. A close of the arena does rollbacks,
+ * too, and two rollbacks must not run at the same time. So this function counts itself as a call of the arena during a
+ * rollback. If the arena is being closed, it does nothing and returns 0, because the close does the rollback.
  *
- * The function does not count itself in the head of the handle. Otherwise the death watcher might be the thread that
- * ends the opening, and shmi_await_look would wait for the watcher's own check. */
+ * The function does not count itself in the head of the handle. If it did, the death watcher could become the thread
+ * that ends the opening, and shmi_await_look would wait for the watcher's own check. */
 SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
 {
     int changed;
@@ -172,8 +172,8 @@ SHMI_FN int shmi_mutex_meet_dead(shmi_mutex *m, uint32_t o)
     return changed;
 }
 
-/* Whether the last reservation is so old that any waiter may take the lock, because the process with the reservation
- * may be stopped. */
+/* Whether the last reservation is so old that any waiter may take the lock, because the process for which the lock is
+ * reserved may be stopped. */
 SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
 {
     const int64_t most = 100000000; /* ns */
@@ -181,8 +181,8 @@ SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
     return ago < 0 || ago > most;
 }
 
-/* Makes one attempt with the owner word o, without waiting. Only a waiter that has slept takes a reservation for this
- * process. *err is set if the lock will not become free without a recover. */
+/* Makes one attempt to take the lock, whose owner word is o, without waiting. If the lock is reserved for this process,
+ * only a waiter that has slept takes it. *err is set if the lock cannot become free before a process recovers it. */
 SHMI_FN int shmi_mutex_step(shmi_mutex *m, uint32_t o, int slept, int *err)
 {
     uint32_t kind = shmi_owner_kind(o);
@@ -223,20 +223,20 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     int tries, err, counted = 0, result = EBUSY;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
-    for (tries = 0; tries < 1000; tries++) { /* a bound, because a hostile peer could change the word for ever */
+    for (tries = 0; tries < 1000; tries++) { /* bounded, because a hostile peer could change the word for ever */
         uint32_t o = shmi_ld32(m->own);
         shmi_participant_id n = shmi_owner_name(o);
         int step;
         if (!counted && n != 0 && n != m->a->self) {
             if (shmi_owner_kind(o) == SHMI_kindReserved || shmi_dead(m->a, n)) {
                 /* This call may be the first to find the death, and may free the lock. Then the next holder may close
-                 * the handle while this call still uses it. So this call counts itself until it returns. If the word
-                 * is reserved, shmi_mutex_step may find a death, too. */
+                 * the handle while this call still uses it. So this call counts itself until it returns. It also does
+                 * so if the lock is reserved, because shmi_mutex_step may find a death then. */
                 counted = shmi_enter_late(shmi_mutex_thing(m), m->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_owner_valid(o) && shmi_owner_held(o)) {
-                return EBUSY; /* shmi_mutex_step would find the same */
+                return EBUSY; /* shmi_mutex_step would not take the lock either */
             }
         }
         step = shmi_mutex_step(m, o, 0, &err);
@@ -253,7 +253,8 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return result;
 }
 
-/* Whether o is a hold of a process that is dead but not gone, and that keeps the hold until it is gone. */
+/* Whether o is a hold of a process that is dead but not gone, and the policy keeps the hold until the process is gone.
+ */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
     if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
@@ -274,9 +275,9 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Records, for tools, when the caller has seen a hold, after the caller announced itself. o and v identify the hold: o
- * is the word that names the holder, and v is the announced wake word. *met_since only grows, so no reader takes the
- * time of an earlier hold for that of this hold. */
+/* Records, for tools, a time at which the hold existed. The caller has announced itself, and has then seen the hold.
+ * The owner word o and the announced wake word v identify the hold. *met_since only grows, so no reader takes the time
+ * of an earlier hold for that of this hold. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
@@ -284,7 +285,7 @@ SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o,
     int i;
     if (shmi_ld64(met_hold) == hold)
         return; /* another waiter has recorded a time for this hold */
-    now = (uint64_t)shmi_now(); /* read after the hold was seen, so the hold is older */
+    now = (uint64_t)shmi_now(); /* read after the caller saw the hold, which therefore began earlier */
     for (i = 0; i < 4; i++) { /* other waiters write the time, too; if all tries fail, the age of the hold stays unknown */
         old = shmi_ld64(met_since);
         if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
@@ -298,8 +299,8 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
-/* Records the time of the present hold, as a waiter does. The caller does not wait for m, but for something else that
- * the holder of m has. The next unlock finds the announcement, and may have nobody to wake. */
+/* Records the time of the present hold of m, as a waiter does. The caller does not wait for m, but for something else
+ * that the holder of m has. Its announcement makes the next unlock send a wake, perhaps in vain. */
 SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 {
     uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
@@ -391,11 +392,11 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* after a handoff inside a process the lock is hardly idle, so the next handoff need not be delayed */
+        ago = -1; /* after a handoff between threads of one process, the next handoff need not be delayed */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
         /* Only one process at a time can ask for the handoff. If another process asks, this waiter stays an ordinary
-         * waiter. This waiter asks before each sleep, because another thread of this process may have used the
-         * handoff. */
+         * waiter. This waiter asks before each sleep, because another thread of this process may have got the handoff
+         * for which this waiter asked. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -457,8 +458,8 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may have been stopped before it could announce the remaining waiters. So this
-         * process announces them. */
+        /* The waiter that was woken last should have announced the remaining waiters, but may have been stopped before
+         * it could. So this process announces them. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -478,8 +479,8 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
 
-/* Ends a repair that succeeded, by changing the owner word to next. EPROTO: the word no longer says that this process
- * is recovering m, so another process may also have repaired m, or may be using it. */
+/* Ends a repair that succeeded, by changing the owner word to the parameter next. EPROTO: the word no longer said that
+ * this process is recovering m. Then another process may have repaired m, too, or may be using m. */
 SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
 {
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, m->a->self), o = shmi_ld32(m->own);
@@ -494,9 +495,9 @@ SHMI_FN int shmi_mutex_repaired(shmi_mutex *m, uint32_t next)
     return shmi_fail(EPROTO, "mutex.recover", m->called, "it was overwritten during the repair, and is now %#010x", o);
 }
 
-/* Called when this process has taken the mutex, whose owner word was o, in order to recover it. If o names a dead
- * process, the call stores the ID of that process in the word died. Only a process that has the mutex stores there:
- * see the function taken in prims/mutex_repair.go. */
+/* Called when this process has taken the mutex in order to recover it. o is the owner word that it found. If o names a
+ * dead process, the call stores that ID in the field died. Only a process that has the mutex stores there: see the
+ * function taken in prims/mutex_repair.go. */
 SHMI_FN void shmi_mutex_taken(shmi_mutex *m, uint32_t o)
 {
     SHMSYNC_CRASHPOINT("mutex.recover.taken");
@@ -600,10 +601,10 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Hands the lock to a waiter that has lost for long and asks for a handoff. The parameter from is the present owner
- * word: either 0, or a word that says that this process holds the lock. Returns 1 if it has handed the lock over.
- * Returns 0 if no waiter asks, or if the lock was free and another process took it first. Returns -1 if from is not 0
- * and no longer the owner word. */
+/* Hands the lock to a waiter that has waited for long and asks for a handoff. The parameter from is the owner word:
+ * either 0, or a word that says that this process holds the lock. Returns 1 if it has handed the lock over. Returns 0
+ * if no waiter asks, or if another process has taken the free lock first. Returns -1 if the owner word was not 0 and is
+ * no longer from. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
 {
     uint32_t asks = shmi_ld32(&m->w->starving), reserved;
@@ -615,7 +616,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* The time is stored before the reservation. Otherwise the reservation would have an earlier time, and seem old. */
+    /* The time is stored before the owner word says reserved. In the other order, other processes could take the
+     * reservation for an old one. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
@@ -630,8 +632,8 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. So it also
-     * learns of the reservation by a change of the wake word, or by its poller. */
+    /* The waiter may be about to sleep, or may be a goroutine that is parked while its poller sleeps. The change of the
+     * wake word reaches the former, and the poller wakes the latter. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -649,8 +651,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     }
     shmi_exit_for(shmi_mutex_thing(m), m->a);
 }
-/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. After the handoff has taken effect,
- * the next holder may close the handle, but this call still uses it. So this call counts itself. */
+/* As shmi_mutex_reserve, for a lock that this process holds with the owner word o. The next holder may close the handle
+ * as soon as it has the lock, while this call still uses the handle. So this call counts itself. */
 SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
 {
     int result;
@@ -660,15 +662,15 @@ SHMI_COLD int shmi_mutex_hand_on(shmi_mutex *m, uint32_t o)
     shmi_exit_for(shmi_mutex_thing(m), m->a);
     return result;
 }
-/* Sends the wakes that calls have left to the end of their opening; see shmi_enter_late. */
+/* Sends the wakes that unlocks did not send because the opening was ending: see shmi_enter_late. */
 SHMI_FN void shmi_mutex_wake_owed(shmi_mutex *m)
 {
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->line) && shmi_ld32(m->own) == 0)
         shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter. The waiter has made a fence, which is expensive. So the next holds are
- * not biased for a while. */
+/* Ends the release of a biased hold that found a waiter. The waiter has called shmi_fence, which is expensive. So the
+ * next holds are not biased for a while. */
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -740,7 +742,7 @@ SHMI_FN void *shmi_mutex_build(shmsync_arena *a, const shmi_object *o, const voi
     m->rollback = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK;
     if (m->rollback) {
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
-        m->rollback = m->log.head != NULL; /* without a log, a peer has just changed the words */
+        m->rollback = m->log.head != NULL; /* the log is missing only if a peer has just changed the words */
     }
     if (opt != NULL) {
         m->repair = opt->repair;
@@ -841,8 +843,8 @@ int shmsync_mutex_close(shmsync_mutex *m)
     return SHMI_TELL(err);
 }
 
-/* A call that succeeds at once writes nothing for shmsync_error, because that would cost as much as the lock. For
- * calls that do not succeed at once, the functions whose names end in _called do the rest. */
+/* A call that succeeds at once writes nothing for shmsync_error, because that would cost as much as the lock. If a call
+ * does not succeed at once, a function whose name ends in _called does the work. */
 SHMI_COLD int shmi_mutex_lock_called(shmsync_mutex *m)
 {
     SHMI_OPENED_AS(m, "shmsync_mutex_lock");
@@ -911,7 +913,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         uint32_t o = shmi_ld32(m->own);
         int err;
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
-            /* A healthy lock is taken and given back, without calling the repair of the handle. */
+            /* A lock that needs no recovery is taken and given back, without running the repair function of the handle.
+             */
             shmi_mutex_wait w;
             memset(&w, 0, sizeof w);
             w.m = m;
@@ -925,8 +928,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* The call waits before it takes the lock. So if this process dies during the wait, the owner word still
-             * names the first dead process, which may still write. */
+            /* The call waits before it takes the lock. If this process dies during the wait, the owner word still names
+             * the dead holder, whose system calls may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;

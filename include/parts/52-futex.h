@@ -34,8 +34,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Sends the wakes that a death may have lost. The word need not change: a post has already changed it. Without a post,
- * no waiter has missed a wake. */
+/* Sends the wakes that a death may have lost. The function need not change the word: if the dead process had posted, it
+ * had changed the word. If it had not, no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -138,7 +138,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the CPU is noted first, because a waiter that sees the post may read the note */
+    if (!stop) { /* the CPU is noted before the post, because a waiter that sees the post may read the note at once */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -185,9 +185,9 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Ten times a second, sends the wakes that a stopped or dead poster has not sent. Usually an announcement proves that
- * earlier waiters have been woken. If the counter has changed since the last check, it proves nothing, because it may
- * be newer than the post. */
+/* Ten times a second, sends the wakes that a stopped or dead poster has not sent. No wake is needed if a waiter has
+ * announced itself and the counter is the same as at the last check. If the counter has changed, the announcement may
+ * be newer than the post whose wakes are missing, so it proves nothing. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -245,7 +245,7 @@ SHMI_FN int shmi_futex_wait_entered(shmi_futex *f, uint64_t token, int64_t deadl
             shmi_futex_check(f);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a token that is reached takes precedence over the close */
+        case SHMI_CLOSED: /* a token that is reached takes precedence over the deadline and the close */
             if (shmi_futex_counter(shmi_ld64(&f->w->state)) >= token)
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "futex.wait", shmi_called(&f->o))

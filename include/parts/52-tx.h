@@ -60,8 +60,8 @@ SHMI_FN int shmi_mutex_begun(shmi_mutex *m, const char *op, int err, shmsync_tx 
     tx->mutex = m;
     return 0;
 }
-/* Begins a transaction with a lock for which this call has to wait. If the handle is closed during the wait, the call
- * unlocks, because a transaction needs an open handle. */
+/* Locks m, for which this call has to wait, and begins a transaction. If the handle is closed during the wait, the call
+ * unlocks m, because a transaction needs an open handle. */
 SHMI_COLD int shmi_mutex_begin_slow(shmi_mutex *m, const char *op, int64_t deadline, shmsync_tx *tx)
 {
     shmsync_arena *a = m->a;
@@ -122,14 +122,14 @@ SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
     return 0;
 }
 
-/* Appends a record, and makes it valid: the footer is written before the new state includes the record. The caller has
- * made sure that there is room. */
+/* Appends a record. The call writes the footer first, and then the new state, which makes the record valid. The caller
+ * has made sure that there is room. */
 SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint32_t n, uint32_t kind)
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    /* The footer is stored as one word. If it were stored in parts, a later load of the whole word would have to wait.
-     */
+    /* The footer is stored as one word. If it were stored in two parts, a later load of the word would have to wait for
+     * both. */
     uint64_t footer = n | (uint64_t)kind << 32;
     if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
@@ -267,7 +267,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from the transaction that uses it now */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block away from another transaction, which uses it now */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -277,9 +277,9 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 /* Releases the lock of a transaction that has ended. */
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
-/* Whether the transaction can end. Returns EPERM if this process has unlocked the mutex meanwhile, or an error of
- * shmi_tx_going. After an unlock, other processes may have changed the data. So the call then sets the log to lost:
- * otherwise, if this process died as a later holder, a rollback would undo the changes of others. */
+/* Whether the transaction can end. Returns an error of shmi_tx_going, or EPERM if this process has unlocked the mutex
+ * meanwhile. After such an unlock, other processes may have changed the data, so the call sets the log to lost.
+ * Otherwise, if this process died as a later holder, a rollback would undo changes of others. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);

@@ -1,6 +1,6 @@
 /* ---- Waits in queues, and the wakes that end them ---- */
 
-/* A node on a queue, or none if n is NULL. */
+/* A wait in a queue: its node, and the offset of the node. If n is NULL, there is no wait. */
 struct shmi_wait {
     uint64_t off;
     shmi_node *n;
@@ -10,12 +10,12 @@ struct shmi_wait {
 struct shmi_woken {
     struct shmi_wait w;
     uint32_t state; /* state of the node when the wait was resolved */
-    uint32_t owner; /* the owner at that time: if it has died, the node may get a new owner before the wake */
+    uint32_t owner; /* the owner at that time: if it has died since, the node may have another owner when the wake is sent */
 };
 enum { SHMI_wakesFew = 32 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and all later waits */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* when few is full, more gets a copy of few, and then all further waits */
 };
 
 SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)

@@ -1,5 +1,5 @@
 
-/* ---- Eventcounts: prims/eventcount*.go in C ---- */
+/* ---- Eventcounts, as in prims/eventcount*.go ---- */
 
 /* The bit of the word that announces a waiter; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
@@ -15,8 +15,8 @@ struct shmi_eventcount {
     const char *op;
     /* Finishes what a stopped or dead process has left, and finds deaths. NULL: the object does not need that. */
     void (*look)(struct shmi_eventcount *e);
-    /* Finds deaths that no process has counted yet. It runs at each periodic check, and after a wake without a change.
-     * May be NULL. */
+    /* Finds deaths that no process has counted yet. It runs at each periodic check, and after a wake if the sequence is
+     * still the same. May be NULL. */
     void (*scan)(struct shmi_eventcount *e);
 };
 
@@ -49,8 +49,8 @@ SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
     t.slot = e->a->my_slot;
     return t;
 }
-/* Called before a change: notes the CPU of the process that makes the change. Waiters that see the change soon use the
- * note. */
+/* Called before a change of the sequence: if a waiter has announced itself, notes the CPU of this process for the
+ * waiters. */
 SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 {
     shmi_tuning t = shmi_eventcount_tuning(e);
@@ -60,8 +60,8 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
 /* Sends the wakes that a stopped or dead process has not sent. No wake is needed if the sequence is the same as at the
- * last check and the word is announced. Then each waiter that slept before the last check sleeps on this sequence, or
- * was woken by that check. */
+ * last check, and a waiter has announced itself. Then each waiter that fell asleep before the last check sleeps on this
+ * sequence, or was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -148,13 +148,13 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
             if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
-                e->scan(e); /* a reaper that cannot make the change itself wakes the waiters before it counts the death */
+                e->scan(e); /* a reaper that cannot change the sequence itself wakes the waiters before it counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a change that has been made takes precedence over the close */
+        case SHMI_CLOSED: /* a change of the sequence takes precedence over the deadline and the close */
             shmi_eventcount_do_look(e);
             if ((uint32_t)shmi_eventcount_load(e) != seq)
                 return 0;

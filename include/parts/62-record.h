@@ -13,13 +13,13 @@ SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHE
 /* The value of a tagged word. */
 SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
-enum { SHMI_recordEntries = 17 }; /* the greatest number of words that a record changes */
+enum { SHMI_recordEntries = 17 }; /* the most words that one record changes */
 
-/* This process's side of an object whose changes by records change several words at once. */
+/* This process's side of an object whose records change several words at once. */
 struct shmi_records {
     uint64_t *commit, *tickets;
     uint64_t *(*tagged)(struct shmi_records *r, uint32_t index);               /* finds a tagged word; NULL if there is none */
-    /* returns the head of the record of a slot, which *n entries follow; NULL if there is none */
+    /* returns the head of the record in a slot, behind which *n entries follow; NULL if there is none */
     uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n);
     int (*corrupt)(struct shmi_records *r, const char *how);
 };
@@ -37,13 +37,13 @@ SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
     for (i = 0; i < n; i++) {
         uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
         if (shmi_ld64(head) != version || entry >> 32 == 0)
-            return 0; /* no more entries; or the author is writing its next record, for which it changes the head first */
+            return 0; /* no more entries; or the author has begun its next record, for which it changes the head first */
         w = r->tagged(r, (uint32_t)(entry >> 32));
         if (w == NULL)
             return r->corrupt(r, "a record changes a word that there is not");
         while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* No process replaces c in the commit word before this word has the tag of the record. So if the commit
-             * word is still c, was is the value from before the record. */
+            /* No process replaces c in the commit word before each word of the record has the record's tag. So if the
+             * commit word is still c, was is the content that this word had before the record. */
             if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
                 return 0;
             if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
@@ -61,7 +61,7 @@ typedef struct shmi_record_change {
     uint64_t entry[SHMI_recordEntries];
 } shmi_record_change;
 SHMI_FN void shmi_record_set(shmi_record_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
-/* Adds a word to the change if its value changes. */
+/* Adds the word with this index to the change, unless its value stays the same. */
 SHMI_FN void shmi_record_differ(shmi_record_change *ch, uint32_t index, uint64_t from, uint64_t to)
 {
     if ((uint32_t)from != (uint32_t)to)
@@ -89,8 +89,8 @@ SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_c
     }
     return r->corrupt(r, "its tickets do not advance");
 }
-/* Makes a change that replaces the commit word c. The caller has the private lock, and the record of c is complete.
- * *ok is 0 if the commit word is not c any more. */
+/* Makes the change ch, which replaces the commit word c. The caller has the private lock, and the record that c names
+ * is complete. *ok is 0 if the commit word is no longer c. */
 SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t c, const shmi_record_change *ch, int *ok)
 {
     uint32_t n, i;

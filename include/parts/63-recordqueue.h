@@ -20,7 +20,7 @@
  * participant makes its records for all parts in the same memory. So the head of a record names the part, too. */
 
 #define SHMI_RQ_SLOT_BITS 11 /* bits of the commit word for the slot; the version has the other bits */
-#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the bits of the version in the head of a record, if the object has several parts */
+#define SHMI_RQ_PART_MASK ((UINT64_C(1) << 48) - 1) /* the version in the head of a record has these bits if the object has several parts */
 #define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
 enum { SHMI_rqMost = 8 };                                                      /* the greatest number of words that a record changes */
 /* kinds of words; the object itself defines those from SHMI_rqOwnKinds on */
@@ -29,8 +29,8 @@ enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds 
 SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
 SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
 
-/* A record. head is its version, and kinds says which words it names. For each word there is an entry: the word before
- * the record, and its value after the record. */
+/* A record. head is its version, and kinds contains the kinds of the words that it changes. Each of these words has an
+ * entry: the content before the record, and the value after the record. */
 typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
@@ -40,11 +40,11 @@ struct shmi_rq_change;
 
 /* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
-    uint64_t record_bytes; /* size of a slot record; head is at offset 32 in it, and kinds at offset 40 */
+    uint64_t record_bytes; /* size of a slot record; the field head of the record is at offset 32 in it, and kinds at offset 40 */
     uint32_t entries_at;   /* offset of the entries */
-    int refuses;           /* waits may be refused */
+    int refuses;           /* the object may refuse a wait */
     void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
-    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds a word other than the ends of the queue; NULL: there is none */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* finds a word of the object other than the ends of the queue; NULL: there is no such word */
     int (*corrupt)(struct shmi_rq *q, const char *how);
     /* adds to x that a wait leaves the queue without a grant */
     void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome);
@@ -71,32 +71,32 @@ struct shmi_rq {
     shmi_object o;
     const shmi_rq_kind *kind;
     /* If the object has several queues, first and last are the ends of the queue that was chosen last. Records name
-     * that queue by the number in queue. The word wanted of each node in it has the value in chosen. In such an object
-     * the private lock guards first, last, queue and chosen. */
+     * that queue by the number in the field queue. Each node in that queue has the value of the field chosen in its
+     * word wanted. In such an object the private lock guards these four fields. */
     uint64_t *commit, *first, *last;
     uint32_t queue;
     uint64_t chosen;
     uint64_t part;              /* the bits that name this part in the heads of records; 0 if the object has one part */
     const shmi_rq_parts *parts; /* NULL: the object has one part and one queue */
-    /* A word that names the first wait behind a boundary in the queue, or has the value 0 if no wait is behind it.
-     * When that wait leaves the queue, the word names the next wait. In a record the kind of the word is
-     * SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken owes
-     * something to the other waits until its owner has settled this debt: see shmi_cond_settle. */
+    /* The word that names the first wait behind the boundary in the queue, or has the value 0 if no wait is behind the
+     * boundary. When that wait leaves the queue, the word gets the name of the next wait. In a record the kind of the
+     * word is SHMI_rqOwnKinds. NULL: the queue has no boundary. In an object with a boundary, a wait that was woken
+     * owes something to the other waits until its owner calls shmi_cond_settle. */
     uint64_t *boundary;
-    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* the rest of the periodic check, with the private lock held; NULL: none */
+    void (*also_check)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b); /* what the periodic check does besides, with the private lock held; NULL: nothing */
     unsigned char *own;    /* the slot record of this process; NULL for a reaper that has no handle */
     unsigned char **known; /* the slot records, from slot 1 on. NULL for a reaper that has no handle and walks the list instead. Atomic. */
     uint64_t known_head;   /* head of the list when known was filled: see shmi_known_list. Atomic. */
     pthread_mutex_t *private_; /* this process's private lock for the object: a thread that makes a change holds it */
     uint32_t lock;             /* index of private_ among the record locks */
-    uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
+    uint64_t completed;        /* the last commit word of which this handle knows that the record is complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
     uint32_t waiting;  /* number of threads of this process that wait. Atomic. */
     uint32_t deaths;   /* value of shmi_deaths at the last reap. Atomic. */
     uint32_t unreaped; /* the last reap has left something to the next one, for example because a dead participant was not gone. Atomic. */
     uint64_t overtaken; /* how many changes of this process other processes have overtaken. Guarded by: the private lock */
     int64_t looked;
-    shmi_participant_id without; /* this participant, if it is leaving; otherwise 0 */
+    shmi_participant_id without; /* the ID of this participant while it is leaving; otherwise 0 */
 };
 
 /* A change that will become a record. */
@@ -105,7 +105,7 @@ struct shmi_rq_change {
     uint32_t n;
     int too_many; /* the change has more words than a record */
     int made;     /* the change has taken effect */
-    int torn;     /* the words that were read do not belong together, or a peer has overwritten a word */
+    int torn;     /* the words that this process has read do not belong together, or a peer has overwritten a word */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
     uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
@@ -121,11 +121,10 @@ SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
     return t;
 }
 
-/* Takes the private lock. A signal handler may take it, too, for example to release permits. So signals are blocked
- * while a thread has the lock. In that time the thread calls no function with a lock of its own, such as malloc: the
- * thread may be a handler, and the code that it has interrupted may hold that lock. No handler calls an object with
- * several parts. So such an object has another lock, and signals are not blocked, because that costs two system calls.
- */
+/* Takes the private lock. A signal handler may take it, too, for example to release permits, so a thread blocks signals
+ * while it has the lock. Meanwhile the thread calls no function with a lock of its own, such as malloc: the thread may
+ * be in a handler, and the interrupted code may hold that other lock. No handler calls an object with several parts. So
+ * such an object uses other locks, for which signals are not blocked, because that costs two system calls. */
 SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
 {
     if (q->parts == NULL)
@@ -148,7 +147,8 @@ SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
             return x->to[i];
     return shmi_recorded_value(w);
 }
-/* Adds to x that the word *w, whose content is was, gets the value v. kind and where name the word in the record. */
+/* Adds to x a change of the word *w from the content was to the value v. In the record, kind and where name the word.
+ */
 SHMI_FN void shmi_rq_add(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint64_t was, uint32_t v)
 {
     uint32_t i = x->n;
@@ -178,17 +178,17 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
         shmi_rq_add(x, kind, where, w, was, v);
 }
 
-/* Whether the participant n is alive. A participant that is leaving counts itself as not alive. */
+/* Whether the participant n is current. A participant that is leaving treats itself as not current. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
 /* Whether n names a participant that is dead, or has left. */
 SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
 
 /* ---- The slot records of an object with a recorded queue ----
  *
- * A slot record stays until the object is deleted. So a handle remembers the addresses of the slot records, in an
- * array that the handle has from the start, because a signal handler cannot allocate one. A participant puts its slot
- * record on the list before its first change. So a call that has loaded the commit word finds the record that the word
- * names. */
+ * A slot record stays until the object is deleted, so a handle remembers the addresses of the slot records. The array
+ * for them exists as long as the handle, because a signal handler cannot allocate one. A participant puts its slot
+ * record on the list of the object before its first change. So a call that has loaded the commit word finds the record
+ * that this word names. */
 
 SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
 {
@@ -273,7 +273,7 @@ SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *
     return 1;
 }
 
-/* Chooses the private lock for the object among those of this process. Also makes the first check reap. */
+/* Chooses one of the private locks of this process for the object. Also makes the first check reap. */
 SHMI_FN void shmi_rq_use_lock(struct shmi_rq *q)
 {
     q->lock = (uint32_t)(q->o.off / 64 % SHMI_recordLocks);
@@ -298,7 +298,7 @@ SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_ar
 }
 SHMI_FN void shmi_rq_free(void *handle)
 {
-    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read the memory, which stays readable */
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a present call may still read this memory, which stays readable */
     shmi_free_thing(handle);
 }
 /* Makes a handle of bytes bytes, which begins with a struct shmi_rq. */
@@ -354,17 +354,17 @@ SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v)
     return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses);
 }
 
-/* Resolves the wait of the node at off, which a record took off the queue. next is the word next that the record gave
- * the node. Every process that completes the record calls this function, and the word of the node decides which of
- * them resolves the wait:
+/* Resolves the wait of the node at off, which a record took off the queue. The parameter next is the content that the
+ * record gave to the node's word next. Every process that completes the record calls this function, and the CAS of one
+ * of them resolves the wait:
  *
  *     a process that resolves                the owner of the node
  *     word of the node: w                    next: another tag, before the next wait
  *     next: is it still that of the record?  word of the node: queued, of the next generation
  *     CAS of w: resolved
  *
- * If a process finds that next is still that of the record, the word w that it read before belongs to this wait. After
- * the owner has begun its next wait, the word of the node has another generation, so the CAS of w fails. */
+ * If a process finds that the word next still has this content, the content w that it read before belongs to this wait.
+ * If the owner then begins its next wait, the word of the node gets another generation, so the CAS of w fails. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
     int ended = shmi_rq_ended(q, next >> 32), telling = 0;
@@ -393,7 +393,7 @@ SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off,
         }
         if (state == SHMI_NodeQueued && owner != q->a->self) {
             shmi_tuning t = shmi_rq_tuning(q);
-            shmi_note_cpu(&t); /* the owner spins, so no wake will note the CPU for it */
+            shmi_note_cpu(&t); /* noted here, because an owner that spins gets no wake that notes the CPU */
         }
         if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("record.tell.resolved");
@@ -440,8 +440,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         entries[2 * n] = shmi_ld64(&r.entries[2 * n]);
         entries[2 * n + 1] = shmi_ld64(&r.entries[2 * n + 1]);
     }
-    /* If the head is not that of c, the record of c is complete: its author begins its next record only after that,
-     * and changes the head first. */
+    /* If the head is not that of c, the record of c is complete: only then does its author begin its next record, and
+     * it changes the head first. */
     if (shmi_ld64(r.head) != shmi_rq_head_of(q, c)) {
         shmi_st64(&q->completed, c);
         return 0;
@@ -450,8 +450,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
             return q->kind->corrupt(q, "a record changes a word that there is not");
-        /* No process replaces the commit word before the record is complete. So if the commit word is not c any more,
-         * this process must leave w alone, even if w has the old tag again. */
+        /* No process replaces the commit word before its record is complete. So if the commit word is no longer c, this
+         * process must not change w, even if w has the content was again. */
         if (shmi_ld64(q->commit) != c)
             break;
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
@@ -478,8 +478,8 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
 SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
 SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
 
-/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made
- * says whether the change has taken effect. The caller has the private lock. */
+/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. If the call returns an
+ * error, x->made says whether the change has taken effect. The caller has the private lock. */
 SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
 {
     uint64_t to = ((x->c >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS | q->a->my_slot, kinds = 0;
@@ -525,8 +525,8 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
 
 /* ---- The waits of a recorded queue ---- */
 
-/* Sets *w to the wait at v, an offset divided by 64. If no node is there, the words that x has read do not belong
- * together. */
+/* Sets *w to the wait whose node is at the offset 64 * v. Returns 0 if no queued node of the object is there: then the
+ * words that x has read do not belong together. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -546,8 +546,9 @@ SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shm
 }
 SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
 
-/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process that was
- * stopped while it carried out a record of an earlier wait finds other tags in the node now, so its CAS fails. */
+/* Prepares a wait node for the queue. The node is on no queue, so only its owner changes its words. A process may have
+ * been stopped while it carried out a record of an earlier wait of the node. Its CAS fails, because the words get other
+ * tags here. */
 SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
 {
     shmi_node *n = s->node;
@@ -557,7 +558,7 @@ SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t want
     shmi_st64(&n->object, q->o.off);
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->ready_next, 0); /* the time at which the owner fell asleep: 0, because it is awake */
-    /* next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
+    /* The words next and extra get their new tags before the node can be queued or resolved again: see shmi_rq_tell. */
     shmi_st64(&n->next, SHMI_RECORDED(0, s->next_tag));
     shmi_st64(&n->extra, SHMI_RECORDED(0, s->extra_tag));
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
@@ -569,7 +570,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     uint32_t me = (uint32_t)(s->off / SHMI_nodeSize), last;
     struct shmi_wait w;
     if (q->boundary != NULL)
-        shmi_st64(&n->wanted, (x->c >> SHMI_RQ_SLOT_BITS) + 1); /* the number of the wait */
+        shmi_st64(&n->wanted, (x->c >> SHMI_RQ_SLOT_BITS) + 1); /* the number of the wait, by which shmi_rq_before_boundary compares */
     shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
     SHMSYNC_CRASHPOINT("record.wait.prepared");
     last = shmi_rq_get(x, q->last);
@@ -655,11 +656,12 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-enum { SHMI_rqAgain = 64 }; /* how many times shmi_rq_remove_dead begins again */
+enum { SHMI_rqAgain = 64 }; /* how many times a walk of shmi_rq_remove_dead begins again */
 
-/* Whether the node n is on this queue. *next is its word next. Meanwhile the commit word may change, and the owner may
- * use the node for a wait in another queue or object. The owner stores the object and the word wanted before it
- * changes the word next. So if next has the same tag before and after the loads, they all belong to one wait. */
+/* Whether the node n is on this queue. *next is the content of its word next. During the call the commit word may
+ * change, and the owner may use the node for a wait in another queue or object. The owner stores the words object and
+ * wanted before it changes the word next. So if next has the same tag before and after the other loads, all loaded
+ * words belong to one wait. */
 SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 {
     int ok;
@@ -673,9 +675,9 @@ SHMI_FN int shmi_rq_queued_at(struct shmi_rq *q, shmi_node *n, uint64_t *next)
 }
 
 /* Takes the waits of dead participants off the queue. The walk goes from each node to the next node. Meanwhile waits
- * may leave at any place, and an owner may queue its node again at another place. So when the walk visits a node, it
- * checks that the node before it still has the same link. If the link has changed, or the node is not on this queue,
- * the walk begins again at the first wait, at most SHMI_rqAgain times.
+ * may leave at any place, and an owner may queue its node again at another place. So at each node the walk checks that
+ * the link to it, in the node before, is still the same. If the link has changed, or the node is not on this queue, the
+ * walk begins again at the first wait, at most SHMI_rqAgain times.
  *
  * The next reap takes off the waits of dead participants that this walk misses. A wait whose links a peer has
  * overwritten stays where it is: the walk goes on behind it, and the result is EPROTO. */
@@ -719,10 +721,11 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
         err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
-        /* A node that is on this queue now stays on it until the commit word changes. */
+        /* A node that is on this queue now stays on it until the commit word changes, and then shmi_rq_end changes
+         * nothing. */
         if (shmi_rq_queued_at(q, w.n, &next) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             if (q->parts != NULL)
-                q->parts->turn_to(q, x, w); /* during the walk, the key of these waits may have got another entry */
+                q->parts->turn_to(q, x, w); /* chosen anew, because the key of these waits may have got another entry during the walk */
             q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0) {
@@ -749,7 +752,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
     return damaged;
 }
 
-/* Wakes the owners of the first waits, so that they check the object. Their waits go on. Several owners are woken,
+/* Wakes the owners of the first waits, so that they check the object. The call ends no wait. It wakes several owners,
  * because one of them may be stopped. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
@@ -768,12 +771,12 @@ SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
             v = shmi_recorded_value(&n->next);
         }
         if (shmi_ld64(q->first) == first)
-            return; /* if it is not, the wait may have just left the queue, so try again */
+            return; /* otherwise the first wait may have just left the queue, so try again */
     }
 }
 
-/* Stores, for tools, the time since which the first wait of the queue has been first, in the low half of the stamp of
- * that wait. The time stays right, because the wait is first until it ends. */
+/* Stores, for tools, since when the first wait of the queue has been first. The time is in the low half of that wait's
+ * stamp. It stays right, because the wait is first until it ends. */
 SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 {
     uint32_t v = shmi_recorded_value(q->first);
@@ -781,8 +784,8 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     uint64_t stamp;
     if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
         return;
-    /* If the stamp belongs to another wait by now, it has another number, and the CAS fails. If the numbers repeat,
-     * tools see a time that is too early. */
+    /* If the node has another wait by now, its stamp has another number, and the CAS fails. If the numbers are equal by
+     * chance, tools see a time that is too early. */
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));

@@ -1,9 +1,9 @@
 
-/* ---- What all objects with a recorded queue have in common: prims/record_deaths.go and others in C ---- */
+/* ---- What all objects with a recorded queue have in common, as in prims/record_deaths.go and other Go files ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. A grant to a dead participant would come back only with
- * its reap, so this function also finds deaths that are not marked yet. A participant that has found the object
- * damaged may have given up its wait: then the node is in the state SHMI_NodeLeft. */
+/* Whether the owner of a queued wait is alive and still waits. The function also finds deaths that are not marked yet,
+ * because a grant to a dead participant comes back only with its reap. An owner that has found the object damaged may
+ * have given up its wait: then the node is in the state SHMI_NodeLeft. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
@@ -23,14 +23,14 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant to which a wait was granted is dead by now: its reap may have visited
- * the object before the grant. */
+/* Makes the next call reap if the participant granted, to which a wait was granted, is dead by now: its reaper may have
+ * visited the object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
         shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
 }
-/* Reaps if a reap is due or dead is not 0, and then serves the queue. */
+/* Reaps if a reap is due, or if the parameter dead is not 0. Then serves the queue. */
 SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
 {
     int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
@@ -50,7 +50,7 @@ SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
     struct shmi_wakes b;
     int dead;
     shmi_rq_catch_up(q);
-    dead = q->kind->dead(q); /* the process that marked a participant dead may be stopped before it counts the death */
+    dead = q->kind->dead(q); /* needed, because a process that has marked a participant dead may be stopped before it counts the death */
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (dead || shmi_rq_reap_due(q))
@@ -88,8 +88,8 @@ SHMI_FN shmi_node *shmi_rq_linked(struct shmi_rq *q, uint32_t v)
     shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
     return n != NULL && shmi_ld64(&n->object) == q->o.off && shmi_recorded_queued(shmi_recorded_value(&n->next)) ? n : NULL;
 }
-/* Whether a wait of this process is damaged: its node, or the links beside it. The record of the commit word is
- * complete. If the commit word changes during the call, the result means nothing. */
+/* Whether a wait of this process is damaged: its node, or the links beside it. The caller has completed the record of
+ * the commit word. If the commit word changes during the call, the result means nothing. */
 SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
@@ -121,7 +121,7 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
     }
     return 0;
 }
-/* Begins a change of the queue in which the wait w is. EPROTO: a peer has overwritten the object. */
+/* Begins a change of the queue that contains the wait w. EPROTO: a peer has overwritten the object. */
 SHMI_FN int shmi_rq_begin_at(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, struct shmi_wakes *b)
 {
     int err = shmi_rq_begin(q, x, b);
@@ -181,8 +181,8 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     for (;;) {
-        /* The loop ends: each round follows a change by another call. After an error, a peer has overwritten the
-         * queue. */
+        /* The loop ends, because it repeats only after a change by another call. An error means that a peer has
+         * overwritten the queue. */
         uint32_t v;
         int ok = 1;
         err = shmi_rq_begin(q, &x, &b);
@@ -200,7 +200,7 @@ SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *
             q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
             err = shmi_rq_end(q, &x, &b, &ok);
         } else if (shmi_ld64(q->commit) != x.c) {
-            ok = 0; /* a record that is not complete yet may end the wait */
+            ok = 0; /* a record that is not complete yet may be ending the wait */
         } else {
             err = EPROTO; /* a peer has overwritten the node */
         }
@@ -241,7 +241,7 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
         } else if (r == SHMI_AGAIN) {
             uint32_t w = shmi_node_load(s->node);
             if (shmi_node_queued(w))
-                shmi_rq_check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
+                shmi_rq_check_now(q); /* a reaper that cannot make a change has woken this thread: see shmi_rq_wake_first */
             else if (shmi_node_state(w) != SHMI_NodeResolved)
                 err = EPROTO; /* only a peer can have written that */
         } else {
@@ -279,18 +279,18 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has. A process that has not opened the object has no slot record, and so cannot
- * make a change. It only completes the last change. The waiters and the next call do the rest. If the list of slot
- * records is corrupt, a process that knows the records repairs the object. Returns 0 if this process could not make a
- * change. */
+/* Takes back what the participant dead has of the object. A process that has not opened the object has no slot record,
+ * so it cannot make a change. Then it only completes the last change, and the waiters and the next call do the rest. If
+ * the list of slot records is corrupt, a process that knows the slot records repairs the object. Returns 0 if this
+ * process could not make a change. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
     int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
     if (dead == q->a->self)
-        /* This process is leaving, but its ID is still current. Without this assignment, shmi_rq_current would take it
-         * for a participant that stays. */
+        /* This process is leaving, but its ID is still current. The assignment makes shmi_rq_current treat it as not
+         * current. */
         q->without = dead;
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
@@ -304,8 +304,8 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
-/* Makes a slot record for this process, which visits the object in a reap and has not opened it. If the result is 0,
- * the reap visits the object again when the dead participant is gone. */
+/* Makes a slot record for this process, which reaps and has not opened the object. If the result is 0, the reap visits
+ * the object again when the dead participant is gone. */
 SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
 /* If this process has no slot record, wakes the owners of the first waits, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)

@@ -1,10 +1,10 @@
-/* Sequencers: a counter, and cells. The waiters for tokens sleep on the words of the cells. This is
- * prims/sequencer*.go in C. */
+/* Sequencers. A Sequencer has a counter, and 16 words that are its cells. A waiter for a token sleeps on the word of
+ * one cell. This is prims/sequencer*.go in C. */
 
 enum { SHMI_sequencerCells = 16 };
 #define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
 #define SHMI_TOKEN_MASK (UINT32_MAX >> 1)
-/* The word turns, which counts the calls that end all waits: see prims/sequencer_word.go. */
+/* The fields of shmi_sequencer_words.turns, which counts the calls that end all waits: see prims/sequencer_word.go. */
 #define SHMI_TURNS_STOPPED UINT64_C(1)
 #define SHMI_TURNS_ONE UINT64_C(2)
 
@@ -14,7 +14,7 @@ typedef struct shmi_token_cell {
     uint64_t *state;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, the counter, and the word turns */
+    uint64_t seen, value, turns; /* of the last periodic check: the sequence plus 1; the counter; shmi_sequencer_words.turns */
 } shmi_token_cell;
 struct shmi_sequencer {
     shmsync_arena *a;
@@ -22,7 +22,7 @@ struct shmi_sequencer {
     shmi_object o;
     shmi_token_cell cells[SHMI_sequencerCells];
 };
-/* A wait for a token. turns is the value that the word turns had when the wait began. */
+/* A wait for a token. turns: what shmi_sequencer_words.turns was when the wait began. */
 typedef struct shmi_token_wait {
     shmi_token_cell *cell;
     uint64_t token, turns;
@@ -39,20 +39,20 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word of the cell with token announced in it. The caller has found that the counter, whose value was v, has not
- * reached token, and that no wake is due for the word. */
+/* Returns the word of a cell after a waiter has announced token. state is the word before that, and v is the value of
+ * the counter. The counter has not reached token, and no wake is due for state. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        /* too far ahead for the word: announce a nearer token of the same cell instead */
+        /* the field of the word cannot show a token so far ahead, so announce a nearer token of the same cell */
         ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells;
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_sequencer_bytes(shmsync_arena *a) { return sizeof(shmi_sequencer_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
 SHMI_FN int shmi_token_over(const shmi_token_wait *w)
@@ -82,7 +82,8 @@ SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
     return t;
 }
 
-/* Changes the word of a cell and wakes all its waiters. If the word is no longer state, does nothing and returns 0. */
+/* If the word of the cell is equal to state, changes the word, wakes the waiters of the cell and returns 1. Otherwise
+ * returns 0. */
 SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -97,14 +98,14 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Wakes the waiters of a cell, if that is due, after the counter has advanced by jump to v. */
+/* Wakes the waiters of a cell if they must read the counter again. The counter has just grown by jump, and is now v. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        if (shmi_token_hit(c, state)) /* enough, because a waiter that comes later announces itself before it reads the counter */
+        if (shmi_token_hit(c, state)) /* no second change is needed: a waiter that comes later announces itself before it reads the counter */
             return;
     }
 }
@@ -116,9 +117,9 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After a jump of more than SHMI_TOKEN_FAR, the word of the cell does not show which tokens are reached. A change
-     * of the word turns it never shows. In both cases a waiter may be about to sleep, so the word of the cell must
-     * change. */
+    /* The word of the cell must change in two cases, because a waiter may be about to sleep on it. The first case is a
+     * jump of the counter by more than SHMI_TOKEN_FAR: the word cannot show which tokens the counter has reached. The
+     * second case is a change of shmi_sequencer_words.turns, which the word of a cell never shows. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -135,8 +136,8 @@ SHMI_FN void shmi_token_check(void *cell)
         shmi_token_make_up(c);
 }
 
-/* Announces the token, so that a wake comes when the counter reaches it. Returns 0 if the wait is over. Otherwise the
- * waiter may sleep while the word of the cell is *word. */
+/* Announces the token, so that a wake comes when the counter reaches the token. Returns 0 if the wait is over. If the
+ * result is 1, the waiter may sleep while the word of the cell is *word. */
 SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
     shmi_token_cell *c = w->cell;
@@ -153,13 +154,13 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        /* Before the announcement, the counter may already have reached the token, or the nearer token that was
-         * announced instead. */
+        /* The counter may have reached the token before this call announced it. The counter may also have reached the
+         * nearer token that this call has announced instead. */
         if (shmi_token_over(w))
             return 0;
         if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
             return 1;
-        shmi_token_hit(c, *word); /* the nearer token is reached, or the counter was set back */
+        shmi_token_hit(c, *word); /* the counter has reached the nearer token, or was set back */
     }
 }
 
@@ -214,7 +215,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that must read the counter again, after the counter has advanced by jump to v. */
+/* Wakes the waiters that must read the counter again. The counter has just grown by jump, and is now v. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -350,8 +351,8 @@ int shmsync_sequencer_stopped(const shmsync_sequencer *s)
     return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
-/* Once this call lets other threads go on, one of them may close the handle. So the call reads the handle only at its
- * begin. */
+/* As soon as this call lets another thread go on, that thread may close the handle. So the call reads the handle only
+ * at its start. */
 int shmsync_sequencer_increment(shmsync_sequencer *sequencer, uint64_t *value)
 {
     SHMI_OPENED(sequencer);
@@ -445,9 +446,9 @@ int shmsync_sequencer_reset(shmsync_sequencer *sequencer, uint64_t v)
     return 0;
 }
 
-/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter or ended all
- * waits, and may not have changed the word of a cell. A waiter may be about to sleep on that word, so this function
- * changes it. */
+/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended all
+ * waits, before it changed the word of a cell. A waiter may be about to sleep on that word, so this function changes
+ * it. */
 SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);

@@ -4,12 +4,12 @@
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 
 struct shmi_event {
-    struct shmi_eventcount count; /* the state of an auto-reset Event has another form, see below */
+    struct shmi_eventcount count; /* in an auto-reset Event, the word of the eventcount has another form: see below */
     shmi_event_record *own;       /* the share of this process; only for an auto-reset Event */
-    shmi_event_record **known;    /* the shares, from that of slot 1; NULL: none. Atomic. */
-    uint64_t known_head;          /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most;                /* the highest slot with a share in known. Atomic. */
-    uint32_t turns;               /* number of wakes: they go by turns to a thread and to a poller. Atomic. */
+    shmi_event_record **known;    /* known[i]: the share of slot i + 1; NULL: the slot has none. Atomic. */
+    uint64_t known_head;          /* the start of the list of slot records when known was filled: see shmi_known_list. Atomic. */
+    uint32_t most;                /* the highest slot whose share is in known. Atomic. */
+    uint32_t turns;               /* number of wakes. A thread and a poller get them alternately. Atomic. */
     uint32_t mode;
     int64_t tried;                /* when a trywait last looked for dead waiters; see shmi_check_due */
     shmsync_arena *a;
@@ -18,26 +18,26 @@ struct shmi_event {
 
 /* ---- Automatic reset ----
  *
- * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word.
- * The share of a participant counts the waits of all of its threads.
+ * The word of the Event has tokens, each of which ends a wait, and a version, which counts the changes of the word. The
+ * share of a participant counts the waits of all of its threads.
  *
  *     a wait                                   a set
- *     share: waits + 1                         word: tokens, version
- *     word: announced, version + 1             shares: are there as many waits?
- *     word: no token?                          word: tokens + 1, version + 1
+ *     share: waits + 1                         read the word
+ *     word: is there a token? then take it     read the shares: how many waits are there?
+ *     word: announced, version + 1             if tokens <= waits, word: tokens + 1, version + 1
  *     sleep while the version is the same      if announced, wake one wait
  *
  * No lock is involved, so a signal handler may set the Event. */
 
-/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time has a bound,
- * because the processes of those waits may be stopped. */
+/* For this time, in ns, a wait that has not slept yet leaves the tokens to the waits that began before it. The time has
+ * a bound, because the processes of those earlier waits may be stopped. */
 #define SHMI_EVENT_YIELD INT64_C(1000000)
 /* The greatest number of tokens. A set that would exceed it does nothing. */
 #define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
 
 SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
 SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
-/* The word after a change that ends no wait. It then has that many tokens. */
+/* Returns the word s after a change that ends no wait. The new word has the given number of tokens. */
 SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
     return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
@@ -46,22 +46,24 @@ SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_
 /* Changes the word. The caller has called shmi_event_count_off with the old value. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share has two numbers. waits: how many waits have begun and are not counted off. ended: the version of the word at
- * the end of the last wait that was counted off. */
+/* A share has two numbers. One says how many waits have begun and are not counted off. The other, ended, is the version
+ * that the word had at the end of the wait that was counted off last. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* The share h after a wait was counted off that ended when the word got the version version. */
+/* Returns the share h after one wait was counted off. The parameter version is the version of the word at the end of
+ * this wait. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
     return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. A signal handler may
- * call this function. So a handle remembers the addresses of the shares in an array that it has from the start.
+/* Finds the shares, which lie in slot records. A slot record stays until the object is deleted, so a handle keeps the
+ * addresses of the shares. A signal handler may call this function, so the handle has had the array for all addresses
+ * since it was made.
  *
- * When a participant opens the Event, it puts its slot record on the list. Its first wait changes the word only after
- * that. So a call whose change of the word succeeds has seen the shares of all waits. */
+ * A participant that opens the Event puts its slot record on the list before its first wait changes the word. So a call
+ * whose change of the word succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -94,7 +96,8 @@ SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
     return !shmi_known_bad(shmi_ld64(&e->known_head)) ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
 }
 
-/* How many waits the shares count, for the word s. The function stops as soon as the number exceeds most. */
+/* Returns how many waits the shares count, or 0 if the word s announces no wait. The function stops counting as soon as
+ * the number exceeds most. */
 SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
 {
     uint64_t n = 0;
@@ -107,15 +110,17 @@ SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t mos
         shmi_event_record *h = __atomic_load_n(&e->known[i], __ATOMIC_ACQUIRE);
         if (h == NULL || shmi_event_share_waits(shmi_ld64(&h->waits)) == 0)
             continue;
-        /* The ID is read before the number, because a participant that inherits a share stores its ID last. */
+        /* Read the ID before the number. A participant that inherits a share stores its ID last, so the number is right
+         * if the ID is current. */
         if (shmi_current(e->a, (shmi_participant_id)(shmi_ld64(&h->name) & SHMI_NAME_MASK)))
             n += shmi_event_share_waits(shmi_ld64(&h->waits));
     }
     return n;
 }
 
-/* Counts off the wait that ended by the change of the word to s, unless another call has done so. Each call does this
- * before it changes s. So a change that succeeds has seen, in the shares, the ends of all earlier waits. */
+/* Counts off the wait that ended when the word changed to s, unless another call has counted it off. Each call does
+ * this before it changes the word from s. So a call that has changed the word has seen, in the shares, the ends of all
+ * earlier waits. */
 SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
     uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
@@ -156,8 +161,8 @@ SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
     shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* Returns the word. *waits is the number of waits that the shares counted while the word had this value. The function
- * stops counting at more waits than tokens. If there are no tokens, it does not count, and *waits is 0. */
+/* Returns the word, and sets *waits to the number of waits that the shares counted while the word had this value. If
+ * the word has no token, *waits is 0. The function stops counting as soon as there are more waits than tokens. */
 SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
     for (;;) {
@@ -172,7 +177,7 @@ SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
     }
 }
 
-/* As shmi_event_set_auto, if there may be waits: sets the Event, and wakes a wait. */
+/* The part of shmi_event_set_auto for an Event on which there may be waits: sets the Event, and wakes a wait. */
 SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
     for (;;) {
@@ -218,9 +223,9 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* Takes all tokens that no wait will take: for a reset, or for a wait that need not sleep. Returns 0 if there is no
- * such token. Usually there is at most one. There are more if waiting participants have died, or if waits were given
- * up. */
+/* Takes all tokens that are left over when each wait gets one. A reset calls this function, and so does a wait before
+ * it sleeps. Returns 0 if no token is left over. Usually at most one is. There are more if waiting participants have
+ * died, or if waits were given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -228,16 +233,16 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
         if (shmi_event_tokens(s) <= waits)
             return 0;
         if (shmi_event_swap(e, s, shmi_event_with(s, waits))) {
-            /* A set that still finds the token changes nothing. The loads after this claim must see what the caller of
-             * that set stored before it. */
+            /* A thread may have set the Event before this claim, found it set already, and changed nothing. The loads
+             * after the claim must see what that thread stored before its set. */
             shmi_order_loads();
             return 1;
         }
     }
 }
 
-/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. So if there are
- * tokens, but none is free, this function looks for dead participants with waits, and then tries again. */
+/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. If there are
+ * tokens and none is free, this function looks for dead participants with waits. Then it tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -254,11 +259,12 @@ SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
     return shmi_event_claim(e);
 }
 
-/* A wait that its share counts. It is over when this process has ended it by a change of the word. */
+/* A wait of this process, which counts in the share of the process. The wait is over when this process has changed the
+ * word to end it. */
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* the wait may sleep while the word of the Event has the version of this value */
+    uint64_t word; /* the wait may sleep while the word of the Event has the same version as this value */
 } shmi_event_wait;
 
 /* Counts a wait in the share of this process. The caller has called shmi_enter. */
@@ -269,8 +275,8 @@ SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
     memset(w, 0, sizeof *w);
     w->e = e;
 }
-/* Ends the wait, and leaves that many tokens, or at most one if there is no other wait. Returns 0 if the word is no
- * longer s. */
+/* Ends the wait by a change of the word from s. The new word has the given number of tokens, but at most one if no
+ * other wait remains. If the result is 0, the wait goes on, and the caller reads the word again. */
 SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
 {
     struct shmi_event *e = w->e;
@@ -282,8 +288,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended exactly 2^32 changes ago. So the end of this wait would seem to be
-         * counted off already. Another change of the word avoids that. */
+        /* The last wait of this participant ended exactly 2^32 changes ago, with the same version as this wait would.
+         * So the share would seem to count this wait off already. Another change of the word avoids that. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -298,8 +304,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     return 1;
 }
-/* Takes a token if there is one for this wait. If there is none, returns 0, and the wait may sleep on w->word. A wait
- * that has not slept leaves the tokens to the waits that announced themselves before it. */
+/* Takes a token for this wait, and returns 1. If there is no token for it, returns 0, and the wait may sleep on
+ * w->word. A wait that has not slept leaves the tokens to the waits that announced themselves before it. */
 SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
     struct shmi_event *e = w->e;
@@ -323,8 +329,8 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait without a token and returns 0. If unless is not 0 and there is a token, takes the token instead and
- * returns 1. */
+/* Ends the wait without a token and returns 0. But if the parameter unless is not 0, and there is a token, the wait
+ * takes the token and the result is 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -338,9 +344,9 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 /* The longest time that a wait may sleep on its word, in ns; 0: until a wake. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a
- * token, the check wakes one wait, because the wake for the token may have gone to a stopped process, or was not sent.
- * If the word has not changed since the last check, the wait that was woken then has not taken the token, so the check
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. If there is a token,
+ * the check wakes one wait: the earlier wake may have gone to a stopped process, or was never sent. If the word has not
+ * changed since the last check, the wait that the last check woke has not taken the token. In this case, the check
  * wakes all waits. */
 SHMI_FN void shmi_event_check(void *event)
 {
@@ -442,8 +448,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* Another call that still finds the old state changes nothing. The loads after this change must see what the
-         * caller of that other call stored before it. */
+        /* Before this change, a thread may have asked for the old state, found it, and changed nothing. The loads after
+         * this change must see what that thread stored before its call. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
@@ -470,8 +476,8 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 
 /* ---- Handles ---- */
 
-/* The mode of an Event, or -1 if the object is not an Event. The word mode identifies an auto-reset Event. A
- * manual-reset Event has zeros there. */
+/* Returns the mode of an Event, or -1 if the object is not an Event. An auto-reset Event has a field mode, which is
+ * SHMI_eventAuto. A manual-reset Event has 0 at the same place. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
@@ -493,7 +499,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* a call that is under way may still read the memory, which stays readable */
+        shmi_free_thing(e->known); /* a call that is under way may still read this memory, so it is kept for later handles */
     shmi_free_thing(e);
 }
 
@@ -594,7 +600,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
     is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
-    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* this check comes before this process gets a slot record */
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* checked before this process gets a slot record */
         shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }

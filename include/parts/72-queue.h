@@ -8,12 +8,12 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this many more steps */
-#define SHMI_QUEUE_WALKS 16   /* if so many walks in a row find nothing while no hint moves, a peer has overwritten the ring */
+#define SHMI_QUEUE_WALK 1000u /* a walk ends after two laps of the ring and this number of further steps */
+#define SHMI_QUEUE_WALKS 16   /* if this number of walks in a row find nothing, and no hint changes, a peer has overwritten the ring */
 #define SHMI_QUEUE_LOOK 64u   /* number of slots that a spinning waiter examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
-#define SHMI_QUEUE_NOTES 4    /* number of words for notes of returns */
-#define SHMI_QUEUE_USE 64u    /* the word used grows by this number */
+#define SHMI_QUEUE_NOTES 4    /* number of words in which processes note that they are about to put an item back */
+#define SHMI_QUEUE_USE 64u    /* shmi_queue_words.used grows in steps of this size */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
 #define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
@@ -35,7 +35,7 @@ struct shmi_queue_side {
 /* The first returned slots that a search through all slots has found; see returnedSlots of prims/queue_returned.go. */
 #define SHMI_QUEUE_RETURNED 64u
 struct shmi_queue_returned {
-    uint32_t busy; /* a thread uses this list; other threads do not wait for it, but search themselves. Atomic. */
+    uint32_t busy; /* a thread uses this list. Another thread does not wait for it, but searches the slots itself. Atomic. */
     uint32_t from, to;
     uint32_t all;
     uint64_t at;
@@ -58,8 +58,8 @@ struct shmi_queue {
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-/* The number of slots. A stopped put or get keeps a slot. A small queue has spare slots, so that some stopped calls
- * leave room for others. */
+/* The number of slots. A stopped put or get occupies a slot. A small queue has spare slots, so that some stopped calls
+ * leave room for other calls. */
 SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
 SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
 {
@@ -77,12 +77,12 @@ SHMI_FN uint64_t shmi_queue_bytes(uint64_t capacity, uint64_t item)
 SHMI_FN uint64_t shmi_queue_state(uint32_t kind, shmi_participant_id n, uint64_t tag) { return n | (uint64_t)kind << 29 | (tag & SHMI_QUEUE_TAG) << 33; }
 SHMI_FN uint32_t shmi_queue_kind(uint64_t s) { return (uint32_t)(s >> 29 & 15); }
 SHMI_FN uint64_t shmi_queue_tag(uint64_t s) { return s >> 33; }
-/* The participant that has the slot, or 0 if none has. */
+/* The participant to which the slot belongs, or 0 if it belongs to none. */
 SHMI_FN shmi_participant_id shmi_queue_name(uint64_t s) { return shmi_queue_kind(s) == SHMI_queueReturned ? 0 : (shmi_participant_id)(s & SHMI_NAME_MASK); }
 SHMI_FN uint64_t shmi_queue_with(uint64_t s, uint32_t kind, shmi_participant_id n) { return shmi_queue_state(kind, n, shmi_queue_tag(s)); }
 SHMI_FN int shmi_queue_is_at(uint64_t s, uint64_t p) { return shmi_queue_kind(s) == SHMI_queueFull && shmi_queue_tag(s) == (p & SHMI_QUEUE_TAG); }
-/* Whether the item of s was put before the item of t. The parameter later is a position behind both items, by fewer
- * than 2^31 positions: see shmi_queue_later. */
+/* Whether the item with the state s was put before the item with the state t. The parameter later is a position behind
+ * both items, but less than 2^31 positions behind them: see shmi_queue_later. */
 SHMI_FN int shmi_queue_before(uint64_t s, uint64_t t, uint64_t later)
 {
     return ((later - shmi_queue_tag(s)) & SHMI_QUEUE_TAG) > ((later - shmi_queue_tag(t)) & SHMI_QUEUE_TAG);
@@ -98,14 +98,14 @@ SHMI_FN int shmi_queue_valid(uint64_t s)
 }
 SHMI_FN uint64_t shmi_queue_cell(uint32_t lap, uint32_t slot) { return (uint64_t)lap << 32 | slot; }
 SHMI_FN uint32_t shmi_queue_lap(const struct shmi_queue *x, uint64_t p) { return (uint32_t)(p >> x->shift); }
-/* How many laps the cell value cell is ahead of the lap of position p. */
+/* How many laps the cell is ahead of the lap of position p. The parameter cell is the value of the cell. */
 SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint64_t p)
 {
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* How far position p is after position q; 0 if it is before q. Positions whose difference is a multiple of 2^32 laps
- * count as equal, because shmi_queue_heal does not know how many times the lap number has wrapped. */
+/* Returns p - q, or 0 if position p is before position q. Positions whose difference is a multiple of 2^32 laps count
+ * as equal, because shmi_queue_heal does not know how many times the lap number has wrapped. */
 SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
 {
     uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
@@ -124,7 +124,7 @@ SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
     return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-/* The functions that follow take no lock. If a participant is stopped in one of them, it keeps a slot from others, and
+/* The functions that follow take no lock. A participant that is stopped in one of them keeps one slot from others, and
  * nothing else. */
 
 SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
@@ -146,15 +146,15 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_qu
 /* Computes the hints anew. The new hints may be too low. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* The numbers of laps repeat after 2^32 laps. So 2^32 laps are added: then the position is later than the lap of
-     * an all-zero cell. */
+    /* Lap numbers wrap after 2^32 laps. The addition of 2^32 laps makes the position later than the lap of an all-zero
+     * cell. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
     shmi_st64(&x->seen, 0);
 }
 
-/* The result of a step of a walk. */
+/* What a step of a walk has found. */
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
@@ -197,8 +197,8 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell has a later position. So the item one lap before that position was taken, and so were all earlier
-     * items. */
+    /* The cell already has an item of a later lap. So the item one lap before that was taken, and so were all items
+     * before it. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
@@ -259,7 +259,7 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
  * overwritten the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
-    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* also if p is before seen */
+    if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true, too, if p is before seen */
         struct shmi_queue_found f;
         uint64_t d;
         if (!shmi_queue_front(x, &f))
@@ -275,15 +275,15 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot s, with the number i, that a put has claimed, and the position p at which the item is to come. At the time of
- * the claim the cell of p was not filled; it contained was. */
+/* A slot that a put has claimed: s is the slot, and i its number. p is the position for the item. At the time of the
+ * claim, position p was not filled, and its cell had the value was. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
     shmi_queue_slot *s;
 };
 SHMI_FN uint32_t shmi_queue_begin(struct shmi_queue *x, uint64_t p) { return (uint32_t)(p - (x->mask + 1)) % x->slots + 1; }
-/* Raises the word used, because slot i is about to be claimed. */
+/* Raises shmi_queue_words.used, because slot i is about to be claimed. */
 SHMI_FN void shmi_queue_use(struct shmi_queue *x, uint32_t i)
 {
     uint64_t to = ((uint64_t)i + SHMI_QUEUE_USE - 1) & ~(uint64_t)(SHMI_QUEUE_USE - 1), n;
@@ -331,8 +331,8 @@ SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
         c->was = f.was;
         if (!full && shmi_queue_claim_slot(x, c))
             return 1;
-        /* The position is still not filled, so no item was added in this round. So there was no room when this round
-         * began. */
+        /* If the position is still not filled, no put has added an item since this round found the position. So the
+         * queue had no room at that time. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
             return 0;
     }
@@ -347,7 +347,8 @@ SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_si
     t.slot = x->a->my_slot;
     return t;
 }
-/* Wakes a waiter of a side, if a waiter has announced itself, because n items or places have come. */
+/* Wakes a waiter of a side, if a waiter has announced itself. There are n more items, or n more free places, for this
+ * side. */
 SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
 {
     if (n > 0 && shmi_wake_word_announced(&side->line)) {
@@ -357,7 +358,8 @@ SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side,
     }
 }
 
-/* Frees a slot that this call has claimed, unless this process has left the arena and its slots were taken back. */
+/* Frees a slot that this call has claimed. The call does nothing if this process has left the arena, because then a
+ * reaper has taken the slot back. */
 SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
 {
     uint64_t st = shmi_ld64(&s->state);
@@ -371,22 +373,22 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled, even with this slot, before this call claimed the slot. If it was, a
-         * state with the tag of the position would make the slot an item of the queue at once. So the cell is checked
-         * first. */
+        /* Check the cell before the slot gets the tag of the position. The position may have been filled before this
+         * call claimed the slot, even with this same slot. Then the tag would make the slot an item of the queue at
+         * once. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
             SHMSYNC_CRASHPOINT("queue.add.written");
-            /* The hint is stored before the CAS. As soon as the item is in the queue, another thread may delete the
-             * object. So after the CAS this call stores something only if a waiter is announced. */
+            /* The hint is stored before the CAS, because another thread may delete the object as soon as the item is in
+             * the queue. After the CAS, this call stores something only if a waiter is announced. */
             __atomic_store_n(&x->w->tail, c->p, __ATOMIC_RELEASE);
             if (shmi_cas64(shmi_queue_cell_of(x, c->p), c->was, shmi_queue_cell(shmi_queue_lap(x, c->p), c->i))) {
                 SHMSYNC_CRASHPOINT("queue.add.committed");
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);
-                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* 0: a get already has the item */
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* if this CAS fails, a get already has the item, so the put has succeeded */
             }
         }
         full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
@@ -425,8 +427,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Makes the get calls search for returned slots, if a note names a returned slot of which they may not have been told.
- * Also removes the notes of dead participants. */
+/* Looks for a note that names a returned slot. If the get calls may not know of this slot, makes them search for
+ * returned slots. Also removes the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -447,16 +449,18 @@ SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-/* A position for shmi_queue_before, behind all items that a search finds, even if other calls put items meanwhile. The
- * tags of items give their order if fewer than two billion items were put after them. */
+/* Returns a position for shmi_queue_before. The position is behind all items that a search of the slots finds, even if
+ * other calls put items during the search. The tag of an item gives its order if fewer than two billion items were put
+ * after the item. */
 SHMI_FN uint64_t shmi_queue_later(struct shmi_queue *x)
 {
     struct shmi_queue_found f;
     if (!shmi_queue_next(x, &f)) /* the search is needed because the hint may be before the position of an item */
         f.p = shmi_ld64(&x->w->tail); /* a peer has overwritten the ring, so the items have no order */
-    return f.p + (1u << 24); /* more than other calls can put while this call searches the slots */
+    return f.p + (1u << 24); /* more items than other calls can put while this call searches the slots */
 }
-/* Searches all slots for the first returned slots, and fills the list x->back. */
+/* Searches all slots for the first returned slots, and stores them in the list x->back. The parameter back is the value
+ * of shmi_queue_words.returned. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -483,8 +487,8 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, or 0 if there is none. back is a value that the word returned had. If slots were returned
- * since then, the result may be a slot that is not the first. */
+/* Returns the number of the first returned slot, or 0 if there is none. The caller has read the parameter back from
+ * shmi_queue_words.returned. If slots were returned since then, the result may be a slot that is not the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -493,7 +497,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
-        while (first == 0) { /* each further round means that others have taken all slots of the list */
+        while (first == 0) { /* a further round is needed only if other calls have taken all slots of the list */
             while (first == 0 && r->from < r->to)
                 if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
                     first = r->slot[r->from];
@@ -584,7 +588,8 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 
 /* ---- Waiting ---- */
 
-/* Whether a waiter of a side can go on now. Examines at most most slots. */
+/* Whether a waiter of a side can go on now. The parameter most bounds the number of slots that this function examines.
+ */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
     struct shmi_queue_found f;
@@ -594,7 +599,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
         return (shmi_ld64(&x->w->returned) & 1) != 0 || !shmi_queue_front(x, &f) || f.s != NULL;
     full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
     if (full != 0)
-        return full < 0; /* -1: the put will find the error */
+        return full < 0; /* if full is -1, the put can go on, and reports the error */
     i = shmi_queue_begin(x, f.p);
     for (most = most < x->slots ? most : x->slots; most > 0; most--) {
         if (shmi_ld64(&shmi_queue_at(x, i)->state) == 0)
@@ -605,7 +610,7 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     return 0;
 }
 /* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
- * sleep, so this function announces them again. */
+ * sleep. So this function sets the announcement again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -614,8 +619,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Ends lease w by its bit. Returns 0 if the slot does not have lease w any more. If all peers keep the rules, the word
- * changes at most once during the call, because it gets a date. */
+/* Ends the lease w: sets the bit that says so in its word. Returns 0 if the slot does not have the lease w any more.
+ * Correct peers change the word at most once during the call, to give it a date. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -637,9 +642,9 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes the get calls find items that a process put back without telling of them, because it died or was stopped. The
- * word returned changes even if its bit is set already: otherwise a get that searched before such an item came back
- * would clear the bit. */
+/* Makes the get calls find items that a process put back without a note to them, because the process died or was
+ * stopped. shmi_queue_words.returned changes even if its bit is set already. Without this change, a get could clear the
+ * bit after a search that ended before such an item came back. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -647,8 +652,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants that are dead and gone have. leaving is the participant for which the caller reaps: if
- * it is this process, which is leaving, its slots are taken back, too. */
+/* Takes back the slots of participants that are dead and gone. leaving is the participant for which the caller reaps.
+ * If this process itself is leaving, the function takes back its slots, too. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -659,7 +664,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         shmi_queue_slot *s = shmi_queue_at(x, i);
         uint64_t st = shmi_ld64(&s->state), w, *note;
         shmi_participant_id n = shmi_queue_name(st);
-        /* The death is tested before the cell is read, because a put may fill the cell just before it dies. */
+        /* Test for the death before reading the cell, because a put may fill the cell just before it dies. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
             continue;
         switch (shmi_queue_kind(st)) {
@@ -668,7 +673,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* otherwise a late date of this lease could become that of the next lease */
+                shmi_queue_end_word(s, w); /* otherwise a process could store the date of this lease later, as the date of the next lease */
             note = shmi_queue_note(x, i);
             SHMSYNC_CRASHPOINT("queue.back.noted");
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
@@ -708,7 +713,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
         else if (shmi_queue_kind(st) == SHMI_queueLeased)
             shmi_queue_date(s);
         else if (!shmi_queue_valid(st))
-            shmi_cas64(&s->state, st, 0); /* only a peer can have written that */
+            shmi_cas64(&s->state, st, 0); /* no correct process writes such a state */
         if (name != 0 && name != last && !shmi_queue_published(x, i, st)) {
             last = name;
             dead = shmi_dead(x->a, name) || dead;
@@ -737,7 +742,7 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
         return;
     else if (moved)
         shmi_wake_word_wake_one(x->a, &side->line);
-    else /* nothing has moved since the last check, so the waiter that was woken then is stopped */
+    else /* nothing has moved since the last check, so the waiter that the last check woke may be stopped */
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
@@ -746,7 +751,7 @@ SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queu
 
 /* ---- Calls ---- */
 
-/* A call: a put, which copies an item in, or a get or a lease, which copies an item out. */
+/* The arguments of a call. A put copies an item into the queue; a get or a lease copies an item out. */
 struct shmi_queue_call {
     struct shmi_queue *x;
     struct shmi_queue_side *side;
@@ -771,7 +776,7 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     lease->seq = w;
     lease->attempts = (uint32_t)times - 1;
 }
-/* Makes one attempt of a call. Returns 0, EBUSY if the call has to wait, ECANCELED, EPROTO or EBADF. */
+/* Makes one attempt of a call. Returns 0, ECANCELED, EPROTO or EBADF. EBUSY: the call has to wait. */
 SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
@@ -830,7 +835,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
     for (;;) {
         shmi_sleep_spec spec;
         err = shmi_queue_try(c);
-        /* An item or room that came first takes precedence over the end of the wait. */
+        /* The last attempt came after the end of the sleep. Its success takes precedence over a timeout or a close. */
         if (err != EBUSY || ended == SHMI_LATE || ended == SHMI_CLOSED)
             break;
         if (!waits) {
@@ -864,7 +869,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             shmi_queue_check(x, c->side);
     }
     if (slept)
-        shmi_queue_pass(x, c->side); /* this waiter may have used up a wake */
+        shmi_queue_pass(x, c->side); /* this waiter may have got a wake that another waiter needs */
     if (err != EBUSY)
         return shmi_queue_fail(c, err);
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, op, shmi_called(&x->o)) : shmi_queue_fail(c, EBADF);
@@ -895,8 +900,8 @@ SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
     if (err != 0)
         return err;
     err = shmi_queue_try(c);
-    /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be stopped,
-     * would find the deaths of holders. */
+    /* A program that never waits makes no periodic check. Without this check, only the death watchers of other
+     * processes would find dead holders, and these processes may be stopped. */
     if (err == EBUSY && try_ && shmi_check_due(&c->x->tried) && shmi_enter_for(c->x, a, NULL) == 0) {
         shmi_queue_check_slots(c->x);
         err = shmi_queue_try(c);
@@ -1003,7 +1008,7 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.poller = &w->poller;
 }
 /* Fills in x from the body of a queue. Returns 0 if the body is too small for its immutable words, such as the
- * capacity. Each of these words is read only once, because a peer may overwrite it. */
+ * capacity. The function reads each immutable word only once, because a peer may overwrite it meanwhile. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -1043,8 +1048,8 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
     w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
-/* Makes the handle with the sizes that shmi_queue_handle has checked, even if a peer has overwritten the words since.
- */
+/* Makes the handle. It uses the sizes that shmi_queue_handle has checked, because a peer may have overwritten the words
+ * since the check. */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
@@ -1199,7 +1204,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue_call c;
     int64_t abs;
     shmsync_arena *a = x->a;
-    int entered = 0; /* from its first wait on, the call counts itself, because the handle may be closed */
+    int entered = 0; /* not 0: the call keeps the handle open by shmi_enter_for, as it does from its first wait on */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
@@ -1256,7 +1261,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
             shmi_exit_for(x, a);
             return SHMI_TELL(err);
         }
-        before = 1; /* the call has counted itself, and waiters were already woken for the item */
+        before = 1; /* the call is within shmi_enter_for, and shmi_queue_do has already woken the waiters for this item */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;

@@ -15,18 +15,18 @@ struct shmi_counter {
     shmsync_arena *a;
     shmi_counter_words *w;
     shmi_counter_slot *own; /* the slot record of this participant; NULL in a reaper without a handle */
-    shmi_counter_slot **of; /* the known slot records, from that of slot 1; NULL: the slot has none */
-    uint64_t head;          /* head of the list when the list was read: see shmi_known_list. Atomic. */
-    uint32_t deaths;        /* value of shmi_deaths when a waiter last looked for dead participants. Atomic. */
-    uint64_t sought;        /* value of the word events at that time. Atomic. */
+    shmi_counter_slot **of; /* of[i]: the slot record of slot i + 1; NULL: the slot has none, or this process does not know it */
+    uint64_t head;          /* the start of the list of slot records when this process read the list: see shmi_known_list. Atomic. */
+    uint32_t deaths;        /* what shmi_deaths was when a waiter last looked for dead participants. Atomic. */
+    uint64_t sought;        /* what shmi_counter_words.events was when a waiter last looked for dead participants. Atomic. */
     shmi_wait_list line;
     const char *op;      /* name of the operation, for the errors of waits */
-    uint64_t seen;       /* value of the word events at the last check */
+    uint64_t seen;       /* what shmi_counter_words.events was at the last periodic check */
     int64_t looked;
     shmi_object o;
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_counter_bytes(shmsync_arena *a) { return sizeof(shmi_counter_words) + (a->geo.counted ? 64 : 0); }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
@@ -54,8 +54,8 @@ SHMI_FN int shmi_counter_too_much(struct shmi_counter *t, const char *op, int64_
 SHMI_FN int shmi_counter_corrupt_shares(struct shmi_counter *t) { return shmi_counter_corrupt(t, "its list of slot records"); }
 
 /* Reads the list of slot records if it has changed. A known record stays known, even if a peer has overwritten the
- * list. A participant puts its record on the list before its first change. So a call that has loaded the commit word
- * finds each record that the state can name. Returns 0 if a reaper has no memory for the array. */
+ * list. A participant puts its record on the list before it first changes the commit word. So a call that has loaded
+ * the commit word finds all records to which the state can refer. Returns 0 if a reaper has no memory for the array. */
 SHMI_FN int shmi_counter_learn(struct shmi_counter *t)
 {
     shmi_record_walk v;
@@ -79,8 +79,9 @@ SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t
         return t->own;
     return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
 }
-/* Returns the next slot record behind *slot that this process knows, and sets *slot to its slot. NULL: there is none.
- * A walk begins with *slot 0, after a call of shmi_counter_learn that has succeeded. */
+/* A step of a walk through the slot records that this process knows. *slot is the slot of the record before, or 0 at
+ * the beginning. Returns the next record and sets *slot to its slot, or returns NULL after the last record. The caller
+ * has called shmi_counter_learn, which has succeeded. */
 SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
 {
     while (*slot < t->a->geo.slots) {
@@ -129,12 +130,12 @@ SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, 
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
-/* Makes a change of the counter by a record, if the commit word is still c. The caller has the private lock, and the
- * record of c is complete. */
+/* Makes a change of the counter by a record, if the commit word is still c. The caller has the private lock, and has
+ * completed the record that c names. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A new period, which no share has: the low half of a ticket. The low halves repeat after 2^32 tickets. So the
- * function compares the period with those of all shares. */
+/* Returns a number for a new period, the low half of a ticket. No share has this number. The low half repeats after
+ * 2^32 tickets, so the function compares it with the periods of all shares. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, slot, period = 0;
@@ -152,7 +153,8 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
     return period;
 }
 
-/* Changes the commit word from c, which has the sole form and is not 0, to the logged form, unless it has changed. */
+/* Changes the commit word from c, which has the sole form and is not 0, to the logged form. Does nothing if the commit
+ * word is no longer c. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
     shmi_record_change ch;
@@ -186,13 +188,13 @@ SHMI_FN void shmi_counter_recheck(struct shmi_counter *t)
     while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
     shmi_deliver_all(t->a, &t->line);
 }
-/* Wakes the waiters after a reap has changed what the dead leave undone. */
+/* Wakes the waiters after a reap has added a share to the count that dead participants owe. */
 SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
 {
     SHMSYNC_CRASHPOINT("counter.reap.lost");
     shmi_counter_recheck(t);
 }
-/* Wakes the waiters of the commit word c, which says that the counter is 0, unless another process has done so. */
+/* Wakes the waiters of a counter that is 0, with the commit word c, unless another process has woken them. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
 {
     uint32_t ticket = (uint32_t)c >> 3;
@@ -211,9 +213,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* Values of *due, which says what a process owes to the waiters after a change. It pays the debt when it has given
- * back the private lock. 0: it owes nothing. SHMI_COUNTER_DUE_DEATH: it has to wake them because of a death. Any other
- * value is a commit word that says that the counter is 0, and for which the waiters have not been woken. */
+/* Values of *due. A change sets *due to say which wake this process owes to the waiters. The process sends the wake
+ * after it has unlocked the private lock. 0: no wake. SHMI_COUNTER_DUE_DEATH: a wake because of a death. Any other
+ * value is the commit word of a counter that has become 0. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -222,8 +224,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Sets the counter to 0 if its commit word is still c. Returns whether it did. If waiters must be woken, it also sets
- * *due, which was 0 before. The caller then passes *due to shmi_counter_pay. */
+/* Sets the counter to 0 if the commit word is still c. Returns whether it has done so. If waiters must be woken, the
+ * call sets *due, and the caller passes *due to shmi_counter_pay. Before the call, *due is 0. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -249,15 +251,15 @@ SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
     return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
 }
 SHMI_FN shmi_participant_id shmi_counter_holder(shmi_counter_slot *s) { return (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK); }
-/* How much of a share other participants may claim. */
+/* The part of a share that other participants may claim. */
 SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slot *s)
 {
     uint64_t own = shmi_counter_has(t, s);
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, in the form that a change needs. own is at most the count. The word may exceed the
- * count, because other participants also do work of this share. */
+/* The share of this participant, in the form that a change needs. The field own is at most the count. The word in the
+ * slot record may exceed the count, because other participants, too, count down for work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
     int void_; /* the slot has no share in this period */
@@ -289,8 +291,8 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
     if (h->void_ || claimed != h->claimed || own > h->own)
         shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
-/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller has the private
- * lock. If *due is not 0 after the call, the share is folded. */
+/* Makes one attempt to fold the share of a slot: to add it to the count that dead participants owe. The caller has the
+ * private lock. The attempt has succeeded if *due is not 0 afterwards. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = shmi_counter_slot_at(t, slot);
@@ -311,7 +313,7 @@ SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot,
 /* The result of an attempt in the logged form. */
 enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
 
-/* Makes one attempt, in the logged form, to add n to the counter or, if add is 0, to take n from it. */
+/* Makes one attempt to change a counter in the logged form: adds n to it or, if add is 0, subtracts n from it. */
 SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
 {
     shmi_record_change ch;
@@ -334,7 +336,7 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
     ch.n = 0;
     if (add) {
         shmi_record_set(&ch, SHMI_counterCount, count + n);
-        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other participants may claim the units that are added now */
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other participants may claim the units that this call adds */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
         shmi_record_set(&ch, SHMI_counterCount, count - n);
@@ -428,8 +430,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* Sets *died to the dead participant that leaves work undone, or to 0 if there is none. If *current is not 0, the
- * answer was right at some moment after c was read. Otherwise *died may belong to a later commit word. */
+/* Sets *died to a dead participant that owes a count, or to 0 if there is none. If *current is not 0, this was so at
+ * some moment after the caller read c. If *current is 0, *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -444,32 +446,32 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
         return err;
     if (shmi_value_of(&t->w->owed) == 0) {
         if (shmi_counter_learn(t) && shmi_known_bad(shmi_ld64(&t->head)))
-            return shmi_counter_corrupt_shares(t); /* a dead participant may have a share that cannot be found */
-        return 0; /* if a process folds a share after this load of owed, it wakes the waiters afterwards */
+            return shmi_counter_corrupt_shares(t); /* a dead participant may have a share that is not on the list any more */
+        return 0; /* a process that folds a share after this load of w->owed wakes the waiters after the fold */
     }
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
-    /* If the commit word has changed, owed may belong to a later record that is only half carried out. */
+    /* If the commit word has changed, w->owed may belong to a later record, which is not carried out completely. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether n, which has a share, leaves its work undone, because n is dead, or is the participant without, which is
- * leaving. If none is leaving, without is 0. */
+/* Whether the participant n of a share is dead, or is leaving. without is the participant that is leaving, or 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
-/* Whether the whole count, in the sole form c, is the share of a participant that leaves its work undone. */
+/* Whether the owner that the commit word c names, in the sole form, is dead or is leaving. Then the whole count is its
+ * share. */
 SHMI_FN int shmi_counter_left(struct shmi_counter *t, uint64_t c, shmi_participant_id without)
 {
     shmi_participant_id n = shmi_counter_owner(c);
     return n != 0 && !shmi_counter_is_lost(c) && shmi_counter_leaves(t, n, without);
 }
-/* Whether s, in the logged form, is the share of a participant that leaves its work undone. */
+/* Whether s is the share of a participant that is dead or is leaving. The commit word has the logged form. */
 SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s, shmi_participant_id without)
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s of a slot, if it is the share of a dead participant, or of the participant
- * without, which is leaving. Sets *next to SHMI_counterDone if the slot has no such share now. Sets it to
- * SHMI_counterNot if this participant has no slot record, which a change needs. */
+/* Makes one attempt to fold the share s, if its participant is dead, or is the leaving participant without. Sets *next
+ * to SHMI_counterDone if the slot has no such share any more. Sets *next to SHMI_counterNot if this participant has no
+ * slot record, in which a change needs a record. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -492,9 +494,10 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of the participant without, which is leaving, slot by slot. The commit
- * word has had the logged form since those deaths. One check of each slot is enough; see prims/counter_repair.go. If a
- * reaper cannot make a slot record for itself, the waiters fold the shares; see shmi_counter_look_for_dead. */
+/* Folds the shares of dead participants, slot by slot. without is a participant that is leaving, or 0; its share is
+ * folded, too. The commit word has had the logged form since the participants died. One check of each slot is enough:
+ * see prims/counter_repair.go. If a reaper cannot make a slot record for itself, the waiters fold the shares: see
+ * shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot = 0;
@@ -508,7 +511,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         while (next != SHMI_counterDone) {
             uint64_t c = shmi_counter_load(t);
             if (!shmi_counter_is_logged(c) || shmi_counter_reap_share(t, c, s, slot, without, &next) != 0)
-                return; /* if the counter has become 0, all shares are void */
+                return; /* nothing is left to fold: if the counter has become 0, all shares are void */
             if (next == SHMI_counterNot && (made++ != 0 || !shmi_record_of_reaper(t->a, &t->o, sizeof(shmi_counter_slot)))) {
                 shmi_counter_recheck(t);
                 return;
@@ -516,8 +519,8 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants, and of the participant without, which is leaving, to what the dead leave
- * undone. */
+/* Adds the shares of dead participants to the count that dead participants owe. without is a participant that is
+ * leaving, or 0; its share is added, too. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     int tries; /* bounded, because only a peer that breaks the rules changes the word more often */
@@ -529,15 +532,16 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
         if (!shmi_counter_left(t, c, without))
             return;
-        /* The act is needed, because the word may come back to c when a living participant has got the ID of the
-         * owner. */
+        /* Take the word by an act. Otherwise a living participant could get the ID of the dead owner and change the
+         * word back to c before the CAS. */
         if (shmi_take_from64(t->a, shmi_counter_owner(c), &t->w->commit, c, c | SHMI_COUNTER_DEAD, 0)) {
             shmi_counter_tell(t);
             return;
         }
     }
 }
-/* Whether a reap would change what the dead leave undone. Also finds unmarked deaths of participants with shares. */
+/* Whether a reap would find shares of dead participants to fold. Also marks dead participants with shares that are not
+ * marked yet. */
 SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
 {
     uint32_t slot = 0;
@@ -558,16 +562,16 @@ SHMI_FN int shmi_counter_any_dead(struct shmi_counter *t, uint64_t c)
     }
     return dead;
 }
-/* Adds the shares of dead participants to what the dead leave undone. */
+/* Adds the shares of dead participants to the count that dead participants owe. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
     if (shmi_counter_any_dead(t, shmi_counter_load(t)))
         shmi_counter_reap(t, 0);
 }
-/* Calls shmi_counter_reap_dead if participants have died, or the word events has changed, since a waiter of this
- * process last did so. e is the value of events that the caller has read. A reaper that cannot fold the share of a
- * dead participant changes events, and counts the death only after that. So either this call finds the share, or
- * events changes before the caller sleeps on it. */
+/* Calls shmi_counter_reap_dead, unless a waiter of this process has already called it for the present number of deaths
+ * and the present value of w->events. e is that value, as the caller has read it. A reaper that cannot fold the share
+ * of a dead participant first changes w->events, and then counts the death. So either this call finds the share, or
+ * w->events changes before the caller sleeps on it. */
 SHMI_FN void shmi_counter_look_for_dead(struct shmi_counter *t, uint64_t e)
 {
     uint32_t deaths = shmi_deaths(t->a);
@@ -611,14 +615,14 @@ SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
-/* How many times a waiter reads a counter that changes all the time, to find out which participant died. Then it
- * sleeps until the next periodic check. */
+/* How many times a waiter tries to find out which participant died, while other calls change the counter. After that
+ * the waiter sleeps until the next periodic check. */
 enum { SHMI_counterLooks = 16 };
 SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
 {
     uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
     int64_t since = 0;
-    int looks; /* reads since the last sleep; after the first of them, the call checks its deadline */
+    int looks; /* number of reads since the last sleep. From the second read on, the call checks its deadline */
     for (looks = 0;; looks++) {
         uint64_t e = shmi_ld64(&t->w->events), c;
         shmi_sleep_spec spec;
@@ -671,7 +675,7 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
             shmi_counter_check(t);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a counter that is 0, or was 0 since the wait began, takes precedence over the close */
+        case SHMI_CLOSED: /* a counter that is 0, or has been 0 since the wait began, takes precedence over a timeout or a close */
             if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
                 return 0;
             return shmi_counter_gives_up(t, ended);
@@ -729,19 +733,20 @@ typedef struct shmi_claiming {
     uint64_t n, rest, period;
     int from_others, reaped;
 } shmi_claiming;
-/* Makes one attempt to claim units: of the dead, of no participant, and of one other participant. */
+/* Makes one attempt to claim units: first units that dead participants owe, then units that nobody owes, then units of
+ * the other participant with the largest claimable share. */
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t slot = 0, me = t->a->my_slot, most = 0;
-    shmi_counter_slot *s, *victim = NULL; /* the slot record of the slot most */
+    shmi_counter_slot *s, *victim = NULL; /* victim: the slot record of slot number most */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
     period = shmi_value_of(&t->w->period);
-    if (period != k->period) { /* the counter was 0 meanwhile, so earlier claims are void */
+    if (period != k->period) { /* the counter has been 0 since this call began, so what it claimed before is void */
         k->rest = k->n;
         k->period = period;
     }
@@ -771,7 +776,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         free = most = 0;
     free += others + owed;
     if (k->from_others)
-        free = shmi_min(free, count - h.own); /* at most what is not in the share of this participant */
+        free = shmi_min(free, count - h.own); /* units in the share of this participant cannot be claimed */
     if (shmi_counter_load(t) != c)
         return 0;
     if (k->rest > free) {
@@ -804,7 +809,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* As shmi_counter_claim_entered, but without the wait for processes that are dying. */
+/* As shmi_counter_claim_entered, but does not wait for processes that are dying. */
 SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
@@ -839,16 +844,17 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
     }
     return err;
 }
-/* Claims n of the expected units for this participant: first units that the dead left undone, then units of no
- * participant, and then, if from_others is set, units of other participants. */
+/* Claims n of the expected units for this participant: first units that dead participants owe, then units that nobody
+ * owes. If from_others is set, also claims units of other participants. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
-    shmi_counter_reap_dead(t); /* a participant with a share may be dead, and its reaper may have had no slot record */
+    shmi_counter_reap_dead(t); /* a reaper without a slot record may have left the share of a dead participant in its slot */
     k->reaped = 1;
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects that it can claim the units of that process. But this
-     * process may see only a moment later that all threads of that process have ended. So the call waits for that. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of this process. But the
+     * library may find out only a moment later that all threads of the process have ended. So the call waits until no
+     * process is dying, and tries again. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -885,7 +891,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return err;
     count = shmi_value_of(&t->w->count);
     owed = shmi_value_of(&t->w->owed);
-    if (owed >= count) { /* other participants have done part of what the dead left undone */
+    if (owed >= count) { /* other participants have done part of the work that dead participants owed */
         *ok = shmi_counter_become_zero(t, c, due);
         return 0;
     }
@@ -894,8 +900,8 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
-/* As shmi_counter_become_zero, for a commit word c of the sole form whose owner is dead. The word may come back to c
- * after another participant has got the ID of the owner and has died, too, so an act is needed. */
+/* As shmi_counter_become_zero, for a commit word c in the sole form whose owner is dead. Needs an act: otherwise
+ * another participant could get the ID of the owner, change the word back to c and die, too. */
 SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_participant_id n = shmi_counter_owner(c);
@@ -908,7 +914,7 @@ SHMI_FN int shmi_counter_zero_lost(struct shmi_counter *t, uint64_t c, uint64_t 
     shmi_end_act(t->a, &act);
     return ok;
 }
-/* Takes what the dead left undone off the counter. */
+/* Subtracts the count that dead participants owe from the counter. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
     int ok = 0, err = shmi_enter_for(t, t->a, "counter.reset");
@@ -939,7 +945,8 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
     shmi_exit_for(t, t->a);
     return err;
 }
-/* The count. If the counter changes all the time, the result may be put together from different moments. */
+/* Returns the count. If other calls change the counter all the time, the result may belong to a change that is not
+ * complete. */
 SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 {
     uint64_t count = 0;
@@ -1159,8 +1166,8 @@ int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monoton
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n)
 {
     SHMI_OPENED(l);
-    /* The count down may let another thread go on, which may close the handle. So the call reads the handle only here.
-     */
+    /* The count down may let another thread go on, and that thread may close the handle. So the call reads the handle
+     * before the count down. */
     struct shmi_counter *t = l->impl;
     shmsync_arena *a = t->a;
     int err = shmi_enter_for(t, a, "latch.count_down");
@@ -1189,7 +1196,7 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     free(t.of);
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)

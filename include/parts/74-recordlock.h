@@ -1,31 +1,32 @@
 
 /* ---- Locks that are handed over in the order of a recorded queue: prims/record_lock*.go in C ----
  *
- * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded
- * word. It consists of a kind and an ID:
+ * A FairMutex is such a lock, and so is each key of a MultiLock. The state of the lock is the value of a recorded word.
+ * The value consists of a kind and an ID:
  *
  *     kind       ID    meaning
  *     biased     0     free and open
  *     biased     n     held by n and open
  *     held       0     free and closed
  *     held       n     held by n and closed
- *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
- *     the others       as in a mutex; closed
+ *     reserved   n     granted to n by a record; held when n has copied the tag of this word to *accepted
+ *     other kinds      as in a Mutex; closed
  *
- * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the
- * word, by a CAS. Only a record opens it. */
+ * While the word is open, no wait is queued, and lock and unlock change the ID by a CAS. Any process may close the word
+ * by a CAS. Only a record opens the word. */
 #define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* the queue that is chosen in q is the queue of the lock */
+    struct shmi_rq *q;   /* has chosen the queue of the lock */
     uint64_t *state, *accepted;
-    /* a recorded word that names the participant whose death has made a FairMutex owner-dead or not recoverable */
+    /* names the participant whose death has made a FairMutex owner-dead or not recoverable. Its value changes by
+     * records */
     uint64_t *died;
-    uint32_t kind, where; /* name the word state in a record; the word died has the next kind */
+    uint32_t kind, where; /* by which a record finds *state; for *died, the kind is 1 more */
     int release;         /* the policy is SHMSYNC_POLICY_RELEASE */
-    /* not 0: the lock is a key of a MultiLock. Then the tag of state identifies a hold, and a not recoverable state
-     * contains an ID */
+    /* not 0: the lock is a key of a MultiLock. For a key, the tag of *state identifies a hold, and a state that is not
+     * recoverable contains an ID */
     int key;
 };
 
@@ -41,7 +42,7 @@ SHMI_FN int shmi_state_valid(uint32_t s, int key)
     }
     return 0;
 }
-/* Whether no process can get the lock before a recover. */
+/* Whether the state s lets no process get the lock until a recovery. */
 SHMI_FN int shmi_state_refuses(uint32_t s, int key)
 {
     return !shmi_state_valid(s, key) || shmi_owner_kind(s) == SHMI_kindOwnerDead || shmi_owner_kind(s) == SHMI_kindNotRecoverable;
@@ -67,16 +68,16 @@ SHMI_FN void shmi_state_shut(uint64_t *state, int key)
 
 /* ---- The rules. The caller has the private lock. ---- */
 
-/* Adds to x that the state becomes s. If x leaves no wait in the queue, and s is free or held, x also opens the word.
- */
+/* Adds to the change x: the state of the lock becomes s. If x leaves no wait in the queue, and the lock is free or held
+ * in s, the record also opens the word. */
 SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_change *x, uint32_t s)
 {
     if (shmi_owner_kind(s) == SHMI_kindHeld && shmi_rq_empty(l->q, x) && !l->q->a->geo.counted)
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to x that a wait leaves the queue without a grant. The word is closed. While a key has a holder, the word stays
- * closed: a record that opens it would change its tag, which identifies the hold. */
+/* Adds to the change x: a wait leaves the queue without a grant. The word is closed, and stays closed while a key has a
+ * holder. A record that opens the word changes its tag, and the tag of a key identifies the hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
@@ -86,15 +87,15 @@ SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_c
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
         shmi_lock_set(l, x, s);
 }
-/* Adds to x that the lock is granted to the first wait whose owner lives, or becomes free. Waits of dead participants
- * before that wait leave the queue. If they do not all fit into the record, shmi_lock_serve does the rest. Returns the
- * participant to which x grants the lock, or 0. The word is closed. */
+/* Adds to the change x: the lock is granted to the first wait whose owner lives, or becomes free if there is no such
+ * wait. Waits of dead participants leave the front of the queue. If these waits do not all fit into the record,
+ * shmi_lock_serve does the rest. Returns the participant to which x grants the lock, or 0. The word is closed. */
 SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;
     struct shmi_wait w;
-    /* From here on the word is in the record. So its tag changes even if the same participant gets the lock again:
-     * accepted identifies a grant by this tag. */
+    /* Put the word into the record now. So the tag of the word changes even if the same participant gets the lock
+     * again: *accepted identifies a grant by this tag. */
     shmi_rq_set(x, l->kind, l->where, l->state, 0);
     for (;;) {
         shmi_participant_id granted = 0;
@@ -119,8 +120,9 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to x that the first wait ends because no process can get a lock in the state s. The word extra of its node
- * gives the reason: the state s, with the ID of the dead participant. If s is not valid, all bits of extra are set. */
+/* Adds to the change x: the first wait ends, because no process can get a lock in the state s. The field extra of the
+ * wait node gives the reason, which is s with the ID of the dead participant. If s is not valid, all bits of extra are
+ * set. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -221,9 +223,9 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     shmi_st32(&q->unreaped, 1);
     return 0;
 }
-/* Takes the lock back from a dead holder if its word is open. No wait is queued then, so one CAS is enough, and this
- * process needs no slot record. Returns 1 if a participant that is dead or has left has the lock while the word is
- * closed: then only a record can take the lock back. */
+/* Takes the lock back from a dead holder if the word of the lock is open. In this case no wait is queued, so one CAS is
+ * enough, and this process needs no slot record. The result 1 says that the word is closed, and names a participant
+ * that is dead or has left. In this case only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     int tries;
@@ -237,7 +239,7 @@ SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
             return 1;
         to = l->release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
         if (shmi_take_from64(l->q->a, n, l->state, w, shmi_recorded_with(w, to), l->release) || shmi_ld64(l->state) == w)
-            return 0; /* if the dead participant is not gone yet, the reap visits the lock again when it is */
+            return 0; /* if the dead participant is not gone yet, a later reap takes the lock back */
     }
     return 0;
 }

@@ -9,11 +9,11 @@ struct shmi_barrier {
     void *completion_arg;
     const void *thread;       /* the thread of this process that runs the completion; see shmi_this_thread. Atomic */
     uint32_t deaths;          /* value of shmi_deaths when this process last looked for dead participants */
-    uint32_t head;            /* the latest slot record when the list was read */
-    shmi_barrier_slot *of[1]; /* the known slot records, from that of slot 1; NULL: the slot has none */
+    uint32_t head;            /* the start of the list of slot records when this process read the list */
+    shmi_barrier_slot *of[1]; /* of[i]: the slot record of slot i + 1; NULL: the slot has none, or this process does not know it */
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
@@ -38,7 +38,7 @@ enum {
 #define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
 #define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
 #define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
-#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* the record of a phase that is so many phases ago is lost */
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* after this number of further phases, the record of a phase is lost */
 
 /* ---- The rules; see prims/barrier_word.go ---- */
 
@@ -54,10 +54,11 @@ typedef struct shmi_barrier_share {
 
 SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
 SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
-/* The sequence that the word events has in state s. Waiters sleep until it changes. */
+/* The sequence of shmi_barrier_words.events in the state s. Waiters sleep until this sequence changes. */
 SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
 
-/* How many parties a share has in this phase. *left is how many arrivals of these parties are still to come. */
+/* Returns the number of parties of a share in this phase. Sets *left to how many of these parties have not arrived yet.
+ */
 SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
 {
     uint64_t ago = s->phase - h->phase;
@@ -67,27 +68,28 @@ SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier
     if (ago <= s->skipped)
         return *left = h->parties;
     if (ago == s->skipped + 1)
-        return *left = h->parties - *left; /* other processes have arrived in place of the other parties */
+        return *left = h->parties - *left; /* the parties that had not arrived now belong to processes that arrived in their place */
     return *left = 0;
 }
-/* Sets how many parties a share has in this phase, and how many of their arrivals are still to come. */
+/* Stores in a share its number of parties in this phase, and how many of them have not arrived yet. */
 SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
 {
     h->phase = s->phase;
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase, which is this one or the next, and so all later phases, as broken by the death of dead. */
+/* Marks a phase as broken by the death of the participant dead. The phase is this one or the next. All later phases are
+ * broken, too. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still have arrivals to come: then other processes have
- * arrived in place of its parties, which now belong to those processes. */
+/* Whether all arrivals of this phase have come. A share may still expect arrivals: other processes have arrived in
+ * place of its parties, and these parties now belong to the other processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
-/* Breaks a phase because the participant of a share is dead: the next phase if all arrivals of the share in this phase
- * have come, and this phase otherwise. The parties of the share are lost. */
+/* Breaks a phase because the participant of a share is dead. If all parties of the share have arrived in this phase,
+ * breaks the next phase; otherwise breaks this phase. The parties of the share are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
@@ -105,8 +107,8 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     h->gone = h->name;
     h->goneIn = (uint32_t)s->reset;
 }
-/* Gives the share of a slot to the participant me. If it was that of a predecessor, which is dead, its parties are
- * lost. */
+/* Gives the share of a slot to the participant me. If the share belonged to a predecessor, which is dead, the parties
+ * of the share are lost. */
 SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shmi_participant_id me)
 {
     if (h->name == me)
@@ -123,7 +125,7 @@ SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
     s->skipped = 0;
     s->completer = 0;
 }
-/* Counts n arrivals, which are at most as many as this phase still expects, and removes drop parties. */
+/* Counts n arrivals, and removes as many parties as drop says. This phase still expects n arrivals or more. */
 SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
@@ -147,8 +149,8 @@ SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uin
     s->expected -= shmi_min(n, s->expected);
     shmi_barrier_put(s, h, parties, shmi_min(parties, left));
 }
-/* Ends a broken phase, and begins another one with that many parties. If parties is 0, the new phase has the expected
- * parties less those that are lost. */
+/* Ends a broken phase, and begins a phase with the given number of parties. If parties is 0, the new phase has all
+ * expected parties that are not lost. */
 SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
 {
     if (parties == 0)
@@ -163,14 +165,14 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
     s->broken = 0;
     s->lost = 0;
 }
-/* The record that is kept of this phase, which is broken. */
+/* What the Barrier keeps about this phase, which is broken. */
 SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* Whether a wait for the end of phase p is over. *end is then its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead is
- * the participant that died, or 0 if the phase is so long ago that its record is lost. r is the record at the place of
- * p, which the caller has read after the state. */
+/* Whether a wait for the end of phase p is over. If it is, *end is its result, 0 or EOWNERDEAD. With EOWNERDEAD, *dead
+ * is the participant that died. *dead is 0 if the Barrier has no record of phase p any more. r is the record in the
+ * place for phase p, which the caller has read after the state. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
     uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps the record is ahead of p */
@@ -240,8 +242,8 @@ SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
 }
 SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
 
-/* Reads the state for the commit word c. *ok is 0 if the commit word is not c any more: then parts of the state may
- * belong to later commit words. */
+/* Reads the state for the commit word c. If *ok is 0, the commit word has changed, and parts of the state may belong to
+ * later commit words. */
 SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
 {
     shmi_barrier_words *w = x->w;
@@ -300,8 +302,8 @@ SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, co
     shmi_record_differ(ch, at + 6, h->goneIn, to->goneIn);
 }
 
-/* A rule changes the state and the share of a slot. A rule may be called several times for one change, and must not
- * wait. */
+/* A rule changes the state, and the share of a slot. The library may call a rule several times before the change
+ * succeeds. A rule must not wait. */
 typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
 /* Applies a rule, and commits the change. *was is the state before, and *is the state after. */
 SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
@@ -341,8 +343,8 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Makes the word events agree with the state, and wakes the waiters if this changes the sequence. The state is read
- * after events, so it is not older. */
+/* Makes the sequence of w->events agree with the state, and wakes the waiters if the sequence changes. Reads the state
+ * after w->events, so the state is not older than the sequence. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
     for (;;) {
@@ -362,7 +364,7 @@ SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
     }
 }
 
-/* Calls shmi_barrier_tell, unless the word events already has the sequence of s. The caller has just read s. */
+/* Calls shmi_barrier_tell, unless w->events already has the sequence of s. The caller has just read s. */
 SHMI_FN int shmi_barrier_tell_of(struct shmi_barrier *x, const shmi_barrier_state *s)
 {
     return (uint32_t)shmi_eventcount_load(&x->e) == shmi_barrier_sequence(s) ? 0 : shmi_barrier_tell(x);
@@ -382,9 +384,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. The participant without, which is leaving, counts as
- * dead; 0: none. A process without a slot record cannot make this change, so it leaves the change to the waiters or to
- * the next call. */
+/* Breaks the phases that dead participants leave incomplete. The leaving participant without counts as dead; 0: none is
+ * leaving. A process without a slot record cannot make this change, so the waiters or the next call make it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -421,7 +422,8 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties or runs the completion. If who is 0, whether any dead participant does. */
+/* Whether the participant who has parties, or runs the completion. If who is 0, the answer is for any dead participant.
+ */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -615,7 +617,7 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 }
 
 /* The rule of an arrival. arg[0]: the number of arrivals. arg[1]: the number of parties to remove. arg[2]: the
- * participant that runs the completion, or 0 if there is no completion, so that the phase ends at once. */
+ * participant that runs the completion. If arg[2] is 0, there is no completion, and the phase ends at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -632,7 +634,7 @@ SHMI_FN void shmi_barrier_completed(struct shmi_barrier *x, shmi_barrier_state *
 {
     (void)h;
     (void)arg;
-    if (s->completer == x->e.a->self) /* if not, a peer has overwritten the state */
+    if (s->completer == x->e.a->self) /* otherwise a peer has overwritten the state */
         shmi_barrier_over(s);
 }
 
@@ -653,7 +655,8 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes drop parties, and sets *p to the phase. The caller is within shmi_enter. */
+/* Counts n arrivals, removes as many parties as drop says, and sets *p to the phase. The caller is within shmi_enter.
+ */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -671,7 +674,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* the completion of this phase is running, so the arrival counts in the next phase */
+            err = shmi_barrier_wait(x, was.phase, abs); /* while a completion runs, an arrival counts for the next phase, so wait for that */
             if (err == EBADF)
                 return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
             if (err == ETIMEDOUT)
@@ -683,7 +686,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
         if (shmi_barrier_broken(&was))
             return shmi_barrier_tell(x);
         if (shmi_barrier_broken(&is) && is.phase == was.phase)
-            /* the predecessor in the slot was a party, and its death breaks the phase */
+            /* the slot had a predecessor that was a party, and the death of this predecessor breaks the phase */
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
@@ -793,7 +796,7 @@ SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, s
     shmi_barrier_take(s, h, x->e.a->self);
     parties = shmi_barrier_in(s, h, &left);
     if (s->completer == 0)
-        left += *arg; /* otherwise all arrivals of this phase have come, so the new parties arrive in the next phase */
+        left += *arg; /* if a completion runs, all arrivals of this phase have come, and the new parties arrive from the next phase on */
     shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
@@ -805,7 +808,7 @@ SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
         return err;
     err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
     if (err == 0)
-        /* the predecessor in the slot may have been a party, whose death breaks the phase */
+        /* the slot may have had a predecessor that was a party, whose death breaks the phase */
         err = shmi_barrier_tell(x);
     shmi_exit_for(x, a);
     return err;
@@ -823,11 +826,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not
- * gone, the attempt does nothing, because that participant may still write. This check comes after the load of c, so
- * it covers each death that c has taken into account. The record of the phase, which is that of the state at c, is
- * written before the phase ends. If this process is stopped before the CAS of the record, the CAS may fail: see
- * prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another phase. The attempt does nothing while a
+ * dead participant is not gone, because such a participant may still write. This check comes after the load of the
+ * commit word, so it covers all deaths in the state. Before the phase ends, the call stores the record of the phase. If
+ * this process is stopped before this store, the CAS may fail: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -896,16 +898,16 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this process has never opened
- * the Barrier, it has no slot record, which a change needs. Then it only wakes the waiters, which find the death.
- * Without memory it does nothing, and the periodic checks of the waiters find the death. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A process that has never opened
+ * the Barrier has no slot record and cannot make this change, so it only wakes the waiters, which find the death. If
+ * there is no memory, the function does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     shmi_barrier_tell(x);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         shmi_eventcount_wake_all(&x->e);

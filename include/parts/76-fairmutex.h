@@ -1,7 +1,7 @@
 
 /* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* Lock and unlock keep the tag of an open owner word. A CAS that closes the word changes its tag. */
+/* While the owner word is open, lock and unlock keep its tag. A CAS that closes the word changes the tag. */
 
 /* The words that records change, besides those of the queue. */
 enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
@@ -14,7 +14,7 @@ struct shmi_fairmutex {
     void *repair_arg;
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
@@ -29,8 +29,8 @@ SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
     return l;
 }
 
-/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. shmi_fair_unlock_fast unlocks an open
- * lock that this process holds. */
+/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. An open lock that this process holds is
+ * unlocked by shmi_fair_unlock_fast. */
 SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
     uint64_t w = shmi_ld64(&f->w->owner);
@@ -86,7 +86,7 @@ SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct 
 SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_record_lock l = shmi_fair_lock_of(shmi_fair_of(q));
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the lock is reaped all the same */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* reap the lock even after an error in the queue, which concerns only the waits */
     err = shmi_lock_reap(&l, x, b);
     return first != 0 ? first : err;
 }
@@ -121,7 +121,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         }
         dead = shmi_fair_dead(q);
         if (!tidied && (dead || shmi_rq_reap_due(q) || !shmi_rq_empty(q, &x))) {
-            tidied = 1; /* a dead participant may have the lock, or the lock may be due to the first wait */
+            tidied = 1; /* a dead participant may have the lock, or the first wait may still need its grant */
             err = shmi_rq_tidy(q, &x, b, dead);
             if (err != 0)
                 return err;
@@ -155,8 +155,9 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
         return err;
     }
 }
-/* Takes the lock. If that is not possible now, queues the wait of a prepared node, which may be NULL. An error with
- * SHMI_fairQueued says that the wait may be queued. With SHMI_fairRefused, *why is the owner word. */
+/* Takes the lock. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
+ * is NULL, queues nothing. After an error, *result SHMI_fairQueued says that the wait may be queued. With
+ * SHMI_fairRefused, *why is the owner word. */
 SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
     struct shmi_wakes b;
@@ -325,7 +326,7 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     return SHMI_TELL(err);
 }
 
-/* The error of a call if no process can get the lock while its owner word is o; otherwise 0. */
+/* Returns the error for the owner word o if it lets no process get the lock; otherwise 0. */
 SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t o)
 {
     const char *called = shmi_called(&f->q.o);
@@ -345,7 +346,7 @@ SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint3
     if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
         return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
     err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
-    /* The record gave no reason, and another process has recovered the lock since. */
+    /* err is 0 only if the record gave no reason, and another process has recovered the lock after the refusal. */
     return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
 }
 
@@ -384,9 +385,9 @@ SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t a
     return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Makes this process the recoverer, if the lock is owner-dead or, if ruined is not 0, not recoverable. *w is the owner
- * word. If a dead participant must be gone first, *waits is its ID, and this process does not become the recoverer.
- * The caller has the private lock. */
+/* Makes this process the recoverer if the lock is owner-dead. If ruined is not 0, also does so if the lock is not
+ * recoverable. Sets *w to the owner word. If a dead participant must be gone first, this process does not become the
+ * recoverer, and *waits is the ID of that participant. The caller has the private lock. */
 SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
     struct shmi_rq *q = &f->q;
@@ -404,7 +405,8 @@ SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct 
                 *waits = shmi_owner_name(o);
                 return 0;
             }
-            /* If a process without a slot record has marked the lock owner-dead, it could not change the word died. */
+            /* A process without a slot record can mark the lock owner-dead, but cannot change w->died. So set it here.
+             */
             shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
         } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
             return 0;
@@ -425,7 +427,7 @@ SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int r
 {
     int err;
     *took = 0;
-    do { /* only a dead participant that is gone has lost the lock for good */
+    do { /* repeat after a wait for the dead participant: until it is gone, a system call of it may still write to the data */
         shmi_participant_id waits = 0;
         struct shmi_wakes b;
         uint64_t w = 0;
@@ -468,7 +470,7 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
             else
                 granted = shmi_fair_pass(f, &x);
         }
-        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
+        x.torn = 0; /* end the recovery even after an error in the queue, which concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -607,8 +609,8 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
     shmi_exit_for(x, x->q.a);
     return SHMI_TELL(err);
 }
-/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet
- * carried out. */
+/* Returns the state of the lock as an errno. It takes into account a death that no call has noticed yet, and a change
+ * that is committed and not yet carried out. */
 SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
 {
     shmsync_arena *a = f->q.a;
@@ -633,9 +635,8 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of the participant dead. A process without a slot record cannot make a record. If the owner word
- * is open, none is needed, and the word died stays as it is. If the owner word is closed, the process first gets a
- * slot record. */
+/* Takes back the hold of a dead participant. If the owner word is open, a CAS is enough, and w->died stays as it is. If
+ * the owner word is closed, a record is needed. A process that has no slot record for its records gets one first. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;

@@ -8,7 +8,7 @@ struct shmi_future {
 
 #define SHMI_FUTURE_ROUNDS 32u /* how many results a Future keeps */
 
-/* The word, and the results of the last rounds; see prims/future_word.go. */
+/* The word of a Future, and the results of its last rounds: see prims/future_word.go. */
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
 SHMI_FN shmi_participant_id shmi_future_producer(uint64_t s) { return (shmi_participant_id)(s >> SHMI_FUTURE_PRODUCER_SHIFT); }
 SHMI_FN uint32_t shmi_future_round(uint64_t s) { return (uint32_t)s >> 1; }
@@ -20,15 +20,16 @@ SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
     return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-/* Whether r is the result of round. The caller has read r from the place of that round. */
+/* Whether r is the result of the given round. The caller has read r from the place for this round, which other rounds
+ * use, too. */
 SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
     return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether the producer n has died. In a repair, the participant without, which is leaving, counts as dead, too.
- * Outside of a repair, this process never counts itself as dead. */
+/* Whether the producer n has died. In a repair, the participant without counts as dead, too: it is leaving. Outside of
+ * a repair, this process never counts itself as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -81,8 +82,8 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How the round, which is over, ended. Returns 0 and the result, EOWNERDEAD or EPROTO. If 32 or more later rounds have
- * ended, the result of this round may be overwritten. Then the answer is that of the latest round that has ended. */
+/* How the given round ended, which is over: returns 0 and the result, EOWNERDEAD or EPROTO. After 32 more rounds have
+ * ended, the result may be overwritten. In this case, the function says how the latest round ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
     for (;;) {
@@ -103,7 +104,7 @@ SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result
     }
 }
 
-/* Whether the present round is over, and how it ended. The function only loads. */
+/* Whether the present round is over, and how it ended. The function stores nothing in the arena. */
 SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
     uint64_t s = shmi_future_load(f);
@@ -220,7 +221,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         slot = shmi_future_slot(x, round);
         r = shmi_ld64(slot);
         if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
-            continue; /* the round is decided, or r is the result of a later round */
+            continue; /* the round already has a result, or r is the result of a later round */
         if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
             SHMSYNC_CRASHPOINT("future.set.decided");
             shmi_future_now(x);
@@ -284,8 +285,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the dead producer in the state s is gone. Also returns when the state is no longer s, or when a living
- * participant has got the ID of that producer. */
+/* Waits until the producer that the state s names, which is dead, is gone. Also returns when the state is no longer s,
+ * or when a living participant has got the ID of the producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -299,8 +300,8 @@ SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
     }
     return 0;
 }
-/* Resets x. With abandoned_only, resets it only if its producer died: another process may have reset x already, and
- * then its new result must stay. */
+/* Resets x. If abandoned_only is not 0, does so only if the producer of x died. Without this condition, a second
+ * process could reset x once more, and delete the result of the next producer. */
 SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
 {
     shmsync_arena *a = x->e.a;
@@ -341,7 +342,7 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_par
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that is leaving is still current, so it is passed as without */
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves itself is still current, so this call must name it */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
 }

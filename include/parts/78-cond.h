@@ -1,25 +1,26 @@
 
 /* ---- Cond: prims/cond*.go in C, docs/design/0058-cond-without-a-lock.md ---- */
 
-/* The words that records change, besides those of the queue. SHMI_condBoundary is the boundary of the queue. */
+/* The words that records change, besides those of the queue. SHMI_condBoundary stands for the word that names the
+ * boundary. */
 enum { SHMI_condBoundary = SHMI_rqOwnKinds, SHMI_condFlying };
 
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT32_MAX
-/* Bit 31 of the word extra says that the node owes a Signal. The other bits are the bound of the Signal: the number of
- * the last change before it, modulo 2^31. No wait with a larger number may get the Signal. After a wake by a
- * Broadcast, extra is 0. */
+/* Bit 31 of the field extra of a wait node says that the node owes a Signal. The other bits are the bound of the
+ * Signal: the number, modulo 2^31, of the last change of the Cond before the Signal. A wait with a larger number must
+ * not get the Signal. A wake by a Broadcast stores 0 in the field. */
 #define SHMI_COND_SIGNAL (UINT32_C(1) << 31)
 
 struct shmi_cond {
     struct shmi_rq q; /* first, so that a pointer to q also points to the Cond */
     shmi_cond_words *w;
     uint32_t limit;  /* how many waiters of a Broadcast compete for their lock at a time */
-    uint64_t before; /* the word flying at the last check; 0 if no Broadcast had covered a queued wait then. Guarded by: the private lock */
-    uint64_t there;  /* shmi_cond_there at the last reap. Atomic. */
+    uint64_t before; /* what w->flying was at the last check; 0: no Broadcast had covered a queued wait. Guarded by: the private lock */
+    uint64_t there;  /* the result of shmi_cond_there at the last reap. Atomic. */
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_cond_bytes(shmsync_arena *a) { return sizeof(shmi_cond_words) + (a->geo.counted ? 64 : 0); }
 
 SHMI_FN struct shmi_cond *shmi_cond_of(struct shmi_rq *q) { return (struct shmi_cond *)(void *)q; }
@@ -36,8 +37,8 @@ SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
 
-/* The bound of the Signal in the word extra of a node, computed from the version of x. If more than 2^31 changes have
- * been made since the Signal, the result is too large. It is never too small. */
+/* Returns the bound of the Signal in extra, in full. It has to guess the upper bits from the number of changes in x. If
+ * more than 2^31 changes have been made since the Signal, the result is too large. It is never too small. */
 SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
 {
     uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
@@ -52,7 +53,7 @@ typedef struct shmi_cond_woken {
     shmi_participant_id who[SHMI_rqMost];
 } shmi_cond_woken;
 SHMI_FN void shmi_cond_note(shmi_cond_woken *k, struct shmi_wait w) { k->who[k->n++] = shmi_node_owner(w.n); }
-/* Makes the next call reap if the owner of one of the woken waits in k is dead. */
+/* If the owner of one of the woken waits in k is dead, makes the next call reap. */
 SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
 {
     uint32_t i;
@@ -67,17 +68,18 @@ SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, str
     w->n = NULL;
     return v != 0 && shmi_rq_wait_at(q, x, v, w);
 }
-/* Adds to x that a wait leaves the queue without a wake. */
+/* Adds to the change x: a wait leaves the queue without a wake. */
 SHMI_FN void shmi_cond_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome) { shmi_rq_detach(q, x, w, outcome); }
-/* Adds to x that a Signal wakes a wait. extra contains the bound of the Signal. */
+/* Adds to the change x: a Signal wakes a wait. extra contains the bound of the Signal. */
 SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t extra, shmi_cond_woken *woken)
 {
     shmi_rq_detach(q, x, w, SHMI_RECORDED_OWES);
     shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, extra);
     shmi_cond_note(woken, w);
 }
-/* Adds to x that the first waits of the queue are woken, if a Broadcast has covered them: as many as fit into the
- * record, and only until limit waiters compete for their lock. Stops at a wait whose owner is dead. */
+/* Adds to the change x: the first waits of the queue are woken, if a Broadcast has covered them. x wakes as many waits
+ * as fit into the record, but stops when limit woken waiters compete for their lock. It also stops at a wait whose
+ * owner is dead. */
 SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
 {
     struct shmi_rq *q = &k->q;
@@ -145,10 +147,11 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
 {
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
-/* Settles what the wait w owes. A Signal passes on to the next wait, if that wait was queued before the Signal. After
- * a Broadcast, further waits are woken. outcome is the new value of the node's word next: SHMI_RECORDED_LEFT if this
- * process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled is 0 if the node owes nothing. EAGAIN:
- * the owner is dead, and other processes change the object all the time, so the next reap settles the debt. */
+/* Settles what the wait w owes. If it owes a Signal, the Signal passes on to the next wait, if that wait was queued
+ * before the Signal. If a Broadcast has woken w, further waits are woken. outcome is the new value of the field next of
+ * the node: SHMI_RECORDED_LEFT if this process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled
+ * is 0 if the node owes nothing. EAGAIN: the owner is dead, and other processes change the object all the time, so the
+ * next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
@@ -168,15 +171,15 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         next = shmi_ld64(&w.n->next);
         owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
-        /* If the word next has changed, the owner was alive: it has ended this wait, and may use the node for another
-         * object. */
+        /* If the field next has changed, the owner of the node was not dead: it has ended this wait, and may already
+         * use the node to wait for another object. */
         owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
             shmi_rq_add(x, SHMI_rqNext, me, &w.n->next, next, outcome);
             shmi_rq_set(x, SHMI_condFlying, 0, &k->w->flying, flying > 0 ? flying - 1 : 0);
             shmi_cond_turns(k, x, k->limit, &woken);
-            x->torn = 0; /* an error in the queue concerns only the waits, so the debt is settled all the same */
+            x->torn = 0; /* settle the debt even after an error in the queue, which concerns only the waits */
         } else if (owes) {
             int passes = shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);
             if (passes && !shmi_rq_waiting(q, to)) {
@@ -188,8 +191,8 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
                     shmi_cond_give(q, x, to, extra, &woken);
             }
             if (x->torn) {
-                /* A peer has overwritten the first wait that a Signal may wake, so no process can wake any wait. This
-                 * change only says that the node owes nothing any more. */
+                /* A peer has overwritten the wait that would get the Signal next, so the Signal can wake no wait. The
+                 * change then only says that the node owes nothing any more. */
                 x->torn = 0;
                 x->n = woken.n = 0;
                 done = 1;
@@ -262,8 +265,8 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
     d.at = d.few;
     d.room = SHMI_condDebts;
     do {
-        /* shmi_rq_begin completes the last record, which may have woken a wait of a dead participant before that wait
-         * was taken off. */
+        /* shmi_rq_begin completes the last record. This record may have woken a wait of a dead participant just before
+         * the reap took such waits off the queue. */
         uint64_t i;
         shmi_keyed *more;
         int settled;
@@ -318,7 +321,7 @@ SHMI_FN int shmi_cond_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
         shmi_st64(&shmi_cond_of(q)->there, there);
     return first != 0 ? first : err;
 }
-/* Marks dead participants that are not marked yet, in each process at most once in 50 ms. This is necessary because
+/* Marks dead participants that are not marked yet. Each process does so at most once in 50 ms. It is necessary because
  * all watchers of a participant may be stopped. */
 SHMI_FN void shmi_mark_dead(shmsync_arena *a)
 {
@@ -329,7 +332,7 @@ SHMI_FN void shmi_mark_dead(shmsync_arena *a)
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t state = shmi_slot_state(a, i);
         if (shmi_slot_present(state))
-            shmi_dead(a, shmi_id_in(i, state)); /* marks the participant if it is dead, and so changes the state of the slot */
+            shmi_dead(a, shmi_id_in(i, state)); /* if the participant is dead, marks it, which changes the state of the slot */
     }
 }
 /* Whether a participant with a slot record may have died or left since the last reap. */
@@ -340,9 +343,9 @@ SHMI_FN int shmi_cond_dead(struct shmi_rq *q)
     return shmi_ld64(&shmi_cond_of(q)->there) != shmi_cond_there(q);
 }
 
-/* Suppose no woken waiter of a Broadcast has got its lock since the last check. Then these waiters are stopped, or a
- * process holds their lock for long. The other waiters may use other locks, so this function wakes all that the
- * Broadcast has covered. */
+/* Looks for woken waiters of a Broadcast that have not got their lock since the last check: they are stopped, or a
+ * process holds their lock for long. In this case, wakes all waits that the Broadcast has covered, because these waits
+ * may be for other locks. */
 SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_cond *k = shmi_cond_of(q);
@@ -353,7 +356,8 @@ SHMI_FN void shmi_cond_also_check(struct shmi_rq *q, struct shmi_rq_change *x, s
         shmi_cond_serve_to(k, x, b, SHMI_COND_ALL);
 }
 
-/* Queues the wait of a prepared node. After an error, *made says whether the wait was queued. */
+/* Queues the wait of the node s, which the caller has prepared. After an error, *made says whether the wait was queued.
+ */
 SHMI_FN int shmi_cond_join(struct shmi_cond *k, shmi_wait_node *s, int *made)
 {
     struct shmi_rq *q = &k->q;
@@ -428,8 +432,8 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
         }
     }
 }
-/* Calls how, which wakes the first wait that no Broadcast has covered, or all such waits. A signal handler may call
- * this function. */
+/* Makes a Signal or a Broadcast, with the function how. how wakes the first wait that no Broadcast has covered, or all
+ * such waits. A signal handler may call this function. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq *q = &k->q;
@@ -448,7 +452,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        shmi_cond_reap(q, &x, &b); /* an error is not lost: the waits or the next call find it, too */
+        shmi_cond_reap(q, &x, &b); /* an error here is not lost: the waiters, or the call of how, find it, too */
     err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -552,7 +556,7 @@ int shmsync_cond_close(shmsync_cond *c)
     return SHMI_TELL(err);
 }
 
-/* Settles, by a record, what a wait of this process owes, and gives its wait node back. */
+/* Settles, by a record, what a wait of this process owes, and gives the wait node back. */
 SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
 {
     struct shmi_rq *q = &k->q;
@@ -574,8 +578,9 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     shmi_wait_node_forget(s); /* a peer has overwritten the node or the queue */
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
-/* Ends a wait that was woken, after its owner has got the lock again. A wait that a Signal has woken uses the Signal
- * up without a record: at this time only a reaper could also change the word next, and only if the owner were dead. */
+/* Ends a wait that was woken, after its owner has got the lock again. If a Signal has woken the wait, the Signal is
+ * used up, and one CAS notes that. A record is not needed: only a reaper could also change the field next, and only if
+ * this process were dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -590,7 +595,7 @@ SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
     return 0;
 }
 
-/* The part of a wait in which the call is counted. */
+/* The part of a wait that is within shmi_enter_for. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_rq *q = &k->q;
@@ -652,7 +657,8 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
     return err;
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
-/* Locks the mutex again after the wait. The caller expects to hold it, so the hook of the thread cannot end this wait. */
+/* Locks the mutex again after the wait. The caller expects to hold the mutex, so the function of shmsync_wait_hook must
+ * not end this second wait. */
 SHMI_FN int shmi_cond_lock_mutex(void *m)
 {
     shmi_hook hook = shmi_wait_hook;
@@ -662,8 +668,8 @@ SHMI_FN int shmi_cond_lock_mutex(void *m)
     shmi_wait_hook = hook;
     return err;
 }
-/* Waits with a mutex. EINVAL: the thread is in a transaction with the mutex, and an unlock would show unfinished
- * changes to others. */
+/* Waits with a mutex. EINVAL: the thread is in a transaction with this mutex, and an unlock would let others see the
+ * unfinished changes. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 {
     uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
@@ -715,8 +721,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of the participant dead off the queue, and passes on the wakes of its woken waits. If it has such a
- * wait, a process that has not opened the Cond first gets a slot record. */
+/* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. A
+ * process that has not opened the Cond needs a slot record for that. It makes one if there are such waits. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;

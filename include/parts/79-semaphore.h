@@ -2,10 +2,10 @@
 #if SHMSYNC_LAYOUT_VERSION >= 3
 /* ---- Semaphore: prims/semaphore*.go in C, docs/design/0056-semaphore-without-a-lock.md ---- */
 
-/* A fast word, of a share or of the pool: bits 0..31 are a tag, bits 32..62 the number of spare permits, bit 63 says
- * open. */
+/* A fast word, of a share or of the pool. Bits 0..31: a tag. Bits 32..62: the number of spare permits. Bit 63: the word
+ * is open. */
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
-#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* the bit open, in the value of a fast word */
+#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* bit 63 of a fast word, in the upper half of the word */
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
 /* The words that records change, besides those of the queue. The words from SHMI_semName on belong to the share of a
@@ -21,11 +21,11 @@ struct shmi_semaphore {
     uint32_t fast; /* this handle has opened the share of this process. Atomic. */
 };
 
-/* The size of the body. If the objects of the arena have counters, the counters follow the words. */
+/* The size of the body. In an arena that counts operations, the counts follow the words. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
-/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has a permit, or may
- * get one, while the commit word stays the same. */
+/* A step of a walk through the shares, which lie in slot records. A call that has loaded the commit word finds all
+ * shares that matter: a share that the walk misses gets no permit while the commit word stays the same. */
 SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_rq_walk *i) { return (shmi_semaphore_record *)shmi_rq_next_slot(&s->q, i); }
 SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
@@ -58,7 +58,8 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears the bit open of a fast word, so that from now on only records change the word. Returns the new word. */
+/* Clears the bit of a fast word that says open, so that from now on only records change the word. Returns the new word.
+ */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -69,7 +70,7 @@ SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
             return closed;
     }
 }
-/* Whether fast words may be open. If the objects of the arena have counters, all calls make records. */
+/* Whether fast words may be open. In an arena that counts operations, all calls make records instead. */
 SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
 
 SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
@@ -85,16 +86,16 @@ SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_
     shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
     shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
 }
-/* How many permits are free for any participant after the change x. If the semaphore is transferable, closes the pool
- * first. */
+/* Returns how many permits are free for any participant once x has taken effect. If the semaphore is transferable,
+ * first closes the pool. */
 SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
 {
     if (s->moves)
         shmi_sem_shut(&s->w->free);
     return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
 }
-/* Adds to x that n permits are free. If the semaphore is transferable, and x leaves no wait in the queue, x also opens
- * the pool. So the caller adds its changes of the queue to x before this call. */
+/* Adds to the change x: n permits are free. If the semaphore is transferable, and x leaves no wait in the queue, x also
+ * opens the pool. So the caller must first add to x what it changes in the queue. */
 SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
 {
     uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
@@ -103,8 +104,9 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
-/* Adds to x that the spare permits of a share become free, and that the share is closed. The word of the share is
- * closed at once. Even if x does not take effect, that changes only which participants may take these permits. */
+/* Adds to the change x: the spare permits of a share become free, and the share is closed. The call closes the fast
+ * word of the share at once. If x does not take effect, the permits still belong to the share, but only a record can
+ * take them. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -146,22 +148,22 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 }
 
 /* The share of a transferable semaphore has two counts: the permits that were granted to waits of the participant, and
- * those that the participant has accepted; see prims/semaphore_transfer.go. When the participant dies, the difference
- * becomes free again. */
+ * the permits that the participant has accepted. See prims/semaphore_transfer.go. When the participant dies, the
+ * difference becomes free again. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to x that permits become free: those that were granted to the participant of a share, which is gone, and that
- * it has not accepted. */
+/* Adds to the change x: the permits become free that were granted to the participant of a share and that it has not
+ * accepted. The participant is dead. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
     shmi_sem_set_free(s, x, free_ + shmi_min(shmi_sem_unaccepted(s, x, r), s->size - shmi_min(free_, s->size)));
     shmi_sem_set_permits(x, slot, r, shmi_ld64(&r->share.accepted));
 }
-/* Adds to x that all permits of a share become free. */
+/* Adds to the change x: all permits of a share become free. */
 SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     shmi_sem_shut(&r->share.fast);
@@ -184,9 +186,9 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 
 /* ---- The rules. The caller has the private lock. ---- */
 
-/* Sets *enough to whether n permits are free at the commit word of x. If they are not, the call looks for a share with
- * spare permits, and tries to make those free. Then *again is 1, and the caller begins again. If *enough and *again
- * are both 0, no share has spare permits. */
+/* Sets *enough to whether n permits are free for the change x. If not, looks for a share with spare permits, and tries
+ * to make these permits free. In this case *again is 1, and the caller has to begin its change again. If *enough and
+ * *again are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -207,7 +209,8 @@ SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, 
     shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 0);
     return 0;
 }
-/* Adds to x that the first wait is granted. Returns 0 if its owner cannot have permits. */
+/* Adds to the change x: the first wait is granted. Returns 0 if the owner of the wait has no share, so that it cannot
+ * get permits. */
 SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w)
 {
     uint64_t n = shmi_ld64(&w.n->wanted);
@@ -215,13 +218,13 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint32_t slot = shmi_id_slot(owner);
     shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
-        return 0; /* a participant takes its share over before it queues a wait */
+        return 0; /* a living owner has taken its share over before it queued the wait */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
     shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
     shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);
     return 1;
 }
-/* Adds to x that a wait leaves the queue without permits. */
+/* Adds to the change x: a wait leaves the queue without permits. */
 SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -229,8 +232,8 @@ SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* opens the pool if the queue is empty */
 }
-/* Adds to x that the first wait is granted, if there are permits and it fits into the record. Returns the owner of the
- * wait, or 0 if the wait is not granted. */
+/* Adds to the change x: the first wait is granted, if there are permits for it and the grant fits into the record.
+ * Returns the owner of the wait, or 0 if the wait is not granted. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y = *x;
@@ -287,7 +290,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
     return 0;
 }
 
-/* Whether the participant of a share has permits, or may get permits, that others cannot acquire. */
+/* Whether the participant of a share keeps permits, or may get permits, so that others cannot acquire them. */
 SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     if (s->moves)
@@ -323,15 +326,15 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
     shmi_st32(&s->q.unreaped, 1);
     return 0;
 }
-/* Takes the waits of dead participants off the queue, and then takes back their shares. A permit of a transferable
- * semaphore that was granted and not accepted becomes free before the participant is gone, because it guards nothing
- * to which that participant has written. */
+/* Takes the waits of dead participants off the queue, and then takes back the shares of these participants. If the
+ * semaphore is transferable, permits that were granted and not accepted become free at once, even before the
+ * participant is gone. The participant has never used them, so it cannot still write to what they guard. */
 SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
     shmi_rq_walk i;
-    int first = shmi_rq_begin_reap(q, x, b), err; /* an error in the queue concerns only the waits, so the shares are taken back all the same */
+    int first = shmi_rq_begin_reap(q, x, b), err; /* take back the shares even after an error in the queue, which concerns only the waits */
     for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
         first = first != 0 ? first : err;
@@ -372,7 +375,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         if (again)
             continue;
         if (!enough && !served && (shmi_rq_reap_due(&s->q) || !shmi_rq_empty(&s->q, &x))) {
-            served = 1; /* dead participants may have the permits that this call, or the first wait, needs */
+            served = 1; /* dead participants may have permits that this call, or the first wait, needs */
             err = shmi_rq_tidy(&s->q, &x, b, 0);
             if (err != 0)
                 return err;
@@ -382,7 +385,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
             err = shmi_sem_inherit(s, &x, b);
             if (err != 0)
                 return err;
-            served = 0; /* the first wait may take the permits that became free */
+            served = 0; /* permits of the predecessor became free, and the first wait may take them */
             continue;
         }
         if (enough) {
@@ -406,8 +409,9 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         }
     }
 }
-/* Acquires n permits by a record. If that is not possible now, queues the wait of a prepared node, which may be NULL.
- * An error with SHMI_semQueued says that the wait may be queued. */
+/* Acquires n permits by a record. If that is not possible now, queues a wait in wait_node, which the caller has
+ * prepared. If wait_node is NULL, queues nothing. After an error, *result SHMI_semQueued says that the wait may be
+ * queued. */
 SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
 {
     struct shmi_wakes b;
@@ -420,8 +424,8 @@ SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *
     return err;
 }
 
-/* Adds to x that this process releases n permits. Returns 0 if it has fewer. *opens is 1 if x opens the share of this
- * process. */
+/* Adds to the change x: this process releases n permits. Returns 0 if this process has fewer permits. *opens is 1 if x
+ * opens the share of this process. */
 SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, int *opens)
 {
     uint32_t slot = s->q.a->my_slot;
@@ -441,8 +445,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* The share is opened only if the latest release by a record was also of this process. The word releaser shows
-     * that. It does not show acquires of other processes since then. */
+    /* Open the share only if this process also made the latest release by a record, as w->releaser shows. w->releaser
+     * does not show whether other processes have acquired permits since then. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -487,8 +491,8 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
         return 0;
     }
 }
-/* Releases n permits of this process, and grants the waits that can have them. *had is 0 if this process has fewer
- * permits. */
+/* Releases n permits of this process, and grants the waits for which there are permits now. *had is 0 if this process
+ * has fewer than n permits. */
 SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
 {
     struct shmi_wakes b;
@@ -616,7 +620,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     return SHMI_TELL(err);
 }
 
-/* For an acquire of more permits than the semaphore has in all: waits until abs. */
+/* Waits until abs, for an acquire of more permits than the semaphore has in all. Such an acquire never succeeds. */
 SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
 {
     int64_t since = shmi_now(), now = since, left;
@@ -630,8 +634,8 @@ SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
     }
     return ETIMEDOUT;
 }
-/* What a spin waits for. It ends when it has acquired n permits, or when n permits may be free. At its begin no share
- * had spare permits. So if a share is open now, its permits were released since. */
+/* What a spin waits for. The spin ends when it has acquired n permits, or when n permits may be free. No share had
+ * spare permits when the spin began. So if a share is open now, permits have been released meanwhile. */
 typedef struct shmi_sem_wish {
     struct shmi_semaphore *s;
     uint64_t n;
@@ -645,9 +649,9 @@ SHMI_FN int shmi_sem_may_take(void *arg)
            (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
 }
 
-/* The rest of an acquire. The caller is within shmi_enter. The call spins before it queues a wait, if no wait is
- * queued, no other thread of this process waits, and try_ is 0. If two processes pass permits to and fro, the permits
- * often come during the spin, and no wait is needed. */
+/* The slow part of an acquire. The caller is within shmi_enter. If no wait is queued, and no other thread of this
+ * process waits, the call spins before it queues a wait. When two processes pass permits to and fro, the permits often
+ * come during the spin, and no wait is needed. If try_ is not 0, the call neither spins nor waits. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
     shmi_wait_node *wait_node;
@@ -661,8 +665,8 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     if (err != 0 || result == SHMI_semTaken)
         return err;
     if (try_) {
-        /* A program that only tries never makes a periodic check. Without this check, only watchers, which may be
-         * stopped, would find the deaths of holders. */
+        /* A program that never waits makes no periodic check. Without this check, only the death watchers of other
+         * processes would find dead holders, and these processes may be stopped. */
         if (!shmi_check_due(&s->q.looked))
             return EBUSY;
         shmi_rq_check_now(&s->q);
@@ -713,7 +717,7 @@ SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs
         return shmi_fail(EINVAL, "semaphore.acquire", shmi_called(&s->q.o), "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
     if (shmi_sem_acquire_fast(s, n))
         return 0;
-    err = try_ ? shmi_enter(a, "semaphore.acquire") : shmi_enter_for(s, a, "semaphore.acquire"); /* a signal handler may try */
+    err = try_ ? shmi_enter(a, "semaphore.acquire") : shmi_enter_for(s, a, "semaphore.acquire"); /* a signal handler may try, but must not call shmi_enter_for */
     if (err != 0)
         return err;
     err = shmi_sem_acquire_slow(s, n, abs, try_);

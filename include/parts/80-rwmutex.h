@@ -15,37 +15,37 @@ struct shmi_rwmutex {
     uint32_t *records;    /* a word in the header of the object: the latest slot record */
     struct shmi_rw_readers *known; /* only a thread that holds registry changes the pointer */
     int release, rollback;
-    shmi_log log; /* undo log, with rollback only; it follows the words, which are then those of a whole mutex */
+    shmi_log log; /* the undo log; only if rollback is not 0. The log follows the words, which are as many as a Mutex has */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
     shmi_mutex writers; /* the holder of this mutex closes the gate, writes, and opens the gate */
     shmi_wait_list readers_wake_word, writer_wake_word;
     pthread_mutex_t registry;
-    /* guarded by: registry. waiting: readers that have registered in this epoch. due: readers that were let in and
-     * have not noticed it yet */
+    /* guarded by: registry. waiting: how many readers have registered since the last grant. due: how many readers were
+     * let in by a grant and have not noticed it yet */
     uint32_t waiting, due;
     uint64_t epoch;        /* guarded by: registry; the number of grants so far */
-    uint32_t upgradable;   /* SHMI_upNot, SHMI_upHeld or SHMI_upUpgrading; the words in the arena do not show whether a hold is upgradable */
-    uint32_t stuck;        /* the gate, if the last check found it closed although no participant read; otherwise 0 */
+    uint32_t upgradable;   /* SHMI_upNot, SHMI_upHeld or SHMI_upUpgrading: only this field shows whether a hold is upgradable */
+    uint32_t stuck;        /* the value of a closed gate that the last check found although no participant was reading; otherwise 0 */
     int64_t looked_readers, looked_writer;
 };
 
-/* The reader words that a handle knows, in the order in which they were added. They lie in slot records, which stay
- * until the object is deleted. So the handle reads the list of slot records again only when it has changed. */
+/* The reader words that a handle knows, in the order in which the handle added them. A reader word lies in a slot
+ * record, which stays until the object is deleted. So the handle reads the list of slot records again only when the
+ * list has changed. */
 typedef struct shmi_rw_reader {
     uint64_t *state;
     uint32_t slot;
 } shmi_rw_reader;
 typedef struct shmi_rw_readers {
-    struct shmi_rw_readers *older; /* shorter arrays, which other threads may still read; freed with the handle */
-    uint32_t head;                 /* the latest slot record that v covers, as a value of objRecords */
+    struct shmi_rw_readers *older; /* an earlier, shorter array, which other threads may still read; freed with the handle */
+    uint32_t head;                 /* the latest slot record whose reader word is in v, as a value of objRecords */
     uint32_t n, cap;
     shmi_rw_reader v[1]; /* cap places */
 } shmi_rw_readers;
 
-/* The size of the body. If the objects of the arena have counters, the counters of the writers' mutex follow the
- * words. */
+/* The size of the body. In an arena that counts operations, the counts of the writers' mutex follow the words. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
     return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
@@ -68,19 +68,20 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
-/* Whether the death of the process in gate g is followed by a rollback. A process that still waits for readers has
- * written nothing, so it needs none. */
+/* Whether the death of the process that the gate g names needs a rollback. A process that only waits for readers has
+ * written nothing, so its death needs none. */
 SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
-/* Wakes all readers that sleep. Their announcement stays, because only a grant may clear it. */
+/* Wakes all readers that sleep. Does not clear their announcement, because only a grant may do so. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
     shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
-/* Changes the gate from g, whose process was found dead. Returns 0 if the gate must stay until that process is gone. */
+/* Changes the gate from the value g, which names a dead process. Returns 0 if the gate must stay until that process is
+ * gone. */
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
@@ -101,21 +102,21 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether a process that is dead but not gone keeps the gate closed with the value g. */
+/* Whether the gate g stays closed because a dead process is not gone yet. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that the dead process in gate g has left, and opens the gate. Returns 0 if that process is not
- * gone. This process has the writers' mutex. During the rollback the gate names this process. If it dies, the next
- * process that gets the mutex begins the rollback again. */
+/* Ends the transaction that a dead process has left, which the gate g names, and opens the gate. Returns 0 if the dead
+ * process is not gone. This process has the writers' mutex. During the rollback the gate names this process. If this
+ * process dies in the rollback, the next process that gets the mutex begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
     if (!shmi_gone(m->a, dead))
-        return 0; /* a system call of the dead process may still write the bytes that the log would restore */
+        return 0; /* a system call of the dead process may still write the bytes that the log restores */
     if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
         shmi_log_disown(m->a, &m->log, m->gate, g, dead);
     if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
@@ -132,9 +133,9 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* As shmi_rw_roll_back_counted, for a call that may not be counted. A close of the arena rolls back, too, and the two
- * must not copy old bytes at the same time. So this function counts the call during the rollback. If the count is
- * refused, the close rolls back, and the result is 0. */
+/* As shmi_rw_roll_back_counted, for a call that may not be within shmi_enter_for. A close of the arena rolls back, too,
+ * and two threads must not restore old bytes at the same time. shmi_enter_for makes the close wait. If it refuses
+ * because the close has begun, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
@@ -148,7 +149,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
-/* The error of a call if the gate, with the value g, does not open without a recover; otherwise 0. */
+/* Returns the error of a call if only a recovery can open the gate, which has the value g; otherwise 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
     if (!shmi_rw_valid(g))
@@ -170,8 +171,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* Begins a walk of the slot records at the record first, an offset in units of SHMI_blockMin. The part of the list
- * behind a record never changes. */
+/* Begins a walk of the slot records. The parameter first is the offset of the first record, in units of SHMI_blockMin.
+ * The list changes only at its start, never after a record. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
@@ -184,8 +185,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Adds the reader words of new slot records, up to the record at head, to the known ones. Returns 0 if there is no
- * memory, or if the list is corrupt. */
+/* Adds to the known reader words those of new slot records, up to the record at head. Returns 0 if there is no memory,
+ * or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -200,7 +201,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* a power of two, so that there are few sizes: each size has its own spare memory */
+            cap *= 2; /* a power of two: each size has spare memory of its own, so there should be few sizes */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -216,7 +217,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* otherwise another thread has already added them */
+        if (n > old) { /* otherwise another thread has already added the new words */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
@@ -230,9 +231,9 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Returns all reader words, and sets *n to their number. For NULL see shmi_rw_learn. No reader is missed: a writer
- * closes the gate before it calls this function. A reader has its record on the list before it adds to its word, and
- * reads the gate after that. */
+/* Returns all reader words, and sets *n to their number. Returns NULL as shmi_rw_learn returns 0. A writer that closes
+ * the gate and then calls this function misses no reader. A reader puts its record on the list, then adds to its word,
+ * and then reads the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -250,9 +251,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Searches the places, from at on, for the first one whose participant reads. Returns this place, and sets *found to
- * its reader word. Returns 0 if no participant reads. Places begin with 1, and have the order in which the words were
- * added. If the list is corrupt, a reader may be anywhere: then the result is a place, with NULL as the word. */
+/* Searches the reader words from place at on for a word of a participant that reads. Returns the place of the first
+ * such word, and sets *found to the word. Returns 0 if no participant reads. Place 1 has the word that was added first.
+ * If the list is corrupt, a reader word may be missing: then the result is not 0, and found->state is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -291,8 +292,8 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Called after the last reader of this process has left: wakes the writer that waits for it. The writer may have the
- * lock already, and may close the handle. */
+/* Wakes the writer that waits for the last reader of this process, which has left. The writer may have the lock
+ * already, and may close the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
     if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
@@ -302,13 +303,13 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_exit_for(m, m->a);
     }
 }
-/* The rest of an unlock by a reader. w is the reader word of this process, from which the reader is already taken off.
- */
+/* The slow part of an unlock by a reader. w is the reader word of this process, which does not count the reader any
+ * more. */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
-        shmi_rw_left(m); /* a writer may have seen holds that do not exist, and may wait for them */
+        shmi_rw_left(m); /* for a moment the word counted readers that do not exist, and a writer may wait for them */
         return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "this process has no read hold");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
@@ -321,8 +322,8 @@ SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m,
 /* The changes that a reader makes to the reader word of its process. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave };
 
-/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So w shows a grant
- * if it counts no waiting reader although m->waiting is not 0. guarded by: registry */
+/* Notes a grant, if the reader word w shows one. A grant lets in all waiting readers of the word. So if w counts no
+ * waiting reader, and m->waiting is not 0, there was a grant. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -331,8 +332,9 @@ SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
         m->epoch++;
     }
 }
-/* Makes the change what to the reader word of this process, after it has noted any grant. If the reader of that epoch
- * was already let in, changes nothing. guarded by: registry */
+/* Notes a grant, if there was one, and then changes the reader word of this process. The parameter what says which
+ * change. epoch is the epoch in which the reader has registered. If a grant has let the reader in since then, the
+ * function does not change the word. guarded by: registry */
 SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
 {
     for (;;) {
@@ -348,8 +350,8 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether a reader that has registered in epoch was let in. A caller must ask at most once after the reader was let
- * in. guarded by: registry */
+/* Whether a reader that registered in the given epoch was let in. If the result is 1, the caller must not ask again for
+ * this reader. guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
     if (m->epoch == epoch)
@@ -357,7 +359,7 @@ SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
     m->due--;
     return 1;
 }
-/* Turns the try of this thread, which found the gate closed, into a waiting reader. Returns the epoch. */
+/* Makes this thread, which has tried to read and found the gate closed, a waiting reader. Returns the epoch. */
 SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
 {
     uint64_t w, epoch;
@@ -380,8 +382,8 @@ SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int clai
     pthread_mutex_unlock(&m->registry);
     return in;
 }
-/* Called by a waiting reader that finds the gate open: lets itself in. Returns 0 if the gate was closed again; then
- * the reader waits as before. */
+/* Called by a waiting reader that finds the gate open: lets this reader in. Returns 0 if the gate was closed again. In
+ * this case the reader goes on waiting. */
 SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
 {
     pthread_mutex_lock(&m->registry);
@@ -398,7 +400,7 @@ SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
     *epoch = shmi_rw_register(m);
     return 0;
 }
-/* Ends a wait. Returns 1 if the reader was let in before that: then it has a hold. */
+/* Ends the wait of a reader. Returns 1 if a grant has let the reader in before, so that it has a hold. */
 SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 {
     int in;
@@ -434,7 +436,7 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         }
         return;
     } else {
-        shmi_mutex_date_hold(&m->writers); /* a writer that has m also has the writers' mutex */
+        shmi_mutex_date_hold(&m->writers); /* a writer that holds the RWMutex holds the writers' mutex, too */
         /* The death watcher calls this function, too, and must not wait for a thread of this process. If another
          * thread has registry, the next check tries again. */
         if (pthread_mutex_trylock(&m->registry) == 0) {
@@ -454,9 +456,9 @@ SHMI_FN void shmi_rw_check_readers(void *arg)
     if (shmi_check_due(&m->looked_readers))
         shmi_rw_look_readers(m);
 }
-/* Makes up for a wake that a stopped or dead process has not sent to the writer. The writer is also woken if another
- * process has opened its gate, see shmi_rw_look_readers: then new readers may keep coming in until the writer closes
- * the gate again. */
+/* Makes up for a wake that a stopped or dead process has not sent to the writer. Also wakes the writer if another
+ * process has opened the gate of the writer: see shmi_rw_look_readers. Until the writer closes the gate again, new
+ * readers can come in. */
 SHMI_FN void shmi_rw_check_writer(void *arg)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)arg;
@@ -470,8 +472,8 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
-/* Counts a reader in the reader word of this process. Returns 0 if the gate is closed: then the reader has no hold,
- * and has only made a try. */
+/* Counts a reader in the reader word of this process. If the gate is closed, returns 0: the reader has no hold, and is
+ * counted all the same. */
 SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 {
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -479,7 +481,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
     return shmi_rw_gate(m) == 0;
 }
 
-/* Waits until a reader whose try found the gate closed has a hold. */
+/* Waits until a reader has a hold, after shmi_rw_try_read has found the gate closed. */
 SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
@@ -549,7 +551,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event wakes the waiter when the owner is gone, so it asks */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -599,8 +601,8 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* The process that closes the gate has the writers' mutex. Now this thread has it, so the process in the
-             * gate must be dead. */
+            /* Only a process with the writers' mutex closes the gate. Now this thread has this mutex, so the process
+             * that the gate names must be dead. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
@@ -627,9 +629,10 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
     return err;
 }
 
-/* Calls f until its result is not EBUSY. After EBUSY, a dead process keeps the gate closed, and this function first
- * waits until that process is gone. It waits without the writers' mutex, because this process may be stopped: so other
- * writers can go on. *held says whether this thread has the mutex; after the result 0 it has the mutex. */
+/* Calls f until its result is not EBUSY. The result EBUSY says that a dead process, which is not gone, keeps the gate
+ * closed. Before the next call of f, this function waits until that process is gone. It waits without the writers'
+ * mutex, so that other writers can go on even if this process is stopped. *held says whether this thread has the mutex.
+ * After the result 0 it has the mutex. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -649,9 +652,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* For a reader: rolls back what the dead process in gate g has left, if that is possible without a wait. Otherwise
- * returns 0. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep the
- * mutex for long, while readers could already be in. */
+/* For a reader: rolls back what a dead process has left, which the gate g names, if that is possible without a wait.
+ * Otherwise returns 0. A reader must not wait for the writers' mutex. The process that has this mutex may roll back,
+ * and then keep the mutex for long, while readers could already read. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -661,8 +664,9 @@ SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_release_writers(m);
     return err == 0;
 }
-/* For a call that is not counted: opens gate g of a dead writer, or marks it. The next holder may then close the
- * handle. So the call counts itself first, until it returns: *counted. Returns 0 if the gate is unchanged. */
+/* For a call that may not be within shmi_enter_for: opens the gate g of a dead writer, or marks it owner-dead. After
+ * that the next holder may close the handle. So the call first keeps the handle open, and notes that in *counted.
+ * Returns 0 if the gate is unchanged. */
 SHMI_FN int shmi_rw_try_meet_dead(struct shmi_rwmutex *m, uint32_t g, int *counted)
 {
     if (!*counted)
@@ -691,7 +695,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_record_walk v;
     uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* a reader that is only about to announce itself will read the gate after its announcement */
+        return; /* a reader that announces itself later reads the gate afterwards */
     known = shmi_rw_known(m, &n);
     for (i = 0; i < n; i++)
         shmi_rw_grant(known[i].state);
@@ -711,8 +715,8 @@ SHMI_FN void shmi_rw_reopen(struct shmi_rwmutex *m)
 
 SHMI_FN int shmi_rw_has_left(void *arg) { return shmi_rw_reading(shmi_ld64((uint64_t *)arg)) == 0; }
 
-/* Waits until no reader is in, or another process has opened the gate. The wait goes from one reader word to the next,
- * and never back. The caller is within shmi_enter. */
+/* Waits until no reader is in, or another process has opened the gate. The function waits for the reader words one
+ * after the other, in their order. The caller is within shmi_enter. */
 SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     shmi_rw_reader reader;
@@ -789,7 +793,7 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* this process has not run for long, and another process has opened the gate */
+            err = shmi_rw_close_gate(m, op); /* while this process did not run for a time, another process has opened the gate */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
@@ -818,8 +822,8 @@ SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* As shmi_rw_take_drained, but first checks whether a reader is in. So a thread that tries in a loop does not keep
- * readers out. */
+/* As shmi_rw_take_drained, but first checks whether a reader is in, and then leaves the gate open. So a thread that
+ * tries again and again does not keep readers out. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -850,13 +854,13 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
-/* All reader words, valid while the word records is head. */
+/* All reader words. They are valid while *records is equal to head. */
 typedef struct shmi_rw_all {
     const uint32_t *records;
     uint32_t head, n;
     const shmi_rw_reader *v;
 } shmi_rw_all;
-/* Fills all with the reader words. Returns 0 if the handle does not know all of them. */
+/* Sets *all to the reader words. Returns 0 if the handle does not know all reader words. */
 SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
 {
     const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
@@ -868,7 +872,7 @@ SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
     all->v = k->v;
     return 1;
 }
-/* Whether no participant reads. The reader word of a dead participant counts until it is reaped. */
+/* Whether no participant reads. Readers of a dead participant count until a reaper has taken them off. */
 SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 {
     uint32_t i;
@@ -880,8 +884,8 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 /* How far shmi_rw_at_once has come. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
 /* Takes m if a few loads show that it is free: the writers' mutex is free, the gate is open, and no participant reads.
- * If shmi_rw_at_once gets only a part, the caller undoes that. Most loads come before the first compare-and-swap,
- * because a load after it has to wait for it. */
+ * If the function gets only the mutex, or the mutex and the gate, the caller gives them back. Most loads come before
+ * the first compare-and-swap, because a later load has to wait until that instruction is complete. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -905,9 +909,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* Only a lock that has to wait calls shmi_enter. It is counted until it has undone everything that it has to undo. It
- * releases the writers' mutex before it calls shmi_enter, because after a refusal the arena, with the mutex, may be
- * gone. */
+/* Takes m, and waits if necessary. Only a call that has to wait calls shmi_enter_for, and stays within it until it has
+ * given back everything. Before this, it releases the writers' mutex: if shmi_enter_for refuses, the arena, with the
+ * mutex, may already be unmapped. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -922,8 +926,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
-/* Opens the gate that this process holds; the caller then has to let waiting readers in. Returns 0 if this process
- * does not hold the gate. */
+/* Opens the gate that this process holds. After that the caller has to let waiting readers in. Returns 0 if this
+ * process does not hold the gate. */
 SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
 {
     if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
@@ -962,7 +966,8 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
-                /* Meanwhile other writers get the mutex, and report the death. They need not wait for this process. */
+                /* Meanwhile other writers can get the mutex and report the death. They need not wait for this process.
+                 */
                 shmi_mutex_unlock(&m->writers);
                 err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
@@ -988,12 +993,12 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         }
     }
     SHMSYNC_CRASHPOINT("rwmutex.recover.taken");
-    if (shmi_rw_who(g) != 0) /* only a process that has m stores there */
+    if (shmi_rw_who(g) != 0) /* only a process that holds the RWMutex stores in this word */
         shmi_st32(&m->w->died, shmi_rw_who(g));
     if (m->rollback)
         shmi_log_lose(&m->log);
     if (shmi_call_repair(repair, arg) != 0) {
-        shmi_participant_id who = shmi_rw_died(m); /* read while the gate still keeps other recoveries out */
+        shmi_participant_id who = shmi_rw_died(m); /* read this while the gate still keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
@@ -1050,7 +1055,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* counted until the handle knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* keeps the handle open until it knows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -1066,7 +1071,8 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
     shmi_exit_for(m, m->a);
     return err;
 }
-/* Ends the upgradable hold of this process, and sets its state to next. EPERM: this process has no such hold. */
+/* Ends the upgradable hold of this process. The parameter next is the new value of m->upgradable. EPERM: this process
+ * has no upgradable hold. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
 {
     int err = shmi_use(m->a, op);
@@ -1134,16 +1140,16 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
     return 0;
 }
 /* Keeps the upgradable hold of a handle that is closed for the last time. The words in the arena do not show that the
- * hold is upgradable: at the begin and the end of a write hold, a writer has the writers' mutex and an open gate, too.
- * So the data of the handle goes on a list of the arena, where the next handle finds it. The caller holds handles_of.
- */
+ * hold is upgradable: at the start and the end of a write hold, a writer has the writers' mutex and an open gate, too.
+ * So the data of the handle goes on a list in the memory of this process, where the next handle finds it. The caller
+ * holds handles_of. */
 SHMI_FN void shmi_rw_keep_upgradable(struct shmi_rwmutex *m)
 {
     shmi_head *h = shmi_head_of(m);
     h->next = m->a->upgradable;
     m->a->upgradable = h;
 }
-/* Whether this process has an upgradable hold through an earlier handle. Frees the data of that handle. */
+/* Whether this process has an upgradable hold that it took through an earlier handle. Frees the data of that handle. */
 SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
 {
     uint32_t owner = shmi_ld32(&m->ww->owner);
@@ -1154,21 +1160,21 @@ SHMI_FN int shmi_rw_kept_upgradable(struct shmi_rwmutex *m)
         return 0;
     *p = h->next;
     shmi_free_thing(h + 1);
-    /* If a peer has taken the hold away, the object may be deleted, and its bytes may belong to another object. So the
-     * words decide. */
+    /* A peer may have taken the hold away and deleted the object, and its bytes may belong to another object now. So
+     * only the words in the arena can say whether the hold still exists. */
     return shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == m->a->self && shmi_owner_held(owner);
 }
 SHMI_FN void shmi_rw_end(void *handle)
 {
     struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
-    /* sends the wakes that calls have left to the end; see shmi_enter_late */
+    /* sends the wakes that other calls have left for the end of the handle: see shmi_enter_late */
     if (!shmi_unmapped(m->a) && shmi_wake_word_announced(&m->writer_wake_word))
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     shmi_mutex_wake_owed(&m->writers);
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        shmi_free_thing(m->known); /* a call that is under way may still read the memory, which stays readable */
+        shmi_free_thing(m->known); /* a call that is under way may still read this memory, so it is kept for later handles */
         m->known = older;
     }
     if (shmi_ld32(&m->upgradable) == SHMI_upHeld)
@@ -1198,11 +1204,11 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
-    m->writers.repair = shmi_rw_repaired; /* the gate, not the mutex, reports a death */
+    m->writers.repair = shmi_rw_repaired; /* the gate reports a death, so the mutex need not */
     /* Takes over the reader word of this slot. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may be waiting for the dead reader */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may be waiting for readers of the predecessor */
             break;
         }
     if (shmi_rw_kept_upgradable(m))
@@ -1327,7 +1333,8 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The rest of an unlock that has opened the gate, if readers wait or the mutex cannot be unlocked at once. */
+/* The slow part of an unlock, after it has opened the gate: if readers wait, or if the mutex cannot be unlocked at
+ * once. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -1400,9 +1407,9 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
         shmi_exit_for(m, a);
     return SHMI_TELL(err);
 }
-/* Takes a reader off the reader word of this process, and returns the word. */
+/* Takes one reader off the reader word of this process, and returns the new word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
-/* Whether nothing remains to be done after a reader has left. w is the reader word. */
+/* Whether nothing remains to be done after a reader has left. w is the reader word after that. */
 SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
@@ -1469,7 +1476,7 @@ int shmsync_rwmutex_try_lock_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* counted, as in lock_upgradable */
+    int err = shmi_enter_for(m, m->a, "rwmutex.try_lock_upgradable"); /* keeps the handle open, as in lock_upgradable */
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_mutex_trylock(&m->writers);
@@ -1505,7 +1512,8 @@ int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* This call is counted, so that a close waits for it: the next handle must find the gate as this call leaves it. */
+    /* Keep the handle open, so that a close waits for this call. The next handle must find the gate as this call leaves
+     * it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.try_upgrade");
     if (err != 0)
         return SHMI_TELL(err);
@@ -1521,7 +1529,7 @@ int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *lock)
 {
     SHMI_OPENED(lock);
     struct shmi_rwmutex *m = lock->impl;
-    /* This call is counted, because a reader that it lets in may close the handle. */
+    /* Keep the handle open, because a reader that this call lets in may close it. */
     int err = shmi_enter_for(m, m->a, "rwmutex.downgrade_to_upgradable");
     if (err != 0)
         return SHMI_TELL(err);
@@ -1537,7 +1545,7 @@ int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m)
     int err = shmi_rw_end_upgradable(m->impl, "rwmutex.downgrade_to_read", SHMI_upNot);
     if (err != 0)
         return SHMI_TELL(err);
-    /* The reader is counted before the mutex is free, so the next writer sees the reader. */
+    /* Count the reader before the mutex is free, so that the next writer sees the reader. */
     shmi_add64(m->impl->mine, SHMI_READER_ONE);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.reader_added");
     return SHMI_TELL(shmi_mutex_unlock(&m->impl->writers));
@@ -1633,8 +1641,9 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of dead has to roll back what the process in the gate has left. It is either the participant dead,
- * or another dead process whose reaper could not get the writers' mutex because the participant dead had it. */
+/* Whether the reap of the participant dead has to roll back for the process that the gate names, which is dead and
+ * gone. This is the participant dead, or an earlier dead process. A reaper of the earlier one could not roll back if
+ * the participant dead had the writers' mutex. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -1650,9 +1659,10 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process rolls back
- * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
- * does not end. If this process dies in this function, the mutex becomes free. */
+/* Rolls back what a dead participant has left, which the gate names, unless another process has the writers' mutex.
+ * That other process rolls back before it closes the gate, or when it releases the mutex: see shmi_rw_release_writers.
+ * The reap of the dead participant does not end before that. If this process dies in this function, its own reaper
+ * frees the mutex. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -1665,17 +1675,17 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
         shmi_rw_roll_back_due(m, dead);
         shmi_cas32(&m->ww->owner, m->a->self, 0);
         shmi_wake_word_wake_one(m->a, &l);
-        /* While this process had the mutex, another reaper may have found it held, so the loop checks again. */
+        /* Check again: while this process had the mutex, another reaper may have found it held, and given up. */
     }
 }
-/* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that has
- * found the mutex held does not come back. So after the release, this function rolls back if the dead writer is gone.
- * If the writer is not gone yet, its reaper finds the mutex free later. */
+/* Releases the writers' mutex for a caller that may have left the gate with the name of a dead writer. A reaper that
+ * has found the mutex held does not come back. So if the dead writer is gone, this function rolls back after the
+ * release. If the dead writer is not gone yet, its reaper comes later, and finds the mutex free. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
-    /* After a refused count, this call must not take the mutex again: the close rolls back, and would find the mutex
-     * held. */
+    /* If shmi_enter_for refuses, the arena is being closed. The close rolls back, and needs the mutex, so this call
+     * must not take it again. */
     if (!m->rollback || shmi_rw_gate(m) == 0 || shmi_enter_for(m, m->a, NULL) != 0)
         return;
     shmi_rw_reap_tx(m, shmi_rw_who(shmi_rw_gate(m)));
@@ -1717,8 +1727,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
             break;
     }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
-        /* A process that leaves is not dead yet. Without this rollback, a writer that got the mutex now would find the
-         * gate closed by a living process. */
+        /* A process that leaves is not dead yet. Without this rollback, the next writer would get the mutex, and find
+         * the gate closed by a living process. */
         shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);

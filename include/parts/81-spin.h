@@ -1,7 +1,7 @@
 
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
-#define SHMI_SPIN_READ 16u /* for a wait of a reader, in place of a kind; the state word never has this kind */
+#define SHMI_SPIN_READ 16u /* a reader passes this instead of a kind; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -11,10 +11,10 @@ struct shmi_spinlock {
     shmi_object o;
     shmi_spin_words *w;
     int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
-    uint64_t *mine; /* the count of this process's slot; NULL, like the field known, in a reaper without a handle */
-    uint64_t **known; /* the counts in the slot records, from slot 1 on. Atomic. */
-    uint64_t known_head; /* head of the list when known was filled: see shmi_known_list. Atomic. */
-    uint32_t most; /* the highest slot with a count in known. Atomic. */
+    uint64_t *mine; /* the count in the slot record of this process; like known, NULL in a reaper without a handle */
+    uint64_t **known; /* known[i]: the count of slot i + 1; NULL: the slot has none. Atomic. */
+    uint64_t known_head; /* the start of the list of slot records when known was filled: see shmi_known_list. Atomic. */
+    uint32_t most; /* the highest slot whose count is in known. Atomic. */
     int release;
     int (*repair)(void *);
     void *repair_arg;
@@ -44,8 +44,8 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
-/* Wakes waiters for the state word, whether they have announced themselves or not: all readers, and one or all of the
- * others. */
+/* Wakes the waiters of the state word, even if none has announced itself: all readers, and either one or all of the
+ * other waiters. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
 {
     if (l->readers)
@@ -55,14 +55,13 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether the lock, whose owner word o names a dead process, becomes free when that process is gone. */
+/* Whether the lock becomes free when the dead process is gone that the state word o names. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
-/* Replaces the state word o, whose process was found dead. Returns 0 if the word must stay until that process is gone.
- */
+/* Replaces the state word o, which names a dead process. Returns 0 if the word must stay until that process is gone. */
 SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
@@ -119,7 +118,8 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_exit_for(l, l->a);
     }
 }
-/* Ends a hold of this process. from is the kind of the hold. The state word becomes to, which is 0 or another hold. */
+/* Ends a hold of this process. The parameter from is the kind of the hold. The parameter to is the new state word: 0,
+ * or another hold. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -147,8 +147,8 @@ SHMI_FN uint64_t *shmi_rwspin_count_in(struct shmi_spinlock *l, const shmi_recor
 {
     return &((shmi_rwspin_record *)shmi_ptr(l->a, v->b.off, sizeof(shmi_rwspin_record), 8))->count;
 }
-/* Reads where the counts are. They lie in slot records, which stay until the object is deleted. So a handle remembers
- * the addresses of the counts, and reads the list again only when it has changed. */
+/* Finds the counts, which lie in slot records. A slot record stays until the object is deleted. So a handle keeps the
+ * addresses of the counts, and reads the list of slot records again only when the list has changed. */
 SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
 {
     shmi_record_walk v;
@@ -165,9 +165,9 @@ SHMI_COLD uint64_t shmi_rwspin_learn(struct shmi_spinlock *l, uint32_t head)
     shmi_st64(&l->known_head, shmi_known_list(head, &v));
     return shmi_known_list(head, &v);
 }
-/* Returns the highest slot that has a count in l->known. No reader is missed: a writer changes the state word before
- * it calls this function. A reader has its record on the list before it counts itself, and reads the state word after
- * that. */
+/* Returns the highest slot that has a count in l->known. A writer that changes the state word and then calls this
+ * function misses no reader. A reader puts its record on the list, then counts itself, and then reads the state word.
+ */
 SHMI_FN uint32_t shmi_rwspin_up_to(struct shmi_spinlock *l, int *bad)
 {
     uint32_t head = shmi_records_head(l->a, &l->o);
@@ -213,9 +213,9 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* the participant has given its last hold back meanwhile */
+                break; /* the participant has given its last hold back meanwhile, and has left */
             }
-            if (tries == SHMI_REAP_TRIES) /* correct peers change the count of a dead participant once or twice */
+            if (tries == SHMI_REAP_TRIES) /* only a peer that breaks the rules changes the count of a dead participant so often */
                 return shmi_fail(EPROTO, "rwspinlock.lock", l->called, "readers of slot %u: %#llx, and it keeps changing", i + 1, (unsigned long long)c);
             shmi_take_from64(l->a, name, count, c, 0, 0);
         }
@@ -236,8 +236,8 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes back one hold for reading of this process. After the last one, wakes the process that waits for readers.
- * Returns 0 if there is no hold. */
+/* Takes back one hold for reading of this process. If it was the last hold, wakes the process that waits for readers.
+ * Returns 0 if this process has no such hold. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -257,7 +257,8 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         return 1;
     }
 }
-/* Counts one more hold for reading, unless a process has the lock exclusively: then *in is 0. */
+/* Counts one more hold for reading. If another process has the lock exclusively, *in is 0, and the hold does not count.
+ */
 SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
 {
     int err = shmi_rwspin_count(l);
@@ -272,8 +273,8 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Takes the next step towards the lock, from state word o, if that needs no wait. *changed says that the state word is
- * no longer o. */
+/* Takes the next step towards the lock, if that needs no wait. The caller has read the state word as o. *changed is 1
+ * if the state word is no longer o. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -290,8 +291,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. as is SHMI_SPIN_READ for a
- * hold for reading, and otherwise the kind that the state word gets. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as says which
+ * hold: SHMI_SPIN_READ, or the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -300,13 +301,13 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
         shmi_participant_id n = shmi_owner_name(o);
         if (!counted && n != 0 && n != l->a->self) {
             if (shmi_dead(l->a, n)) {
-                /* This call may be the first to find the death, and may free the lock. Then the next holder may close
-                 * the handle while this call still uses it. So this call counts itself until it returns. */
+                /* This call may be the first to find the death, and may free the lock. After that, the next holder may
+                 * close the handle. So from now on, this call keeps the handle open until it returns. */
                 counted = shmi_enter_late(l, l->a);
                 if (!counted)
                     return EBUSY;
             } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
-                return EBUSY; /* shmi_spin_step would find the same */
+                return EBUSY; /* as shmi_spin_step would find */
             }
         }
         err = shmi_spin_step(l, o, as, &took, &changed);
@@ -336,8 +337,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep while the owner word is o: either the next change of the word wakes the waiter, or a dead
- * process keeps the hold until it is gone. */
+/* Whether a waiter may sleep while the state word is o. It may if the next change of the word wakes it. It also may if
+ * a dead process keeps the hold until it is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -354,7 +355,7 @@ SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l)
     if ((gate & 1) != 0)
         shmi_meet_hold(&l->w->gateMetSince, &l->w->gateMetHold, o, gate);
 }
-/* Makes up for wakes that a stopped or dead process has not sent to the waiters in the wait list waiters. */
+/* Makes up for wakes that a stopped or dead process has not sent to the waiters in a wait list. */
 SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
 {
     uint32_t o = shmi_spin_state(l);
@@ -365,8 +366,8 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
     } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
     } else {
-        /* The process that released the lock last may have been stopped before its wake. Or the waiter that was woken
-         * last may be stopped. So this process announces the waiters again. */
+        /* A process that released the lock may have been stopped before its wake, or the waiter that it woke may be
+         * stopped. So this process announces the waiters again. */
         shmi_wake_word_announce(waiters);
         shmi_spin_meet_again(l);
     }
@@ -377,8 +378,8 @@ SHMI_FN void shmi_spin_check_next(void *arg)
     if (shmi_check_due(&l->looked))
         shmi_spin_check(l, &l->next);
 }
-/* The periodic check for waiting readers. They sleep on a word of their own, so this check has a time of its own, in
- * looked_gate: see shmi_look_for. */
+/* The periodic check for waiting readers. Readers sleep on another word than writers, so l->looked_gate has the time of
+ * their last check: see shmi_look_for. */
 SHMI_FN void shmi_spin_check_gate(void *arg)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)arg;
@@ -388,7 +389,7 @@ SHMI_FN void shmi_spin_check_gate(void *arg)
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
-/* Ends a wait that has not got the lock. This waiter may have used up a wake, so it passes the wake on. */
+/* Ends a wait without the lock. This waiter may have got a wake that another waiter needs, so it passes the wake on. */
 SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 {
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
@@ -399,7 +400,8 @@ SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
         shmi_wake_word_release(l->a, &l->next);
 }
 
-/* Takes the lock, and waits until that is possible. The caller is within shmi_enter. For as see shmi_spin_try. */
+/* Takes the lock, and waits until that is possible. The caller is within shmi_enter. For the parameter as, see
+ * shmi_spin_try. */
 SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t abs, int may_repair)
 {
     shmi_wait_list *wake_word = as == SHMI_SPIN_READ ? &l->gate : &l->next;
@@ -449,7 +451,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event wakes the waiter when the owner is gone, so it asks */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -491,7 +493,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a drain: at its begin, while it waits, after its success, and after its failure. */
+/* The state words of a wait for readers to leave. from: at its start; pending: while it lasts; to: after its success;
+ * back: after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -582,7 +585,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     shmi_exit_for(l, l->a);
     return err;
 }
-/* Waits until no reader has the lock. After a failure, the state word is d->back. */
+/* Waits until no reader has the lock. If this fails, the state word becomes d.back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
     shmi_participant_id who = 0;
@@ -602,7 +605,7 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Gets the lock exclusively. If the lock has readers, the call counts itself until the last of them has left. */
+/* Gets the lock exclusively. In an RWSpinLock, the call keeps the handle open until all readers have left. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     shmsync_arena *a = l->a;
@@ -630,8 +633,8 @@ SHMI_FN int shmi_spin_lock(struct shmi_spinlock *l, int64_t abs)
     return err;
 }
 
-/* Releases the lock after a repair that succeeded. EPROTO: the state word is no longer mine, which says that this
- * process is recovering the lock; see shmi_mutex_repaired. */
+/* Releases the lock after a repair that succeeded. The parameter mine is the state word of this recovery. EPROTO: the
+ * state word has changed. See shmi_mutex_repaired. */
 SHMI_FN int shmi_spin_repaired(struct shmi_spinlock *l, uint32_t mine)
 {
     uint32_t o = shmi_spin_state(l);
@@ -665,18 +668,18 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (!shmi_take_from32(l->a, shmi_owner_name(o), &l->w->state, o, mine, 1))
             continue;
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
-        if (shmi_owner_name(o) != 0) /* only a process that has the lock stores there */
+        if (shmi_owner_name(o) != 0) /* only a process that holds the lock stores in this word */
             shmi_st32(&l->w->died, shmi_owner_name(o));
         if (l->readers) {
-            /* While this process waits for readers, the state word names this process. So another participant may get
-             * the ID of the dead one. If the wait fails, the word becomes SHMI_SPIN_OWNER_GONE, which names no
-             * participant. */
+            /* While this process waits for readers, the state word names this process. Meanwhile another participant
+             * may get the ID of the dead one, so a wait that fails must not bring the old word back. The word then
+             * becomes SHMI_SPIN_OWNER_GONE, which names no participant. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
         }
         if (shmi_call_repair(repair, arg) != 0) {
-            shmi_participant_id who = shmi_spin_died(l); /* read while the word still keeps other recoveries out */
+            shmi_participant_id who = shmi_spin_died(l); /* read this while the state word still keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
@@ -724,7 +727,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
         l->drained.poller = &l->w->drainPoller;
     }
 }
-/* Ends an opening, and sends the wakes that calls have left to its end; see shmi_enter_late. */
+/* Ends an opening, and sends the wakes that calls have left to this end: see shmi_enter_late. */
 SHMI_FN void shmi_spin_end(void *handle)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
@@ -733,7 +736,7 @@ SHMI_FN void shmi_spin_end(void *handle)
     if (!shmi_unmapped(l->a) && l->readers && shmi_wake_word_announced(&l->drained) && shmi_rwspin_nobody_reads(l))
         shmi_wake_word_wake_all(l->a, &l->drained);
     if (l->known != NULL)
-        shmi_free_thing(l->known); /* a call that is under way may still read the memory, which stays readable */
+        shmi_free_thing(l->known); /* a call that is under way may still read this memory, so it is kept for later handles */
     shmi_free_thing(l);
 }
 /* Finds the count of this process, and the counts of other participants. Returns 0 or an errno. */
@@ -948,7 +951,7 @@ int shmsync_rwspinlock_trylock(shmsync_rwspinlock *lock)
     SHMI_OPENED(lock);
     struct shmi_spinlock *l = lock->impl;
     shmsync_arena *a = l->a;
-    /* counted, because the call may take back holds of dead readers, and so let other processes go on */
+    /* keeps the handle open, because the call may take back holds of dead readers, and so let other processes go on */
     int err = shmi_enter_for(l, a, "rwspinlock.trylock");
     if (err == 0) {
         err = shmi_rwspin_trylock(l);
@@ -1029,7 +1032,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* Returns EPERM if this process does not have a hold of l of the kind kind. EPROTO: the state word is not valid. */
+/* Returns EPERM if this process has no hold of the given kind. EPROTO: the state word is not valid. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -1075,8 +1078,8 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
     return SHMI_TELL(err);
 }
-/* Turns the hold of kind from into a hold for reading. The new hold is counted before the old one ends, so no writer
- * comes in between. */
+/* Turns a hold of this process into a hold for reading. The parameter from is the kind of the old hold. The new hold
+ * counts before the old one ends, so no writer gets the lock in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
 {
     int err = shmi_rwspin_has(l, op, from);
@@ -1113,7 +1116,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
     int bad, err = shmi_use(l->impl->a, "rwspinlock.state");
     if (err == 0)
         err = shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl));
-    if (err == 0 || err == EOWNERDEAD || err == ENOTRECOVERABLE) { /* as in Go, damage of the list takes precedence */
+    if (err == 0 || err == EOWNERDEAD || err == ENOTRECOVERABLE) { /* as in Go, a corrupt list takes precedence over a death */
         (void)shmi_rwspin_up_to(l->impl, &bad);
         if (bad)
             err = shmi_fail(EPROTO, "rwspinlock.state", l->impl->called, "its list of slot records");

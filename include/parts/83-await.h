@@ -1,23 +1,24 @@
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* The calls have an array of waits on the stack, so a wait has no field that it does not need. */
+/* The array of all waits of a call lies on the stack. To keep it small, the struct of a wait has only the fields that
+ * the wait needs. */
 enum { SHMI_awaits_nothing, SHMI_awaits_count, SHMI_awaits_sequencer, SHMI_awaits_token };
 typedef struct shmi_count_wait {
     struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
 } shmi_count_wait;
-/* One wait. what says what it waits for, and which field of the union it has. */
+/* One wait. The field what says which kind of wait it is, and so which field of the union is in use. */
 typedef struct shmi_awaited {
     int what; /* SHMI_awaits_nothing: the wait has not begun, or has ended */
     union {
-        shmi_count_wait count;     /* of an event that is not auto-reset, or of a future */
-        shmi_token_wait sequencer; /* for a token of a sequencer */
-        shmi_event_wait token;     /* for the token of an auto-reset event */
+        shmi_count_wait count;     /* for a manual-reset Event, or for a Future */
+        shmi_token_wait sequencer; /* for a token of a Sequencer */
+        shmi_event_wait token;     /* for the token of an auto-reset Event */
     } in;
 } shmi_awaited;
 
-/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
+/* Whether the wait is over. A wait for an auto-reset Event is over when it has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->what == SHMI_awaits_sequencer)
@@ -28,8 +29,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->in.count.e) != w->in.count.seq;
 }
 
-/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
- * close does not wait for this call, so the call must not end the round of a Future. */
+/* Whether the awaitable x is reached now. If it is, *err is its result, and a token of an auto-reset Event is taken.
+ * The arena may be closed during this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -43,9 +44,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. thing is the object of the handle in x when the call began: another thread may close the
- * handle meanwhile. If no wait has begun, x is reached, or *err says how the wait has ended. A result other than 0 is
- * an error of the waiting itself. */
+/* Begins the wait for x. The parameter thing is the object of the handle in x. The caller has read it at its start,
+ * because another thread may close the handle meanwhile. If x is reached, or the wait has failed, no wait begins, and
+ * *err is its result. If the function itself returns an error, the whole call fails. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -90,7 +91,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_await
         return 0;
     }
 }
-/* The result of a wait that is over and is chosen. thing is as in shmi_await_begin. */
+/* Returns the result of a wait that is over. The parameter thing is that of shmi_await_begin. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, void *thing, shmi_awaited *w)
 {
     if (w->what == SHMI_awaits_sequencer)
@@ -106,12 +107,12 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->in.token, 0);
 }
 
-/* The arena of the object that a wait waits for. The waits of one call may be for objects of several arenas. */
+/* The arena of the object for which a wait waits. One call may wait for objects of several arenas. */
 SHMI_FN shmsync_arena *shmi_awaited_in(const shmi_awaited *w)
 {
     return w->what == SHMI_awaits_sequencer ? w->in.sequencer.cell->s->a : w->what == SHMI_awaits_count ? w->in.count.e->a : w->in.token.e->a;
 }
-/* Whether this process closes the arena of one of the waits: then the close waits until that wait has ended. */
+/* Whether this process is closing the arena of one of the waits. Such a close waits until the wait has ended. */
 SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
 {
     size_t i;
@@ -121,8 +122,8 @@ SHMI_FN int shmi_await_closing(const shmi_awaited *at, size_t n)
     return 0;
 }
 
-/* Sleeps until one of the waits is over, or until the time in until, but 100 ms at most. since is the time at which the
- * call began to wait. */
+/* Sleeps until one of the waits is over, for 100 ms at most. The parameter until is the latest time at which the sleep
+ * ends. The parameter since is the time at which the call began to wait. */
 SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
@@ -164,11 +165,11 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
     if (i == n && !shmi_await_closing(at, n)) {
         if (shmi_have_waitv(shmi_awaited_in(&at[0]))) {
             int err = shmi_futex_sleepv(v, (unsigned)n, until);
-            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM: no room just now */
+            if (err != 0 && err != EAGAIN && err != EINTR && err != ETIMEDOUT) { /* ENOMEM, for example: sleep on one word */
                 int64_t soon = shmi_now() + 1000000;
                 shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
             }
-        } else { /* one word at a time: the other words are checked more often */
+        } else { /* the kernel can sleep on one word only, so check the other words again soon */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -177,19 +178,19 @@ SHMI_FN void shmi_await_sleep(shmi_awaited *at, size_t n, int64_t since, int64_t
         shmi_retract_sleep(shmi_awaited_in(&at[k]), records[k]);
 }
 
-/* The object of the handle in x, if x is open. */
+/* The object of the handle in x, if the handle is open. */
 SHMI_FN void *shmi_await_thing(const shmsync_awaitable *x)
 {
     return x->kind == SHMSYNC_AWAIT_SEQUENCER ? (void *)x->sequencer->impl : x->kind == SHMSYNC_AWAIT_FUTURE ? (void *)x->future->impl : (void *)x->event->impl;
 }
-/* The arena of such an object. */
+/* The arena of the object thing, which is the object of the handle in x. */
 SHMI_FN shmsync_arena *shmi_await_arena(const shmsync_awaitable *x, void *thing)
 {
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
         return ((struct shmi_sequencer *)thing)->a;
     return x->kind == SHMSYNC_AWAIT_FUTURE ? ((struct shmi_future *)thing)->e.a : ((struct shmi_event *)thing)->a;
 }
-/* Checks that the list can be waited for. */
+/* Checks that a call can wait for all awaitables in the list. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n)
 {
     size_t i;
@@ -214,18 +215,19 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* Does what shmi_enter_for does, for x. *thing is its object, by which the call goes on: another thread may close the handle
- * in x meanwhile. */
+/* Calls shmi_enter_for for the handle in x, and sets *thing to the object of the handle. The call goes on with *thing,
+ * because another thread may close the handle meanwhile. */
 SHMI_FN int shmi_await_enter(const char *op, const shmsync_awaitable *x, void **thing)
 {
     *thing = shmi_await_thing(x);
     return shmi_enter_for(*thing, shmi_await_arena(x, *thing), op);
 }
 SHMI_FN void shmi_await_exit(const shmsync_awaitable *x, void *thing) { shmi_exit_for(thing, shmi_await_arena(x, thing)); }
-/* The result of a wait whose arena this process closes. */
+/* Returns the error of a wait whose arena this process is closing. */
 SHMI_COLD int shmi_await_closed(const char *op) { return shmi_fail(EBADF, op, NULL, "this process closed the arena"); }
-/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT. If the hook of the thread ends the call, the
- * deadline has passed from then on, but the caller first checks what came while the hook ran. */
+/* Sleeps once, until one of n waits may be over. Returns 0, or ETIMEDOUT after the deadline. If the function of
+ * shmsync_wait_hook ends the wait, *deadline becomes a time in the past. The result is 0 all the same, so that the
+ * caller first checks for what came while that function ran. */
 SHMI_FN int shmi_await_turn(shmi_awaited *at, size_t n, int64_t since, int64_t *deadline)
 {
     int64_t now = shmi_now(), until, abs = *deadline;
@@ -260,7 +262,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list; see shmi_await_enter */
+    void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles in the list: see shmi_await_enter */
     size_t i, begun = 0, entered, chosen = SIZE_MAX;
     int64_t abs = 0, since = 0;
     int err = abs_monotonic != NULL ? shmi_deadline(abs_monotonic, &abs) : 0, result = 0;
@@ -306,16 +308,16 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
     return SHMI_TELL(chosen != SIZE_MAX ? result : err);
 }
 
-/* The waits of wait_all that are not over. */
+/* The waits of a call of wait_all that are not over yet. */
 typedef struct shmi_await_rest {
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
     void *kept[SHMSYNC_AWAIT_MOST]; /* the objects of the handles; see shmi_await_enter */
-    uint8_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list */
+    uint8_t of[SHMSYNC_AWAIT_MOST]; /* the indices of the waits in the list of the caller */
     size_t n;
-    size_t failed; /* the first place in the list whose wait has ended with an error, or SIZE_MAX */
-    int result;    /* that error */
+    size_t failed; /* the lowest index of a wait that has ended with an error, or SIZE_MAX */
+    int result;    /* the error of that wait */
 } shmi_await_rest;
-/* Notes the result of the wait for place i of the list. */
+/* Notes the result of the wait for element i of the list. */
 SHMI_FN void shmi_await_note(shmi_await_rest *r, size_t i, int err)
 {
     if (err != 0 && i < r->failed) {
@@ -323,7 +325,8 @@ SHMI_FN void shmi_await_note(shmi_await_rest *r, size_t i, int err)
         r->result = err;
     }
 }
-/* Waits for the places in r->of. Each error is one of the waiting itself. */
+/* Waits for the elements of the list with the indices in r->of. The results of these waits go to r. If the function
+ * itself returns an error, the whole call fails. */
 SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r, int64_t abs)
 {
     size_t i, k, entered, todo = r->n;
@@ -341,7 +344,7 @@ SHMI_FN int shmi_await_rest_of(const shmsync_awaitable *list, shmi_await_rest *r
         if (err == 0 && r->at[k].what != SHMI_awaits_nothing) {
             r->of[k] = r->of[i];
             r->kept[k++] = r->kept[i];
-        } else { /* it is over, so a close of its arena does not concern this call any more */
+        } else { /* the wait is over, so this call need not keep the handle open any more */
             shmi_await_exit(x, r->kept[i]);
         }
     }

@@ -9,18 +9,19 @@
  *     biased         n     held by n and open
  *     held           0     free and closed
  *     held           n     held by n and closed
- *     reserved       n     granted to n by a record; held once the word accepted has the tag of this word
+ *     reserved       n     granted to n by a record; held when n has copied the tag of this word to the field accepted
  *     ownerDead      n     n died while it held the key
  *     recovering     n     n is recovering the key
  *     notRecoverable n     a repair failed after the death of n
  *
  * The tag of the word identifies one hold of the key. A lock by CAS adds 1 to the tag, and so does a record that
- * changes the word. An unlock by CAS, and a CAS that closes the word, keep the tag. A record opens the word only if no
- * process waits for the key, and if the record frees the key or gives it to a new holder. */
+ * changes the word. An unlock by CAS, and a CAS that closes the word, keep the tag. A record opens the word only
+ * if no process waits for the key, and only together with a change that frees the key or gives it to a new holder. */
 
 /* The words that records change, besides those of the queue. A record lists them in this order. */
 enum { SHMI_multiKeyLow = SHMI_rqOwnKinds, SHMI_multiKeyHigh, SHMI_multiHold };
-/* Numbers of entries: in a bucket itself, and in a block that was added. */
+/* SHMI_multiInline: the number of entries in a bucket itself. SHMI_multiAdded: the number of entries in a block that
+ * was added to a bucket. */
 enum { SHMI_multiInline = 3, SHMI_multiAdded = 4, SHMI_multiLogDefault = 5, SHMI_multiLogMost = 16, SHMI_multiPartShift = 48, SHMI_multiTableLeast = 15 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
 
@@ -30,21 +31,23 @@ struct shmi_key_entry {
     uint32_t index;
 };
 
-/* This process's side of a bucket. */
+/* What this process has in its own memory for a bucket. */
 struct shmi_key_bucket {
     struct shmi_rq q; /* first, so that a pointer to q also points to the bucket */
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
     shmi_multilock_entry *focus; /* the entry whose queue was chosen last. Guarded by: the private lock */
-    /* table has the blocks of the bucket that this process knows, the oldest first. The low half of learned is a value
-     * that the word objRecords had: the table has all blocks that were on the list of the object then. The high half
-     * is their number. A thread loads learned before table, so the table has at least that number of blocks. In a
-     * handle, the place behind the last one of a table points to the table that it replaced. learned and table are
-     * atomic. */
+    /* The field table has the blocks of the bucket that this process knows, the oldest first. The high half of learned
+     * is the number of these blocks. The low half is a value of the word objRecords: the blocks that were on the list
+     * of the object at this value are all in the table. A thread loads learned before table, so its table has at least
+     * that number of blocks.
+     *
+     * In a handle, the place behind the last block of a table points to the table that it replaced. learned and table
+     * are atomic. */
     uint64_t learned;
     shmi_multilock_block **table;
-    uint32_t learning; /* a thread is changing the table. Atomic. */
+    uint32_t learning; /* not 0: a thread is changing the table. Atomic. */
 };
 
 struct shmi_multilock {
@@ -52,14 +55,15 @@ struct shmi_multilock {
     shmi_object o;
     shmi_multilock_head *w;
     int release;            /* the policy is SHMSYNC_POLICY_RELEASE */
-    int settled;            /* the record that this participant inherited with its slot is complete. Guarded by: the private lock */
+    int settled;            /* the record of the predecessor in the slot has been carried out, if necessary. Guarded by: the private lock */
     uint32_t log;           /* logarithm of the number of buckets */
     unsigned char *own;     /* own and known: as in shmi_rq */
     unsigned char **known;
-    /* the buckets; NULL: this process has not used the bucket. Atomic. The array is NULL in a reaper without a handle */
+    /* the data of this process for each bucket; NULL: this process has not used the bucket. Atomic. The array is NULL
+     * in a reaper without a handle */
     struct shmi_key_bucket **all;
-    /* Only in a reaper without a handle: table has all blocks, in the order of their buckets, that the list of the
-     * object had when it began with head. */
+    /* Only in a reaper without a handle: the table has all blocks of the object, sorted by their buckets. head is the
+     * start of the list of blocks that the reaper has read. */
     uint32_t head;
     size_t n;
     shmi_multilock_block **table;
@@ -81,7 +85,7 @@ SHMI_FN uint64_t shmi_key_of(const shmi_multilock_entry *e)
 {
     return (uint64_t)shmi_recorded_value(&e->keyHigh) << 32 | shmi_recorded_value(&e->keyLow);
 }
-/* The error of a call for a key in the state s, or 0 if s is no reason for an error. */
+/* Returns the error of a call for a key in the state s, or 0 if s causes no error. */
 SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t key, uint32_t s)
 {
     if (!shmi_key_valid(s))
@@ -96,7 +100,7 @@ SHMI_FN int shmi_key_refusal(struct shmi_multilock *x, const char *op, uint64_t 
 /* ---- Buckets and entries ---- */
 
 SHMI_FN uint32_t shmi_bucket_of(uint64_t key, uint32_t log) { return (uint32_t)((key ^ key >> 32) * SHMI_MULTI_HASH >> 1 >> (63 - log)); }
-/* The size of the body. If the objects of the arena have counters, the counters follow the buckets. */
+/* The size of the body. In an arena that counts operations, the counts follow the buckets. */
 SHMI_FN uint64_t shmi_multi_bytes(shmsync_arena *a, uint32_t log)
 {
     return sizeof(shmi_multilock_head) + ((uint64_t)sizeof(shmi_multilock_bucket) << log) + (a->geo.counted ? 64 : 0);
@@ -107,7 +111,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
 }
 SHMI_FN struct shmi_key_bucket *shmi_bucket_of_queue(struct shmi_rq *q) { return (struct shmi_key_bucket *)(void *)q; }
 
-/* Returns one of the entries in the bucket itself. */
+/* Returns entry i of those that lie in the bucket itself. */
 SHMI_FN shmi_multilock_entry *shmi_key_inline(shmi_multilock_bucket *w, uint32_t i)
 {
     return i == 0 ? &w->entry0 : i == 1 ? &w->entry1 : &w->entry2;
@@ -119,15 +123,15 @@ SHMI_FN shmi_multilock_block *shmi_key_block_in(struct shmi_key_bucket *k, const
 
 SHMI_FN uint32_t shmi_key_list(struct shmi_key_bucket *k) { return shmi_ld32(shmi_u32(k->q.a, k->q.o.off + SHMI_objRecords)); }
 
-/* A walk through the blocks of a bucket that are not in its table, the latest first. */
+/* A walk through the blocks of a bucket that are not in the table of this process, the latest first. */
 typedef struct shmi_key_walk {
     shmi_record_walk v;
-    uint32_t from, until; /* values of the word objRecords */
-    uint32_t known;       /* blocks in the table */
+    uint32_t from, until; /* values of the word objRecords: the present one, and that for the table */
+    uint32_t known;       /* number of blocks in the table */
     shmi_multilock_block *at;
 } shmi_key_walk;
 SHMI_FN void shmi_rewind_unknown(struct shmi_key_bucket *k, shmi_key_walk *i) { shmi_walk_records_from(&i->v, k->q.o.off, i->from, sizeof(shmi_multilock_block)); }
-/* Begins the walk. Returns 0, and does not begin it, if the table has all blocks. */
+/* Begins the walk. If the table has all blocks, returns 0, and no walk begins. */
 SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
 {
     uint64_t learned = __atomic_load_n(&k->learned, __ATOMIC_ACQUIRE);
@@ -140,7 +144,7 @@ SHMI_FN int shmi_walk_unknown(struct shmi_key_bucket *k, shmi_key_walk *i)
     return 1;
 }
 /* Whether the block that the walk has reached names a bucket of x. If not, a peer has overwritten the block, and the
- * walk is bad. */
+ * function sets v->bad. */
 SHMI_FN int shmi_block_has_bucket(const struct shmi_multilock *x, shmi_record_walk *v, uint32_t bucket)
 {
     v->bad |= bucket >> x->log != 0;
@@ -191,7 +195,7 @@ SHMI_FN shmi_multilock_block *shmi_key_block_at(struct shmi_key_bucket *k, uint3
             return i.at;
     return NULL;
 }
-/* The entry of a bucket with that index; NULL if there is none. */
+/* The entry with the given index in a bucket; NULL if there is none. */
 SHMI_FN shmi_multilock_entry *shmi_key_at(struct shmi_key_bucket *k, uint32_t index)
 {
     shmi_multilock_block *b;
@@ -239,11 +243,11 @@ SHMI_FN int shmi_key_in_block(shmi_multilock_block *b, uint32_t number, uint64_t
         }
     return 0;
 }
-/* Finds the first entry with a key. Returns 0 if there is none; then at->e is NULL. *bad is set if the list of blocks
- * is corrupt. In memory that was never used, several entries have the key 0, and all calls take the first of them.
+/* Finds the first entry with a key. Returns 0 if there is none; then at->e is NULL. If the list of blocks is corrupt,
+ * *bad is 1. In memory that was never used, several entries have the key 0. All calls take the first of them.
  *
- * A call that makes a change calls this function after shmi_rq_begin. A block is added before any record stores a key
- * in it. So if the change takes effect, the call has searched every block that may have the key. */
+ * A call that makes a change calls this function after shmi_rq_begin. A block joins the list before any record stores a
+ * key in it. So if the change takes effect, the call has searched all blocks that may have the key. */
 SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *at, int *bad)
 {
     shmi_key_walk i;
@@ -263,13 +267,13 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
     if (!walks)
         return 0;
     for (; shmi_next_unknown(k, &i); met++)
-        shmi_key_in_block(i.at, met, key, at); /* the walk begins with the latest block, so the last match is the first entry of the bucket */
+        shmi_key_in_block(i.at, met, key, at); /* the walk begins with the latest block, so its last match is the first entry with the key */
     if (i.v.bad) {
         *bad = 1;
         at->e = NULL;
     }
     if (at->e != NULL) {
-        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* its block, counted from the latest block */
+        uint32_t place = (at->index - SHMI_multiInline) / SHMI_multiAdded; /* the block of the entry, counted from the latest block */
         at->index = (uint32_t)SHMI_multiInline + (uint32_t)SHMI_multiAdded * (i.known + met - 1 - place) + (at->index - SHMI_multiInline) % SHMI_multiAdded;
     }
     return at->e != NULL;
@@ -277,8 +281,8 @@ SHMI_FN int shmi_key_find(struct shmi_key_bucket *k, uint64_t key, struct shmi_k
 
 /* The number of blocks for which a table has room. */
 SHMI_FN size_t shmi_table_room(shmi_multilock_block **table) { return table != NULL ? shmi_head_of(table)->size / sizeof *table - 1 : 0; }
-/* Makes room for more blocks in the table of a handle. The earlier table stays, because calls that are under way may
- * still read it. */
+/* Makes room for more blocks in the table of a handle. The earlier table stays in memory, because calls that are under
+ * way may still read it. */
 SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
 {
     shmi_multilock_block **was = k->table, **table;
@@ -286,7 +290,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* there should be few sizes, because each size has its own spare memory */
+        room = 2 * room + 1; /* each size has spare memory of its own, so there should be few sizes */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -296,8 +300,9 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
     return 1;
 }
-/* Adds the blocks that were pushed for the bucket to its table, so that calls need not walk through the list. The
- * function may allocate memory, so it is called without the private lock: other threads need not wait for it. */
+/* Adds the blocks to the table of the bucket that other calls have pushed on the list, so that calls need not walk
+ * through the list. The caller must not have the private lock: this function may allocate memory, and other threads
+ * would have to wait for it. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -320,7 +325,7 @@ SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
     __atomic_store_n(&k->learning, 0, __ATOMIC_RELEASE);
 }
 
-/* Chooses the queue of an entry: the functions of recorded queues work on it from now on. */
+/* Chooses the queue of an entry. From now on, the functions of recorded queues work on this queue. */
 SHMI_FN void shmi_key_focus(struct shmi_key_bucket *k, struct shmi_key_entry at)
 {
     k->focus = at.e;
@@ -337,7 +342,7 @@ SHMI_FN void shmi_multi_turn_to(struct shmi_rq *q, struct shmi_rq_change *x, str
     if (shmi_key_find(k, shmi_ld64(&w.n->wanted), &at, &bad))
         shmi_key_focus(k, at);
     else
-        x->torn = 1; /* while a wait is queued, its key has an entry */
+        x->torn = 1; /* not consistent: the key of a queued wait always has an entry */
 }
 
 SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
@@ -361,9 +366,9 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. The function reads the hold word
- * before the key. The key of an entry changes only by a record that also changes the tag of the hold word. So if the
- * CAS succeeds, the entry still has the key. */
+/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. Reads the hold word before the key.
+ * A record that changes the key of an entry also changes the tag of the hold word. So if the CAS succeeds, the entry
+ * still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
     uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
@@ -401,7 +406,7 @@ SHMI_FN int shmi_key_unlock_fast(struct shmi_key_bucket *k, const shmsync_hold *
     return 1;
 }
 
-/* ---- The rules, for the entry whose queue was chosen. The caller has the private lock. ---- */
+/* ---- The rules. They concern the entry whose queue was chosen. The caller has the private lock. ---- */
 
 SHMI_FN struct shmi_record_lock shmi_key_lock_of(struct shmi_key_bucket *k)
 {
@@ -413,7 +418,7 @@ SHMI_FN void shmi_key_set(struct shmi_key_bucket *k, struct shmi_rq_change *x, u
     struct shmi_record_lock l = shmi_key_lock_of(k);
     shmi_lock_set(&l, x, s);
 }
-/* The tag that the change x, which changes the word w, gives to w. */
+/* Returns the tag that the word w gets when the change x takes effect. x changes w. */
 SHMI_FN uint32_t shmi_key_new_tag(const struct shmi_rq_change *x, const uint64_t *w)
 {
     uint32_t i;
@@ -438,8 +443,8 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     return shmi_lock_serve(&l, x, b);
 }
 SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
-/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, only the calls for this
- * key are concerned. */
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, the calls for other keys
+ * go on. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -461,9 +466,9 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
     struct shmi_record_lock l = shmi_key_lock_of(k);
     return shmi_lock_reap(&l, x, b);
 }
-/* Takes the waits of dead participants off the queues of all keys of the bucket, so that they are granted nothing any
- * more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only the calls
- * for this key are concerned, and they find the damage themselves. */
+/* Takes the waits of dead participants off the queues of all keys of the bucket, so that no record grants them a key
+ * any more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only calls
+ * for this key find the damage, and the others go on. */
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -472,7 +477,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
     shmi_st32(&q->unreaped, 0);
-    err = shmi_rq_begin(q, x, b); /* completes the last change, by which a dead participant may have joined a queue */
+    err = shmi_rq_begin(q, x, b); /* completes the last record, by which a wait of a dead participant may have joined a queue */
     if (err != 0)
         return err;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
@@ -496,8 +501,8 @@ SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 }
 /* Whether the participant that holds the key of an entry, or to which the key was granted, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
-/* Whether shmi_key_dead is true for a key of the bucket for which threads wait. The bucket may have thousands of keys
- * that are only held. Each call that arrives at such a key checks its holder itself. */
+/* Whether the holder of a key of the bucket is dead while threads wait for the key. Other keys are left out, because
+ * the bucket may have thousands of them. A call that arrives at such a key checks the holder itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -507,7 +512,7 @@ SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
             return 1;
     return 0;
 }
-/* Stores, for tools, since when the first wait for each key has been first: see shmi_rq_date_first. */
+/* Stores, for tools, the time since which the first wait for each key has been the first: see shmi_rq_date_first. */
 SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -522,8 +527,8 @@ SHMI_FN void shmi_multi_also_check(struct shmi_rq *q, struct shmi_rq_change *x, 
 }
 
 SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *x, uint32_t i);
-/* Carries out the record that this participant inherited with its slot, if the commit word of the record's bucket
- * still names it. After that, this participant writes its own records to the same memory. */
+/* Carries out the record that the predecessor in the slot has left, if the commit word of a bucket still names this
+ * record. After that, this participant writes its own records to the same memory. */
 SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
 {
     struct shmi_multilock *x = shmi_bucket_of_queue(q)->of;
@@ -541,7 +546,7 @@ SHMI_FN void shmi_multi_before(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_bucket_init(&other, x, (uint32_t)bucket);
     c = shmi_ld64(other.q.commit);
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == q->a->my_slot)
-        shmi_rq_complete(&other.q, c, b); /* an error concerns only the other bucket */
+        shmi_rq_complete(&other.q, c, b); /* an error here concerns only the bucket of the record */
 }
 static const shmi_rq_kind shmi_multi_kind = {
     sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, NULL, shmi_multi_word_at, shmi_multi_corrupt,
@@ -579,7 +584,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     shmi_rq_use_lock(&k->q);
     shmi_bucket_point(k, i);
 }
-/* Makes this process's data for a bucket that this process uses for the first time. */
+/* Makes the data of this process for a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
     struct shmi_key_bucket *k, *other = NULL;
@@ -622,7 +627,7 @@ SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const s
     x->log = n != 0 ? n - 1 : (uint32_t)SHMI_multiLogDefault;
     return x->log <= SHMI_multiLogMost && o->size >= shmi_multi_bytes(a, x->log);
 }
-/* Ends a handle. Calls that are under way may still read its memory, which is used again only later. */
+/* Ends a handle. Calls that are under way may still read its memory, so the memory is kept for later handles. */
 SHMI_FN void shmi_multi_end(void *handle)
 {
     struct shmi_multilock *x = (struct shmi_multilock *)handle;
@@ -795,7 +800,8 @@ SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change
     }
     return 0;
 }
-/* Adds to x that this process takes the key. If the chosen entry has another key, x also changes its key. */
+/* Adds to the change x: this process takes the key. If the chosen entry has another key, x also changes the key of the
+ * entry. */
 SHMI_FN void shmi_key_take_free(struct shmi_key_bucket *k, struct shmi_rq_change *x, uint64_t key, shmi_key_result *r)
 {
     shmi_rq_set(x, SHMI_multiKeyLow, k->q.queue, &k->focus->keyLow, (uint32_t)key);
@@ -820,15 +826,15 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         found = shmi_key_find(k, key, &at, &bad);
         dead = found && shmi_key_dead(k, at.e);
         if (!tidied && (dead || shmi_rq_reap_due(q) || (found && shmi_recorded_value(&at.e->first) != 0))) {
-            tidied = 1; /* a dead participant may have the key, or the key may be due to the first wait */
+            tidied = 1; /* a dead participant may have the key, or the first wait may still need its grant */
             if (dead || shmi_rq_reap_due(q)) {
                 err = shmi_multi_reap(q, &x, b);
                 if (err == 0)
                     err = shmi_multi_serve(q, &x, b);
             }
-            if (err == 0 && found && shmi_key_has(at.e, key)) { /* the reap may have changed which entry has the key */
+            if (err == 0 && found && shmi_key_has(at.e, key)) { /* false if the entry got another key during the reap */
                 shmi_key_focus(k, at);
-                err = shmi_key_serve(k, &x, b); /* finds damage of this queue */
+                err = shmi_key_serve(k, &x, b); /* reports damage of this queue */
             }
             if (err != 0)
                 return err;
@@ -847,7 +853,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* the word of a holder stays open */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder keeps an open word */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -888,13 +894,14 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
         return err;
     }
 }
-/* Takes the key. If that is not possible now, queues the wait of a prepared node, which may be NULL. If all entries of
- * the bucket are in use, adds a block to the bucket. An error with SHMI_keyQueued says that the wait may be queued. */
+/* Takes the key. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
+ * is NULL, queues nothing. If all entries of the bucket are in use, adds a block to the bucket. After an error, r->how
+ * SHMI_keyQueued says that the wait may be queued. */
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
-        /* The loop repeats only if this call has added a block, or if another call has pushed a block or a slot
-         * record. If several calls find no room at the same time, only one of them adds a block. */
+        /* A further round is needed only if this call has added a block, or if another call has pushed a block or a
+         * slot record. If several calls find no room at the same time, only one of them adds a block. */
         uint32_t head = shmi_records_head(k->q.a, &k->q.o);
         struct shmi_wakes b;
         int err;
@@ -1063,7 +1070,7 @@ SHMI_FN int shmi_key_give_locked(struct shmi_key_bucket *k, const shmsync_hold *
         }
         shmi_key_focus(k, at);
         granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits, so the unlock goes on */
+        x.torn = 0; /* unlock even after an error in the queue, which concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -1128,7 +1135,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    /* This call is counted until it has unlocked, after an error, the keys that it has locked. */
+    /* Keep the handle open until this call has unlocked, after an error, the keys that it has locked. */
     err = shmi_enter_for(x, x->a, "multilock.lock");
     if (err != 0) {
         shmi_no_holds(out, n, held);
@@ -1155,7 +1162,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (; i > 0; i--)
-            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process has closed the arena, and so holds nothing any more */
+            shmi_key_unlock(out[i - 1].in, &out[i - 1]); /* fails if this process has closed the arena, because it holds no key any more */
         shmi_no_holds(out, n, held);
     }
     shmi_exit_for(x, x->a);
@@ -1178,7 +1185,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 {
     SHMI_BEGIN();
     int first = 0, err;
-    while (n > 0) { /* from the last hold to the first, so the error that is noted last is that of the first hold */
+    while (n > 0) { /* from the last hold to the first, so that the error of the first hold is the result */
         err = shmsync_multilock_unlock(&h[--n]);
         if (err != 0)
             first = err;
@@ -1196,7 +1203,7 @@ typedef struct shmi_key_recovery {
     uint32_t tag;              /* the tag that this recovery has given to the hold word */
     shmi_participant_id died;  /* the participant whose death requires the recovery */
     shmi_participant_id waits; /* the participant that must be gone before this process can recover the key, or 0 */
-    uint64_t *word, was;       /* the word that names the participant waits, and the value of this word */
+    uint64_t *word, was;       /* the word that names this participant, and the value of the word */
 } shmi_key_recovery;
 
 /* Makes this process the recoverer, if the key is owner-dead or not recoverable. The caller has the private lock. */
@@ -1244,7 +1251,7 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
 {
     struct shmi_rq *q = &r->k->q;
     int err;
-    do { /* again after the dead holder is gone: until then a system call of it may write to the data of the key */
+    do { /* repeat after a wait for the dead holder: until it is gone, a system call of it may still write to the data of the key */
         struct shmi_wakes b;
         r->waits = 0;
         shmi_multi_catch_up(q);
@@ -1259,7 +1266,8 @@ SHMI_FN int shmi_key_begin_recover(shmi_key_recovery *r)
     } while (err == 0);
     return err;
 }
-/* Ends the recovery by this process. If the repair failed, the key becomes not recoverable, and otherwise free. */
+/* Ends the recovery by this process. If the repair failed, the key becomes not recoverable. Otherwise the key becomes
+ * free. */
 SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = r->k;
@@ -1282,7 +1290,7 @@ SHMI_FN int shmi_key_end_locked(shmi_key_recovery *r, int failed, struct shmi_wa
             shmi_key_set(k, &x, shmi_make_owner(SHMI_kindNotRecoverable, r->died));
         else
             granted = shmi_key_pass(k, &x);
-        x.torn = 0; /* an error in the queue concerns only the waits, so the recovery ends all the same */
+        x.torn = 0; /* end the recovery even after an error in the queue, which concerns only the waits */
         err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
@@ -1347,8 +1355,8 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
     shmi_exit_for(x, x->a);
     return SHMI_TELL(err);
 }
-/* The result takes into account a death that no call has noticed yet, and a change that is committed and not yet carried
- * out. */
+/* Returns the state of the key as an errno. It takes into account a death that no call has noticed yet, and a change
+ * that is committed and not yet carried out. */
 SHMI_FN int shmi_multi_state(struct shmi_multilock *x, uint64_t key)
 {
     struct shmi_key_bucket *k;
@@ -1471,8 +1479,8 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back those keys of dead participants whose hold word is open. Returns whether dead participants have other
- * keys. */
+/* Takes back keys of dead participants, but only keys whose hold word is open. Returns 1 if dead participants have
+ * other keys. */
 SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 {
     shmi_entry_walk v;
@@ -1485,9 +1493,9 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     }
     return others;
 }
-/* Takes back the keys of the participant dead, and takes its waits off the queues. A process without a slot record
- * cannot make a record. For a word that is open, none is needed. If a closed word names a dead participant, the
- * process first gets a slot record. */
+/* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
+ * CAS is enough. If a closed word names a dead participant, a record is needed. A process that has no slot record for
+ * its records gets one first. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -1533,8 +1541,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant, whose slot record names the bucket. Returns 0 if that was not
- * possible. */
+/* Completes the last change of each participant: the slot record of the participant says in which bucket it is. Returns
+ * 0 if that was not possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;

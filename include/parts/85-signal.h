@@ -91,18 +91,18 @@ SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECU
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
 /* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* The word g after n has begun the next execution. */
+/* Returns the word after g: participant n has begun the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word g after an execution. If again is not 0, the queue is scheduled even if no item came during the execution.
- */
+/* Returns the word after g: the execution has ended. If again is not 0, the queue is scheduled even if no item came
+ * during the execution. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* The word g after the death of the executor. */
+/* Returns the word after g: the executor has died. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
@@ -122,8 +122,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Adds one to the count of the sleepers or workers of this process, or takes one off. Returns 0 if that is impossible.
- * A count of the predecessor in the slot does not carry over. */
+/* Adds 1 to the number of sleepers or workers of this process, or subtracts 1. Returns 0 if that is impossible. If the
+ * row still has the numbers of the predecessor in the slot, this process begins with 0. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -163,9 +163,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after n permits were issued. The first wake depends on the announcement alone. For further
- * wakes the number of sleepers is only a hint: each waiter that takes a permit wakes another waiter while there are
- * more permits. */
+/* Wakes up to n waiters, after n permits were issued. The first wake is sent whenever a waiter is announced. The number
+ * of sleepers decides about further wakes, and may be wrong: each waiter that takes a permit wakes another waiter while
+ * there are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -202,8 +202,8 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers, too, so this
- * function sets it again. If there are more permits, it wakes a sleeper. */
+/* Called by a waiter that leaves. The wake of this waiter has cleared the announcement of other sleepers, too, so this
+ * function sets the announcement again. If there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
@@ -211,7 +211,8 @@ SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
 /* Makes sure that there is a permit for each bit of the summary and of the status that shows work, and that there are
- * at least least permits. So a permit is replaced that a dead process took without acting on it, or failed to issue. */
+ * as many permits as the parameter least says. A dead process may have taken a permit without acting on it, or failed
+ * to issue one, and this call replaces such a permit. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -231,9 +232,9 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. No
- * queue is missed: the bit of the queue was set before this process read the summary, and a process that clears the
- * bit in the summary reads the signal after that. */
+/* Sets the bit of signal i in the summary, and issues a permit. If the bit is set already, the process that set it
+ * issues the permit. No queue is missed, because its bit was set before this call reads the summary. A process that
+ * clears the bit of the signal in the summary reads the signal once more after that. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -243,8 +244,8 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. After that, the function reads the signal again, in case a bit
- * was set before the signal was taken out. */
+/* Takes a signal out of the summary if it has no bits. After that, the function reads the signal again, because another
+ * process may have set a bit meanwhile. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -272,9 +273,9 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q in its signal, and the bit of the signal in the summary. It does the latter even if the
- * signal already has bits: the process that set the first of them may have been stopped before it set the bit in the
- * summary. */
+/* Sets the bit of queue q in its signal, and then the bit of the signal in the summary. The bit in the summary may be
+ * clear even if the signal already has bits: the process that set the first of them may have been stopped before it set
+ * the bit in the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
@@ -289,8 +290,8 @@ SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue whose gate does not wait for an executor. Just before that, the queue may have been
- * scheduled, and its bit set. So the function checks the gate once more. */
+/* Clears the bit of a queue whose gate did not wait for an executor. Another process may have scheduled the queue, and
+ * set the bit, since the caller read the gate. So the function checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -303,13 +304,13 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 
 /* ---- The reap: it repairs the index from the gates ---- */
 
-/* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have. dead
- * is the participant that is reaped. If dead is 0, the caller is a periodic check, and this function asks whether the
- * executor is dead. */
+/* Schedules the queue again if its executor is dead and gone. Also sets the bits that a scheduled queue must have. The
+ * parameter dead is the participant that the caller reaps. If it is 0, the caller is a periodic check, and this
+ * function finds out whether the executor is dead. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
-    int tries; /* only a peer that breaks the rules changes the gate more often; the next sweep examines it again */
+    int tries; /* bounded, because only a peer that breaks the rules changes the gate more often. The next sweep tries again */
     for (tries = 0; tries < SHMI_REAP_TRIES; tries++) {
         shmi_participant_id n;
         s = shmi_ld64(word);
@@ -320,12 +321,13 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* the process that has to publish the queue has not done so yet, or is dead */
+            shmi_signal_publish(w, q); /* the process that scheduled the queue has not set its bit yet, or is dead */
         }
         return;
     }
 }
-/* Frees the queue if dead had reserved it, and clears the task bit of a queue that is not reserved. */
+/* Frees the queue if the participant dead had reserved it for a task. Also clears the task bit of a queue that is not
+ * reserved. */
 SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
@@ -337,7 +339,8 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
-/* Marks the signals that have bits. Sets the status bit "tasks" if the partition has bits. */
+/* Sets the bits of the index that must be set: in the summary for each signal that has bits, and
+ * SHMI_SIGNAL_STATUS_TASKS_MASK in the status if the partition has bits. */
 SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
@@ -355,8 +358,8 @@ SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
         shmi_signal_reap_gate(w, q, 0);
     shmi_signal_reap_index(w);
 }
-/* Makes a sweep ten times a second, even in a process in which no worker waits because each always finds work. The
- * coarse clock costs only a few nanoseconds. */
+/* Makes a sweep ten times a second. Calls of next do so, too, because the workers of a process never wait if each
+ * always finds work. The coarse clock costs only a few nanoseconds. */
 SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
 {
     struct timespec ts;
@@ -384,8 +387,8 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 
 SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
 
-/* For a reaper: repairs the index. Bits and permits without a reason may remain: a worker clears such a bit, and such
- * a permit costs a worker one search. */
+/* For a reaper: repairs the index. Superfluous bits and permits may remain. A worker clears such a bit, and such a
+ * permit costs a worker one search. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -402,8 +405,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead process may have taken a permit without acting on it. Or it may have set a bit in some leaf, and not
-     * have woken the owner of the leaf, which checks the leaf when it wakes. */
+    /* The dead process may have taken a permit without acting on it. Or it may have set a bit in a leaf of the
+     * partition, and not have woken the owner of this leaf. An owner that wakes checks its leaf. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -561,8 +564,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* Suppose an item was put into the queue by a release store alone. An executor that has just finished may have
-     * read the queue without the item. So the item must be visible before this call reads the gate. */
+    /* The caller may have put an item into the queue by a release store alone. Make the item visible before this call
+     * reads the gate. Otherwise an executor may read the queue without the item, just before it finishes. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -583,7 +586,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
 }
 
 /* Begins the execution of a scheduled queue. One CAS stores the executing flag together with the ID of the executor,
- * before the bit is cleared. So if this process dies here, others know that it is the executor. */
+ * before this call clears the bit of the queue. So if this process dies in between, others know that it is the
+ * executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -594,8 +598,8 @@ SHMI_FN int shmi_gate_begin(shmsync_gate *g)
             return 0;
         next = shmi_gate_begun(s, w->a->self);
         if (shmi_cas64(word, s, next)) {
-            /* A schedule that still finds the queue scheduled changes nothing. The loads after this CAS must see what
-             * the caller of that schedule stored before it. */
+            /* Before this CAS, a call of schedule may have found the queue scheduled, and changed nothing. The loads
+             * after the CAS must see what the caller of schedule stored before. */
             shmi_order_loads();
             g->running = next;
             shmi_signal_add(w, SHMSYNC_STAT_TASKS_POLLED, 1);
@@ -736,15 +740,15 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* This execution may last for ever. So if other queues are scheduled, a worker sleeps, and there is no
-             * permit, this process issues a permit. */
+            /* This execution may last for ever. If other queues are scheduled, a worker sleeps, and there is no permit,
+             * this process issues a permit for the worker. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
-        /* The bit was set without a reason, and is cleared now. If a queue was scheduled while its signal was still
-         * marked, no permit was issued for it. So the loop searches again. */
+        /* This pass has found only superfluous bits, and has cleared them. A queue that was scheduled before its signal
+         * lost the bit in the summary got no permit. So the loop searches again. */
     }
     shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
@@ -773,8 +777,8 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
             /* There is work, but another worker has taken the permit for it. That worker may have searched before this
-             * waiter announced itself, and may take long to do its work. So this waiter wakes another waiter, and its
-             * caller searches again. */
+             * waiter announced itself, and may now be busy for long. So this waiter returns, and its caller searches
+             * again. It also passes the wake on to another waiter. */
             shmi_signal_pass_on(w);
             return 0;
         }
@@ -795,7 +799,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
         case SHMI_LOOK:
             shmi_signal_check(w);
             break;
-        case SHMI_LATE: /* a wake for another waiter may have come at the same time */
+        case SHMI_LATE: /* a wake that another waiter needs may have come at the same time */
             took = shmi_signal_take(w);
             shmi_signal_pass_on(w);
             return took ? 0 : ETIMEDOUT;

@@ -9,8 +9,9 @@ import (
 // that joins by the same path would take them for dead, and would take their locks away from them.
 func (s *Snapshot) Unlocked() []string { return s.unlocked }
 
-// unlockedFindings adds a finding for the participants without a byte lock. It removes findings about these participants,
-// because the file may be a copy, and then shows holds and waits of the past.
+// unlockedFindings adds a finding for the participants without a byte lock. It removes the other findings about these
+// participants, except those of the kind Corrupt. The file may be a copy, and the holds and waits in a copy are those
+// of the past.
 func (s *Snapshot) unlockedFindings(all []Finding) []Finding {
 	if len(s.unlocked) == 0 {
 		return all

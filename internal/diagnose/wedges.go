@@ -15,8 +15,8 @@ import (
 )
 
 // A wedge is a wait that has lasted long although all processes that are involved are alive. The arena cannot
-// distinguish a wedge from slow work. So a wait counts as a wedge when it is as old as one of these variables says.
-// Tests change them.
+// distinguish a wedge from slow work. So a wait counts as a wedge when its age reaches the value of one of these
+// variables. Tests change the values.
 var (
 	LongLock = 10 * time.Second // a wait for a lock, or for a function that another process runs
 	LongWork = time.Minute      // a wait for work: permits, parties, room in a queue
@@ -64,14 +64,14 @@ func (s *Snapshot) isOld(ns *int64) bool {
 // many waits.
 type wedge struct {
 	work    string // what the wait is for; empty if it is for a hold
-	stopped bool   // the processes from which the missing change has to come are stopped
+	stopped bool   // every process that could end the wait is stopped
 	hold    int    // the hold that keeps the wait waiting
 	self    bool   // the process waits for a hold of its own
 }
 
-// wedgeFindings returns a finding for each wait for the object that has lasted too long. It returns none if the object
-// has a finding of another kind, because that is the cause of the long waits. The parameter waiters is the result of
-// the method of that name.
+// wedgeFindings returns a finding for each wait for the object that has lasted too long. If the object has a finding
+// of another kind, that finding names the cause of the long waits, and wedgeFindings returns none. The parameter
+// waiters is what s.waiters(o) returns.
 func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 	lock, work := s.limits()
 	made, seen := map[wedge]bool{}, map[string]bool{}
@@ -102,7 +102,7 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 			cause.stopped = true
 			find = func() Finding { return s.missingParties(o, w, waiters) }
 		case len(w.OnHolds) == 0 && s.opts.Older > 0 && age >= s.opts.Older && w.For != "room" && w.For != "permits":
-			// Such a wait may be one for work that comes later. So it is no trouble, but the user asked for old waits.
+			// The work that the wait is for may still come. So this is no trouble, but the user asked for old waits.
 			noted = true
 			find = func() Finding { return s.missingParties(o, w, waiters) }
 		}
@@ -122,8 +122,8 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 	return all
 }
 
-// holdBefore returns the hold that keeps w waiting. If several holds do, it chooses the first one of another process. If
-// there is none, it chooses one of the waiting process.
+// holdBefore returns the hold that keeps w waiting. If there are several, it chooses the first hold of another
+// process, or else a hold of the waiting process.
 func (s *Snapshot) holdBefore(w *Wait) wedge {
 	for _, i := range w.OnHolds {
 		if s.Holds[i].Owner != w.Owner {
@@ -133,8 +133,8 @@ func (s *Snapshot) holdBefore(w *Wait) wedge {
 	return wedge{hold: w.OnHolds[0], self: true}
 }
 
-// waitsForReaders reports whether the hold before a wait is that of a writer that itself waits for the readers of o to
-// leave. That writer is not the cause of the wait.
+// waitsForReaders reports whether the hold in cause belongs to a writer that itself waits until the readers of o have
+// left. If so, this writer is not the cause of the wait.
 func (s *Snapshot) waitsForReaders(o *Object, cause wedge) bool {
 	h := &s.Holds[cause.hold]
 	return h.Mode == arenakernel.HoldClosing && !cause.self && s.waitFor(o, h.Owner) != nil
@@ -151,12 +151,12 @@ func (s *Snapshot) waitFor(o *Object, name string) *Wait {
 	return s.waitsFor.byOwner[name]
 }
 
-// waitsOf has some of the waits of a participant: the first two for different objects, and the last two for different
-// objects whose ages are known.
+// waitsOf has some waits of one participant. The fields first and second are its first two waits for different
+// objects. The fields lastDated and beforeDated are its last two waits of known age for different objects.
 type waitsOf struct{ first, second, lastDated, beforeDated *Wait }
 
-// behind returns a wait of a participant for another object than o, or nil. If the ages of such waits are known, it
-// returns the last of those.
+// behind returns a wait of a participant for an object other than o, or nil. It prefers the last such wait whose age
+// is known.
 func (s *Snapshot) behind(name string, o *Object) *Wait {
 	if s.waitsOf == nil {
 		s.waitsOf = map[string]*waitsOf{}
@@ -206,7 +206,7 @@ func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
 	behind := s.behind(h.Owner, o)
 	if behind == nil && h.Mode != arenakernel.HoldPermits {
-		behind = s.waitFor(o, h.Owner) // as of a reader that wants to write
+		behind = s.waitFor(o, h.Owner) // for example the wait of a reader that wants to write
 	}
 	switch {
 	case behind != nil:

@@ -160,7 +160,8 @@ func (c *checker) features() (kernel, absent string) {
 	return kernel, strings.Join(names, ",")
 }
 
-// form runs a program that uses the library once. It returns "works" or "fails", and records the reason of a failure.
+// form runs the given program, which makes a short use of the library. It returns "works" or "fails", and records why
+// the program failed.
 func (c *checker) form(name string, args ...string) string {
 	o := c.run(args...)
 	if o.err != nil {
@@ -206,7 +207,7 @@ func (c *checker) torture() string {
 	if c.brief {
 		duration = "1s"
 	}
-	// The bound of 10 minutes allows any wait, because the result must not depend on the speed of the machine.
+	// A wait may last for 10 minutes, because the result must not depend on the speed of the machine.
 	o := c.run(c.shmbench, "torture", "--duration", duration, "--bound", "10m", "--timeout", "60s", "--format", "json")
 	var result struct {
 		Deaths     int      `json:"deaths"`
@@ -223,8 +224,9 @@ func (c *checker) torture() string {
 	return fmt.Sprintf("%d deaths, %d violations", result.Deaths, len(result.Violations))
 }
 
-// crash kills holders of a lock and returns two median times. The first is from the kill until the survivor knows of
-// the death by the words of the lock. The second is until the survivor may also use the data that the lock guards.
+// crash kills holders of a lock and returns two median times, both measured from the kill. After the first time, the
+// survivor has read in the words of the lock that the holder is dead. After the second time, the survivor may also
+// use the data that the lock guards.
 func (c *checker) crash() (words, data string) {
 	kills := "40"
 	if c.brief {

@@ -20,7 +20,8 @@ func TestReadRules(t *testing.T) {
 	}
 }
 
-// A filter gives each listed call its own answer, and all other calls the default answer.
+// TestFilterProgram checks that a filter gives each listed system call its own answer, and all other system calls the
+// default answer.
 func TestFilterProgram(t *testing.T) {
 	prog := program([]rule{{1, seccompAllow}, {2, seccompErrno | 1}}, seccompKill)
 	answer := func(call uint32) uint32 {
@@ -48,7 +49,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// Without causes nothing may fail. With causes something must fail, and each failure must name a known cause.
+// TestExpected checks which outcomes are expected. If the user gives no causes, no check may fail. Otherwise at least
+// one check must fail, and each failure must name one of the causes.
 func TestExpected(t *testing.T) {
 	for _, c := range []struct {
 		causes, why []string

@@ -82,7 +82,7 @@ func (s suite) run(t *testing.T, name string) {
 	tmp := t.TempDir()
 	replace := map[string]string{}
 	tests := 0
-	limits := map[string]bool{} // those that occur in the files
+	limits := map[string]bool{} // the time limits that occur in the files
 	for _, file := range s.files {
 		source, n := s.adapt(t, filepath.Join(s.dir(t), file), limits)
 		tests += n
@@ -115,8 +115,9 @@ func (s suite) run(t *testing.T, name string) {
 	t.Logf("%d tests of %s passed", passed, strings.Join(s.files, ", "))
 }
 
-// adapt returns a file of tests with its imports and limits replaced and without the tests that are left out, and
-// the number of remaining tests. It adds the limits that the file has to the map limits.
+// adapt reads a file of tests, replaces its imports and time limits, and removes the tests that are left out. It
+// returns the new text and the number of remaining tests. It also sets the entry of the map limits for each limit
+// that the file contains.
 func (s suite) adapt(t *testing.T, file string, limits map[string]bool) (source []byte, tests int) {
 	fset := token.NewFileSet()
 	text, err := os.ReadFile(file)

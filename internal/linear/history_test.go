@@ -36,8 +36,8 @@ type call struct {
 	Proc int // the process that calls, or that dies
 	Op   string
 	Arg  uint64
-	// Beside says that another call overlapped this one. Then a Try may fail because the other call waits, or was
-	// preempted in the middle.
+	// Beside says that another call overlapped this one. If so, a Try may fail because the other call was waiting, or
+	// was preempted in the middle.
 	Beside bool
 }
 
@@ -83,8 +83,8 @@ type subject struct {
 	steps func(porcupine.Operation) []porcupine.Operation
 }
 
-// client makes one random call. Several goroutines of a process may use it. log records the beginning of the
-// call, calls f, and records the end of the call with the result of f.
+// client makes one random call. Several goroutines of a process may use it. The parameter log is a function that
+// records the beginning of the call, calls f, and records the end of the call with the result of f.
 type client func(r *rand.Rand, log func(op string, arg uint64, f func() result))
 
 var subjects = map[string]subject{}
@@ -143,7 +143,7 @@ func init() {
 				for calls < callsEach {
 					run(r, func(op string, arg uint64, f func() result) {
 						calls++
-						// This line must be in the pipe before the call begins.
+						// Log the beginning before the call, because this process may be killed in the middle of the call.
 						say(line{Client: g, Op: op, Arg: arg, At: shmsync.Monotonic()})
 						res := f()
 						say(line{Client: g, Result: &res, At: shmsync.Monotonic()})
@@ -353,7 +353,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// Each model refuses a wrong history. Without its last call it accepts the same history.
+// TestModelsRefuse checks that each model refuses a wrong history, and accepts the same history without its last
+// call.
 func TestModelsRefuse(t *testing.T) {
 	for name, s := range subjects {
 		t.Run(name, func(t *testing.T) {

@@ -65,16 +65,15 @@ func pauses(r *rand.Rand) {
 	}
 }
 
-// holding is the state of a lock: the process that holds it, plus one; whether the lock is owner-dead; and the
-// read and upgradable holds.
+// holding is the state of a lock.
 type holding struct {
-	by             int
-	notRecoverable bool
-	readers        [3]int8
-	up             int // the process with the upgradable hold, plus one
+	by             int     // the number of the process that has locked for writing, plus 1; 0 if there is none
+	notRecoverable bool    // the lock is owner-dead, and no Recover has succeeded since
+	readers        [3]int8 // how many read holds each process has
+	up             int     // the number of the process with the upgradable hold, plus 1; 0 if there is none
 }
 
-// stepLock returns the sequential specification of the calls of locks. reports says that the policy is
+// stepLock returns the sequential specification of the calls of locks. The parameter reports is true if the policy is
 // PolicyReport.
 func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	return func(s holding, c call, r result) []holding {
@@ -525,9 +524,9 @@ func stepEvent(set bool, c call, r result) []bool {
 	return []bool{set}
 }
 
-// tokens is the state of an auto-reset Event: n is the number of tokens, begun has a bit for each client whose
-// wait has begun and not ended, and waits has the bits of those waits that are counted. There is at most one more
-// token than there are counted waits.
+// tokens is the state of an auto-reset Event. The number of tokens is n, which is at most the number of counted waits
+// plus 1. The field begun has a bit for each client whose wait has begun and not ended. The field waits has the bits
+// of the counted waits among them.
 type tokens struct {
 	n            int8
 	begun, waits uint8
@@ -547,8 +546,9 @@ func (s tokens) ended(client uint64, n int8) tokens {
 
 const opBegins = "begins"
 
-// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: its
-// begin and its end. The begin counts the wait, unless there is a token beyond those for the earlier waits.
+// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: its begin
+// and its end. The begin may count the wait or not. A wait that was not counted gets a token only if there are more
+// tokens than counted waits.
 func stepAutoEvent(s tokens, c call, r result) []tokens {
 	waiting := s.waits>>c.Arg&1 != 0
 	switch c.Op {

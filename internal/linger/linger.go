@@ -1,6 +1,6 @@
 // Package linger lets tests keep the byte lock of a process for some time after the process was killed. On a host
-// with many CPUs, Linux 6.17 and later does so, too: it keeps the memory of a process that has started a thread
-// shortly before its end, and with that memory the mapping of the file that has the lock.
+// with many CPUs, Linux 6.17 and later keeps the byte lock, too, if the process has started a thread shortly before
+// its end. The kernel then frees the memory of the process late, and the mapping of the file keeps the lock.
 package linger
 
 import (
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Time returns how long locks stay, from SHMSYNC_TEST_LINGER, or 0 if the variable is not set.
+// Time returns how long a byte lock stays after its process was killed. The environment variable SHMSYNC_TEST_LINGER
+// says so. If it is not set, Time returns 0.
 func Time() time.Duration {
 	s := os.Getenv("SHMSYNC_TEST_LINGER")
 	if s == "" {

@@ -26,10 +26,10 @@ const (
 type flags uint8
 
 const (
-	acquire    flags = 1 << iota // LDAR, LDAXR, and the load of an instruction of LSE
+	acquire    flags = 1 << iota // LDAR, LDAXR, and the load of an LSE instruction; see LSE
 	acquirePC                    // LDAPR
-	release                      // STLR, STLXR, and the store of an instruction of LSE
-	single                       // a read-modify-write of one instruction, as LSE has them
+	release                      // STLR, STLXR, and the store of an LSE instruction
+	single                       // a read-modify-write that is a single LSE instruction
 	fullFence                    // DMB ISH
 	loadFence                    // DMB ISHLD
 	storeFence                   // DMB ISHST
@@ -54,8 +54,9 @@ func STLR(word string, value int) Instr {
 	return Instr{op: opStore, word: word, value: value, flags: release}
 }
 
-// LSE says whether the read-modify-writes of a test are single instructions of LSE, such as CASAL, or pairs of
-// LDAXR and STLXR. On a CPU with LSE, a Go program executes each read-modify-write as one instruction.
+// LSE says whether the read-modify-writes of a test are single instructions of the Large System Extensions, such as
+// CASAL, or pairs of LDAXR and STLXR. On a CPU with LSE, a Go program executes each read-modify-write as one
+// instruction.
 type LSE bool
 
 // CAS is a compare-and-swap that succeeds.
@@ -63,7 +64,7 @@ func (l LSE) CAS(word string, old, to int) Instr {
 	return Instr{op: opChange, word: word, old: old, value: to, flags: l.flags()}
 }
 
-// Add is an atomic addition, whose register gets the value before.
+// Add is an atomic addition. It sets the register to the value that the word had before the addition.
 func (l LSE) Add(reg, word string, n int) Instr {
 	return Instr{op: opChange, reg: reg, word: word, value: n, add: true, flags: l.flags()}
 }
@@ -101,7 +102,7 @@ type event struct {
 // execution is a choice of what each load reads and in which order the stores to each word come.
 type execution struct {
 	events []event
-	reads  []int            // for each load, the store from which it reads; -1 is the beginning
+	reads  []int            // for each load, the store from which it reads; -1 if it reads the initial 0
 	order  map[string][]int // for each word, its stores in their order
 	value  []int
 }

@@ -43,8 +43,8 @@ func (r relation) cyclic() bool {
 func (x *execution) consistent() bool {
 	n := len(x.events)
 	internal, external := newRelation(n), newRelation(n)
-	// communicates adds that b comes after a, because of the value that a load has read, or of the order of the
-	// stores to a word.
+	// communicates records that a comes before b, because of the value that a load has read, or because of the order
+	// of the stores to a word.
 	communicates := func(a, b int) {
 		internal[a][b] = true
 		if x.events[a].thread != x.events[b].thread {
@@ -86,8 +86,8 @@ func (x *execution) before(a, b int) bool {
 	return i.thread == j.thread && i.at < j.at && !i.fence && !j.fence
 }
 
-// ordered reports whether other CPUs see a before b because of the instructions of their thread. In this thread, a
-// comes before b.
+// ordered reports whether the instructions of a thread make other CPUs see its access a before its access b. In the
+// program of the thread, a comes before b.
 func (x *execution) ordered(a, b int) bool {
 	i, j := x.events[a], x.events[b]
 	switch {

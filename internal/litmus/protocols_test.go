@@ -12,12 +12,13 @@ import (
 type protocol struct {
 	program func(l LSE) Program
 	wrong   func(r Result) bool
-	// weaker are programs that lack one of the orders. On a CPU without LSE, the model allows the wrong result for each
-	// of them.
+	// weaker are variants of the program with fewer or weaker instructions. On a CPU without LSE, the model allows
+	// the wrong result for each variant.
 	weaker map[string]func(l LSE) Program
 }
 
-// TestProtocols has the pairs of accesses of docs/memory-model.md, with the instructions that the compilers emit.
+// TestProtocols checks that the model forbids the wrong results of the pairs of accesses of docs/memory-model.md,
+// with the instructions that the compilers emit.
 func TestProtocols(t *testing.T) {
 	for name, p := range protocols {
 		t.Run(name, func(t *testing.T) {
@@ -81,8 +82,9 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A Schedule finds the gate already scheduled. Then a Begin takes the gate, and loads the bits of the signal. The
-	// process that executes the queue must see the item that was written before the Schedule.
+	// A call of Schedule finds in the gate that the queue is already scheduled. Then a call of Begin changes the
+	// gate, and loads the bits of the signal. The process that executes the queue must see the item that was written
+	// before the Schedule.
 	"signal.schedule": {
 		program: func(l LSE) Program {
 			return Program{
@@ -93,8 +95,9 @@ var protocols = map[string]protocol{
 		},
 		wrong: func(r Result) bool { return r["scheduled"] == 1 && r["seen"] == 0 && r["gate"] == 2 },
 	},
-	// A program writes data and calls Get, which takes the first item and stores the hint head. A Put finds room by the
-	// hint, without a load of the slot of that item. The caller of the Put must see the data.
+	// A process writes data and calls Get, which takes the first item and stores a hint, the word head. A Put finds
+	// in the hint that there is room, without a load of the slot of the taken item. The caller of the Put must see
+	// the data.
 	"queue.room by the hint": {
 		program: func(l LSE) Program {
 			return Program{
@@ -112,7 +115,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// The release of a biased hold: a store and a load. On arm64 both sides are ordered even without membarrier.
+	// The release of a biased hold is a store, followed by a load. On arm64, the accesses of the releaser and of the
+	// waiter stay in order even without membarrier.
 	"mutex.release, biased": {
 		program: func(l LSE) Program {
 			return Program{
@@ -147,8 +151,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A waiter that finds the wake word already announced by another waiter does not change the word. Its loads are
-	// ordered all the same.
+	// A waiter finds that another waiter has already announced itself in the wake word. So it does not change the
+	// word, but its two loads must stay in order.
 	"waitlist.announce, announced by another waiter": {
 		program: func(l LSE) Program {
 			return Program{
@@ -217,8 +221,9 @@ var protocols = map[string]protocol{
 			return r["found"] == 1 && r["first"] == 0 && r["seen"] == 1 && r["second"] == 0
 		},
 	},
-	// The label of a participant: before a process changes it, the process stores 0 in the word described and loads that
-	// word. Here the value 2 stands for this 0, because 0 is the first value of each word.
+	// A joiner stores 0 in the word described and loads this word again, before it changes the label. Then it stores
+	// its generation in this word. In this program, the value 2 stands for the 0, because each word is 0 at the
+	// beginning.
 	"arena.described": {
 		program: func(LSE) Program {
 			return Program{
@@ -242,7 +247,8 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A record: its author changes the head before the entries. A process that has read a new entry sees the new head.
+	// The author of a record changes the head of the record before its entries. A process that has read a new entry
+	// must see the new head.
 	"record.commit": {
 		program: func(l LSE) Program {
 			return Program{
@@ -281,8 +287,9 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A thread publishes the ID of a dead participant in an act word, and reads the word that named the ID again.
-	// Another process removes the ID from that word. A joiner that no longer finds the ID there then reads the act word.
+	// A thread publishes the ID of a dead participant in an act word, and then reads the word that named the ID
+	// again. Another process removes the ID from the latter word. If the thread still finds the ID, a joiner that
+	// finds the ID removed must find it in the act word.
 	"arena.act": {
 		program: func(l LSE) Program {
 			return Program{

@@ -93,9 +93,9 @@ type Wait struct {
 	Value uint8
 }
 
-// Sleep puts the thread to sleep if all words have their expected values. When the thread is woken, it continues at
-// the step with the number then. If a word has another value, the thread continues at that step at once. If quit is
-// not 0, a thread whose context ends continues at the step quit.
+// Sleep puts the thread to sleep if all words have their expected values. The parameter then is the step at which the
+// thread continues when it is woken, or at once if a word has another value. The parameter quit, if it is not 0, is
+// the step at which the thread continues when its context ends.
 func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.drain(x.Me)
 	var on uint16

@@ -94,11 +94,11 @@ type exploration[S comparable] struct {
 	parent []uint32 // by state
 	done   []bool   // by state
 	// The mandatory steps, ordered by the states in which they begin.
-	first []uint64 // by state: its first step, as an index of the slice to
-	to    []uint32
+	first []uint64 // by state: the index of its first step in e.to
+	to    []uint32 // by step: the state to which the step leads
 }
 
-// none is the number of no state.
+// none is the parent of a state in which an exploration begins.
 const none = ^uint32(0)
 
 func (e *exploration[S]) add(s S, from uint32) uint32 {

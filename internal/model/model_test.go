@@ -22,7 +22,8 @@ func line(steps ...func(x *Exec)) Program {
 	}
 }
 
-// ended returns a Done for programs of line: all threads have reached their ends.
+// ended returns a function for System.Done, for threads with programs made by the function line. It reports whether
+// each thread has done all its steps, whose number is in lengths, or is halted.
 func ended(lengths ...uint8) func(*Sys) bool {
 	return func(s *Sys) bool {
 		for i, n := range lengths {
@@ -41,7 +42,7 @@ func outcomes(t *testing.T, threads ...ThreadSpec) map[string]bool {
 	seen := map[string]bool{}
 	y := System{
 		Threads: threads,
-		// When nothing is left to do, all threads have reached their ends.
+		// Check sees every state. It records the registers of each state in which both threads have ended.
 		Check: func(s *Sys) error {
 			a, b := &s.Thread[0], &s.Thread[1]
 			if a.PC == 2 && b.PC == 2 && a.buffered+b.buffered == 0 {
@@ -78,8 +79,7 @@ func TestLitmus(t *testing.T) {
 		got := outcomes(t, ThreadSpec{Run: line(store(0, 1), load(0))}, ThreadSpec{Process: 1, Run: line(load(0), load(0))})
 		require.Equal(t, map[string]bool{"1 0": true, "1 1": true}, got)
 	})
-	// One side makes a membarrier, and the other side needs no barrier. slow is the side with the
-	// membarrier; its second step also loads.
+	// The thread slow makes a membarrier and a load in its second step. The other thread needs no barrier.
 	asymmetric := func(unregistered bool) map[string]bool {
 		slow := line(
 			func(x *Exec) { x.Update(1, func(uint8) uint8 { return 1 }) },
@@ -129,7 +129,7 @@ func (y *System) explore(done func(*Sys) bool) Result {
 	for i := len(y.Threads); i < Threads; i++ {
 		first.Thread[i].Run = Halted
 	}
-	// The threads of these tests are not idle at step 0, so they have to continue.
+	// In these tests, a thread at step 0 is not idle, so its steps are not optional.
 	next := func(s *Sys, emit func(Step[Sys])) {
 		(&stepper{System: y}).next(s, func(step Step[Sys]) {
 			step.Optional = step.Optional && (step.Label == "wakes for no reason" || step.Label == "is killed")
@@ -177,8 +177,8 @@ func TestWakeIsInOrder(t *testing.T) {
 	require.Equal(t, [Threads]uint8{}, s.queue)
 }
 
-// A loop without a way out is a violation. A loop that a thread can leave by chance is
-// accepted.
+// TestEndless checks that a loop without a way out is a violation, and that a loop that a thread can leave by chance
+// is not.
 func TestEndless(t *testing.T) {
 	count := func(out bool) Result {
 		spec := Spec[int]{
@@ -230,8 +230,9 @@ func TestCheckAndLimit(t *testing.T) {
 	require.ErrorIs(t, spec.Explore().Violation, ErrTooMany)
 }
 
-// TestKill: a killed process may execute further steps until another thread executes a membarrier. The stores that
-// the process has made until then are not lost.
+// TestKill checks that a killed process executes no step after another process has executed a membarrier, and that
+// its earlier stores are in memory then. Without the membarrier, or if the killed process is not registered for it,
+// the killed process may execute further steps.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
 		const memory, reaped, mark = 0, 1, 2
@@ -264,7 +265,8 @@ func TestKill(t *testing.T) {
 	require.True(t, late(true, true))
 }
 
-// TestStatesHaveNoPadding: Go hashes and compares a struct without padding as one block of memory.
+// TestStatesHaveNoPadding checks that Sys has no padding, because Go hashes and compares a struct without padding as
+// one block of memory.
 func TestStatesHaveNoPadding(t *testing.T) {
 	var padding func(reflect.Type) uintptr
 	padding = func(typ reflect.Type) (n uintptr) {

@@ -2,8 +2,9 @@ package model
 
 import "encoding/binary"
 
-// Symmetry says that the threads with the numbers below Threads run the same program, each in a process of its own
-// with the number of the thread. States that differ only in the order of these threads are explored only once.
+// Symmetry says that the threads with the numbers below Threads run the same program. Each of them is in a process of
+// its own, which has the same number as the thread. States that differ only in the order of these threads are
+// explored only once.
 type Symmetry struct {
 	Threads int
 	// More is how many threads after these run another program, all the same one.
@@ -12,7 +13,7 @@ type Symmetry struct {
 	// threads.
 	Names []int
 	// Rename changes the numbers of threads wherever the state contains them, that is, in memory, in Ghost, and in
-	// the registers Names: thread i becomes thread to[i].
+	// the registers that Names lists: thread i becomes thread to[i].
 	Rename func(s *Sys, to *[Threads]uint8)
 }
 
@@ -61,8 +62,8 @@ func (y *Symmetry) before(s *Sys, a, b uint8) bool {
 	return ra < rb || ra == rb && ka < kb
 }
 
-// key returns two numbers that describe the state of a thread, without the registers Names and the stores in its
-// buffer.
+// key returns two numbers that describe the state of a thread. They leave out the registers that Names lists, and the
+// contents of the store buffer.
 func (y *Symmetry) key(t *Thread) (registers, rest uint64) {
 	r := t.R
 	for _, name := range y.Names {

@@ -97,8 +97,8 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
-// stepper finds the steps of a system. The fields to, the state to which a step leads, and exec are here so that a
-// step does not allocate them.
+// stepper finds the steps of a system. The field to is the state to which the present step leads. All steps share the
+// fields to and exec, to save allocations.
 type stepper struct {
 	*System
 	to   Sys

@@ -18,7 +18,7 @@ var mutants = slices.Concat(generalMutants, deathMutants, recordMutants, synchro
 
 var generalMutants = []mutant{
 	{
-		name: "a woken waiter that locks a Mutex does not announce the waiters that still sleep", // the woken waiter does not announce the waiters that still sleep
+		name: "a woken waiter that locks a Mutex does not announce the waiters that still sleep",
 		file: "prims/mutex_slow.go",
 		old:  "\tif w.slept {\n\t\tv := w.m.wakeWord.Announce()\n\t\tw.m.meet(ownerWord(w.m.owner.Load()), uint32(v)) // the waiters that still sleep cannot date this hold\n\t}\n",
 		new:  "",
@@ -32,7 +32,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},
 	{
-		name: "a waiter of a Mutex does not read the owner word again after it has announced itself", // after the announcement; others run between it and the check before it
+		name: "a waiter of a Mutex does not read the owner word again after it has announced itself",
 		file: "prims/mutex_slow.go",
 		old:  "\tv := m.wakeWord.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n\to := ownerWord(m.owner.Load())\n",
 		new:  "\to := ownerWord(m.owner.Load())\n\tshmsync.Yield()\n\tv := m.wakeWord.Announce()\n\tcrashpoint.Hit(\"mutex.lock.announced\")\n",
@@ -60,7 +60,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestFutexMultipleWaiters|TestFutexWaitSuspended", tags: withPoints, env: noLooks,
 	},
 	{
-		name: "a waiter of a Futex does not announce itself again after a Post for other waiters", // after a post that was meant for other waiters
+		name: "a waiter of a Futex does not announce itself again after a Post for other waiters",
 		file: "prims/futex.go",
 		old:  "uint64(s|futexAnnounced)) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\ts |= futexAnnounced\n",
 		new:  "uint64(s)) {\n\t\t\t\tcontinue\n\t\t\t}\n",
@@ -255,7 +255,7 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestRWSpinLockSize",
 	},
 	{
-		name: "a leaving participant does not check again for wakes by peers before it frees wait nodes", // whether another process tells it of a wait
+		name: "a leaving participant does not check again for wakes by peers before it frees wait nodes",
 		file: "internal/arenakernel/node.go",
 		old:  "n.State() == NodeResolved && !(told && c.allTold())",
 		new:  "n.State() == NodeResolved && !told",

@@ -1,6 +1,6 @@
 package main
 
-// These are mistakes in calls that meet a limit, a shortage or the end of what they use.
+// These are mistakes in how calls deal with a limit, a shortage, a panic, or a handle that is closed.
 func init() {
 	const kernel, pkg = "internal/arenakernel/", "internal/arenakernel"
 	mutants = append(mutants, []mutant{

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each edit applies to the tree as it is, and is in the table of the documents.
+// TestMutantsApply checks that the edit of each mutant applies to the tree, and that docs/testing/mutants.md lists
+// the mutant.
 func TestMutantsApply(t *testing.T) {
 	root := filepath.Join("..", "..")
 	doc, err := os.ReadFile(filepath.Join(root, "docs", "testing", "mutants.md"))
@@ -33,7 +34,8 @@ func TestMutantsApply(t *testing.T) {
 	require.Equal(t, rows, table+"\n", "docs/testing/mutants.md; go run ./internal/mutants -list prints the rows")
 }
 
-// The tests that find a mutant exist. A pattern that names none passes without running a test.
+// TestMutantsNameTests checks that the test of each mutant exists, because go test -run passes if its pattern matches
+// no test.
 func TestMutantsNameTests(t *testing.T) {
 	for _, m := range mutants {
 		var source strings.Builder

@@ -4,7 +4,7 @@ func init() {
 	// These are mistakes in how waits inside one process take turns.
 	mutants = append(mutants, []mutant{
 		{
-			name: "a process appends a wait to a FairMutex's line after it has released the private lock", // after the private lock was released
+			name: "a process appends a wait to a FairMutex's line after it has released the private lock",
 			file: "prims/fairmutex_rules.go",
 			old:  "\t\t\tturns.Append(s)\n",
 			new:  "\t\t\tdefer f.private.Lock()\n\t\t\tf.private.Unlock()\n\t\t\tfor range 20_000 {\n\t\t\t}\n\t\t\tturns.Append(s)\n",

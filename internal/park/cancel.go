@@ -18,9 +18,9 @@ type Cancel struct {
 	since int64 // when the call began to wait, CLOCK_MONOTONIC ns; 0 if not known yet
 }
 
-// date returns when the call began to wait. A call that is woken and has to wait again keeps this
-// time, and therefore its place among the waiters. Before the first sleep, date returns 0, so that
-// a short wait does not read the clock. In a longer wait, a periodic check stores the time.
+// date returns when the call began to wait. A call that is woken and has to wait again keeps this time, and therefore
+// its place among the waiters. Before the first sleep, date returns 0, so that a short wait does not read the clock.
+// During a long first sleep in the kernel, a periodic check finds out the time; see Arena.StampAnnounced.
 func (c *Cancel) date() int64 {
 	if c.slept && c.since == 0 {
 		c.since = shmsync.Monotonic()

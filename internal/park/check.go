@@ -73,8 +73,8 @@ func (h *lot) runChecks() {
 func (q *Queue) recover() bool {
 	q.mu.Lock()
 	cut := q.first != nil && !q.reachable()
-	// While the poller delivers a wake, releasers cannot find the node for a moment either. So recover acts only if
-	// two checks in a row do not find the node.
+	// While the poller delivers a wake, releasers cannot find the node for a moment, although no peer has removed it.
+	// So recover acts only if two checks in a row do not find the node.
 	nodeless := cut && (q.node == 0 || q.wasCut)
 	q.wasCut = cut
 	ready := q.node != 0 && q.Arena.NodeReady(q.node)

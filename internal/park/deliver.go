@@ -77,10 +77,12 @@ func (q *Queue) DeliverOneAsOne(turn uint32) {
 	}
 }
 
-// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked as
-// well, deliverHere wakes one of this queue only every second time. It finds the goroutine and takes it off the queue
-// under the same lock, so the wake always finds a goroutine, and Config.Miss is not called. Config.Check relies on
-// that, because it runs under the lock life, which a call of Config.Miss would need.
+// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked
+// as well, deliverHere wakes one of this queue only every second time.
+//
+// It does not release the lock mu between finding the goroutine and taking it off the queue. So the wake always finds
+// a goroutine, and Config.Miss is not called. Config.Check relies on that: it runs under the lock life of the queue,
+// and a call of Config.Miss would lock life again.
 func (q *Queue) deliverHere(turn uint32) bool {
 	q.mu.Lock()
 	here := q.first != nil

@@ -223,10 +223,9 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the nodes that were loose when the caller called looseBefore. The parameter before is
-// the result of that call. After that call, the caller has seen that every process that had made a node ready has also
-// pushed the node. Then the caller has emptied the ready stack. So a process can push one of these nodes only after it
-// has made that node ready again.
+// fasten ends the loose state of the nodes that were loose when the poller called looseBefore. The parameter before
+// is the result of that call. Since the call, every process that had made a node ready has pushed it, and the poller
+// has emptied the ready stack. So no process pushes one of these nodes before it has made the node ready again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,15 +28,15 @@ const anyEvery = 64
 // second word, and C programs. They sleep with a bitset for all NUMA nodes. A wake for all NUMA nodes, such as the
 // kernel's own wake after a death, can reach every sleeper. So wakeOne first makes a wake for this NUMA node and, if
 // that finds no sleeper, a second wake for all NUMA nodes. Together, the two wakes wake at most one sleeper. A sleeper
-// that comes between the two wakes does no harm:
+// that comes between the two wakes, such as B, does no harm:
 //
-//	waker                              sleepers on another NUMA node
+//	waker                              sleepers A and B on another NUMA node
 //	changes the word
-//	                                   the first one sleeps on the old value of the word
+//	                                   A still sleeps on the old value of the word
 //	wake(this node): no sleeper
-//	                                   a second one announces, checks the state, and sleeps on the
-//	                                   new value; the next release has to wake it
-//	wake(all nodes): one of the two    it may be the second one, which a single wake could reach, too
+//	                                   B announces itself, checks the state, and sleeps on the
+//	                                   new value; the next release has to wake B
+//	wake(all nodes): wakes A or B      a single wake for all nodes could wake B instead of A, too
 func (l *WaitList) wakeOne(turn uint32) int {
 	if l.Near && turn>>1%anyEvery != anyEvery-1 {
 		if node, ok := NodeNow(); ok {
@@ -48,9 +48,9 @@ func (l *WaitList) wakeOne(turn uint32) int {
 	return shmsync.Wake(l.Raw, 1)
 }
 
-// nearSleepSpec returns the futex bitset with which a thread sleeps, so that wakes can prefer its NUMA node. ok is
-// false if the thread sleeps without a bitset, for example because it sleeps on several words, for which the kernel
-// has no bitset.
+// nearSleepSpec returns the futex bitset with which a thread sleeps, so that wakes can prefer its NUMA node. The
+// result ok is false if the thread sleeps without a bitset. For example, a sleep on several words has no bitset in
+// the kernel.
 func (q *Queue) nearSleepSpec(b *SleepSpec, c *Cancel) (bits uint32, ok bool) {
 	if !q.Near || c.ctx != nil || b.Other != nil {
 		return 0, false

@@ -17,7 +17,7 @@ type nodePool struct {
 	lot *lot
 
 	mu   sync.Mutex
-	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; all wait nodes, by their nodes
+	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; all wait nodes, by the offset of the node in the arena
 	used []*WaitNode                      // guarded by: mu; the wait nodes that are taken or owed, for the periodic checks
 	free []*WaitNode                      // guarded by: mu; the other wait nodes
 
@@ -132,12 +132,12 @@ func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	return s.tell()
 }
 
-// TellOwn wakes a waiter of this process whose node was parked when the caller resolved its wait. The caller uses it
-// instead of the method Tell of the arena. It needs neither the ready stack nor the poller goroutine. On a busy P, the
-// poller would run only after all other goroutines.
+// TellOwn wakes a waiter of this process whose wait the caller has resolved while its node was in state parked. The
+// caller uses it instead of the method Tell of the arena. TellOwn needs neither the ready stack nor the poller
+// goroutine. On a busy P, the poller would run only after all other goroutines.
 //
-// TellOwn only wakes: the waiter then reads its node, as after every wake. If the caller stops or
-// dies before the wake, a periodic check wakes the waiter.
+// TellOwn only wakes: the waiter then reads its node, as after every wake. If the caller stops or dies before the
+// wake, a periodic check wakes the waiter.
 func (q *Queue) TellOwn(off arenakernel.Offset) {
 	if notify := q.lot.nodePool.popped(off); notify != nil {
 		// Call notify in a new goroutine, because the caller may hold locks that notify takes.
@@ -163,9 +163,9 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. The poller first
-// found these nodes by a call of the method untold. Then it saw that every granter had pushed all its nodes. Then it
-// emptied the stack once more. So a node that the poller has not popped by now will never be popped.
+// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. It found these
+// nodes by a call of the method untold. Then it saw that every granter had pushed all its nodes, and emptied the
+// stack once more. So a node in the parameter lost that is still owed will never come off the stack.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -249,8 +249,7 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	switch {
 	case !s.taken:
 	case always:
-		// A peer may have overwritten the node, and the waiter may have been woken before. Wake the
-		// waiter in any case.
+		// Wake the waiter even if it was woken before, because a peer may have overwritten the node.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)

@@ -13,9 +13,9 @@ const (
 	shrinkMost = 2048
 )
 
-// shrink gives wait nodes back to the arena after a crowd of waiters has gone, so that other
-// processes can use them, and so that those who visit all nodes in use do not visit these. The
-// periodic checker calls it at each check.
+// shrink gives wait nodes back to the arena after a crowd of waiters has gone. Other processes can then use these
+// nodes, and a process that visits all nodes in use does not visit them. The periodic checker calls shrink at each
+// check.
 //
 // A free wait node is idle, its stamp is 0, and it is on no list, so no process refers to it.
 func (b *nodePool) shrink() {

@@ -123,17 +123,18 @@ type SleepSpec struct {
 	Park    bool                      // park, so that Grant can find the waiter, and do not sleep in the kernel
 }
 
-// Sleep suspends a waiter that has announced itself in the word and has then found that it has to wait. It returns
-// at once if the word no longer has the value w. Otherwise it returns when the waiter is woken, or when the context
-// of c ends.
+// Sleep suspends a waiter that has announced itself in the word of the WaitList and has then found that it has to
+// wait. Sleep returns at once if this word no longer has the value w. Otherwise it returns when the waiter is woken,
+// or when the context of c ends.
 func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	h := q.lot
 	h.checkPeriodically(q)
 	if q.Closing() {
 		return Closed
 	}
-	// Without the system call futex_waitv, a thread can sleep on only one word. Then a waiter with a context, or with
-	// a second word for a hand-off, parks: the end of the context and a hand-off can always wake a parked waiter.
+	// Without the system call futex_waitv, a thread can sleep on only one word. Then a waiter that also waits for a
+	// context or for the word b.Other parks, because the end of the context, or a hand-off, can always wake a parked
+	// waiter.
 	haveWaitV := shmsync.FeatureWaitV.Have()
 	if !b.Park && (haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
@@ -165,8 +166,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel, haveWaitV bool) Result 
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
-					// The owner is dead, but it is not certain yet that its threads have stopped, so check again
-					// soon; see Dead.
+					// The owner is dying, but its threads may still run, so check again soon; see
+					// arenakernel.Arena.Dead.
 					b.Bounded, b.Exact = q.Arena.NextLook(b.Owner), true
 				} else {
 					add(word, alive)
@@ -260,8 +261,9 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	return result
 }
 
-// enlist marks the poller node as waiting, and then puts the waiter me on the queue. If the word no longer has the
-// value w after the mark, enlist returns false and does not queue the waiter. since is only for tools.
+// enlist marks the poller node as waiting, and then puts the waiter me on the queue. If the word does not have the
+// value w after the node was marked, enlist returns false, and the waiter is not queued. The parameter since says
+// when the wait began, and is only for tools.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,16 +14,17 @@ func (q *Queue) Enter() bool {
 	return true
 }
 
-// EnterEnding is Enter for a caller for which Close already waits, and which needs the object for longer. EnterEnding
-// never refuses the call.
+// EnterEnding does what Enter does, for a caller for which another call or wait has kept the object open until now.
+// It never refuses the call, even if the handle is being closed.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
 // Exit ends a call that Enter has begun.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
 // EnterStay does what Enter does, for a call that needs the object even while its handle is being closed, or after
-// that. The caller itself makes sure that the object stays open. Left does not count the call: Close of the handle
-// does not wait for it, but Close of the arena does. EnterStay returns false if this process is leaving the arena.
+// the handle was closed. The caller itself makes sure that the object stays open. Left does not count the call: Close
+// of the handle does not wait for it, but Close of the arena does. EnterStay returns false if this process is leaving
+// the arena.
 func (q *Queue) EnterStay() bool {
 	q.lasting.Add(1)
 	if q.lot.closed.Load() {

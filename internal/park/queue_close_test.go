@@ -18,8 +18,8 @@ func endWaits(queues ...*Queue) {
 	}
 }
 
-// TestShutWaitsBesideCallsThatLast: a call is in the queue while lasting calls begin and end all the time. Left must
-// not report that the queue is empty before the first call has left.
+// TestShutWaitsBesideCallsThatLast checks that Left does not return true while a call of Enter has not ended, even if
+// calls of EnterStay begin and end all the time.
 func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())
@@ -31,7 +31,7 @@ func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 		for n := 0; !stop.Load(); n++ {
 			p.EnterStay()
 			p.ExitLasting()
-			if n == 100_000 { // Left has read the counts by now, or reads them after the call has left
+			if n == 100_000 { // enough rounds for many calls of Left
 				left.Store(true)
 				p.Exit()
 			}

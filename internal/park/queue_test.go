@@ -117,9 +117,9 @@ func (p *place) await(what string, done <-chan struct{}) {
 	}
 }
 
-// TestReleasersPassOverAnEmptyQueue: a wake has taken the last parked goroutine off a queue. That goroutine may already
-// have checked the state for the last time. So from then on, releasers must not choose the poller node of the queue, but
-// that of another queue.
+// TestReleasersPassOverAnEmptyQueue checks that releasers no longer choose the poller node of a queue after a wake
+// has taken the last parked goroutine off the queue. That goroutine may already have checked the state for the last
+// time, and then it would not notice another wake.
 func TestReleasersPassOverAnEmptyQueue(t *testing.T) {
 	for name, all := range map[string]bool{"one": false, "all": true} {
 		t.Run(name, func(t *testing.T) {
@@ -134,8 +134,8 @@ func TestReleasersPassOverAnEmptyQueue(t *testing.T) {
 	}
 }
 
-// TestClosePassesOnWhatThePollerTook: the poller has taken a node, the waiter leaves, and the
-// handle is closed. Close must pass the wake on, because the poller no longer does.
+// TestClosePassesOnWhatThePollerTook checks that Close passes a wake on if the poller has taken the node, but the
+// waiter has left before the poller delivers the wake.
 func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -151,8 +151,8 @@ func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// TestClosePassesOnWhatIsReady: as TestClosePassesOnWhatThePollerTook, but the poller has not taken
-// the node yet.
+// TestClosePassesOnWhatIsReady checks that Close passes a wake on if the poller node is ready, but the poller has not
+// taken the node yet.
 func TestClosePassesOnWhatIsReady(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -168,8 +168,8 @@ func TestClosePassesOnWhatIsReady(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// TestClosedQueueTakesNothing: a closed queue that has kept its node must not take a wake for the
-// next queue of the object.
+// TestClosedQueueTakesNothing checks that a closed queue does not take the wake of the next queue of the object,
+// which uses the same poller node.
 func TestClosedQueueTakesNothing(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -182,7 +182,7 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 	me := p.enter()
 	p.mark()
 	p.delist(me)
-	queues := p.lot.adopted() // as a poller that has seen a death
+	queues := p.lot.adopted() // the queues that the poller visits after a death
 	p.Close()
 
 	next := b.place(o)
@@ -199,8 +199,8 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 	next.await("the wake arrives", me.wake)
 }
 
-// TestReadyNodeOfAClosedQueue: a releaser made a node ready, but did not push it. The next queue of
-// the object must make the node idle, because no push will come.
+// TestReadyNodeOfAClosedQueue checks that the next queue of an object gets wakes through the poller node of a closed
+// queue, even if a releaser has made the node ready and has never pushed it.
 func TestReadyNodeOfAClosedQueue(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -217,8 +217,8 @@ func TestReadyNodeOfAClosedQueue(t *testing.T) {
 	next.await("the wake arrives", me.wake)
 }
 
-// TestPollerChecksForWhatFellOffItsStack: a node that is pushed twice cuts off the nodes below it
-// in the stack. The poller must find these nodes.
+// TestPollerChecksForWhatFellOffItsStack checks that the poller finds nodes that were lost from the ready stack. A
+// node that is pushed twice cuts off the nodes below it in the stack.
 func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -227,8 +227,8 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	other.enter()
 	require.True(t, b.ReadyOne(other.Poller, 0))
 	p.await("the poller is held", took)
-	// After a death, afterDeath takes the wake of p's node although the node is still on the ready stack. So the
-	// poller later finds there a node that is not ready.
+	// The poller calls afterDeath after a death. Here it takes the wake of p's node although the node is still on the
+	// ready stack. So the poller later finds a node on the stack that is not ready.
 	mine, lost := p.enter(), fallen.enter()
 	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.afterDeath()
@@ -238,7 +238,8 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	fallen.await("a wake that fell off the stack", lost.wake)
 }
 
-// TestLooseNodeIsKept: this process keeps a node that a releaser may still push on its stack.
+// TestLooseNodeIsKept checks that this process keeps a poller node as long as a releaser may still push the node on
+// the ready stack.
 func TestLooseNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -256,7 +257,7 @@ func TestLooseNodeIsKept(t *testing.T) {
 	next := b.place(o)
 	next.enter()
 	require.Equal(t, node, next.pollerNode())
-	next.afterDeath() // the dead process may have failed to wake the waiter
+	next.afterDeath() // as the poller does after a death
 	next.Close()
 	require.Equal(t, b.Self(), n.Owner(), "loose while it may be pushed")
 	b.Tell(node, n, b.Self())
@@ -269,9 +270,8 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// TestCheckMayReleaseAsOne: a periodic check holds the lock life of its queue. A ReleaseAsOne in the check must not
-// lock it again, even if the chosen waiter leaves meanwhile. So ReleaseAsOne takes the waiter off the queue in the
-// same step in which it finds the waiter.
+// TestCheckMayReleaseAsOne checks that DeliverOneAsOne under the lock life of a queue never calls Config.Miss, which
+// would lock life again. It must not do so even if the chosen waiter leaves the queue at the same time.
 func TestCheckMayReleaseAsOne(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())

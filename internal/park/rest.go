@@ -25,9 +25,9 @@ type resting struct {
 // list.
 const restTicks = 64
 
-// nodeTicks says how often the word of the poller node of a resting queue is read: every nodeTicks-th time. This is
-// enough even if a releaser is stopped after it has made the node ready: before the next wake becomes due, the word of
-// the object changes, and then the checker checks the queue.
+// nodeTicks says how often the checker reads the word of the poller node of a resting queue: at one of nodeTicks
+// reads of the word of the object. This is enough even if a releaser is stopped after it has made the node ready:
+// before the next wake becomes due, the word of the object changes, and then the checker checks the queue.
 const nodeTicks = 8
 
 const (
@@ -111,13 +111,13 @@ func (c *checker) lap() uint32 {
 	return lap
 }
 
-// check checks the queue q for lost wakes. waits reports whether a goroutine waits in the queue. rest says which
-// words to read instead of a check; it is zero if the queue must be checked each time.
+// check checks the queue q for lost wakes. The result waits is true if a goroutine waits in the queue. The result
+// rest has the words to read instead of a check; it is zero if the queue must be checked each time.
 func (q *Queue) check() (waits bool, rest resting) {
 	if q.Waiting() == 0 {
 		q.listed.Store(false)
-		// A waiter that entered before the store above found listed set, and did not put the queue on the checker's
-		// list. So look for waiters once more.
+		// A waiter that entered before this store found that the queue was listed, and did not put it on the list of
+		// the checker. So look for waiters once more.
 		if q.Waiting() == 0 || q.listed.Swap(true) {
 			return false, resting{}
 		}

@@ -20,14 +20,14 @@ import (
 // if they usually fail. It does not spin at all if the last releaser ran on the waiter's own CPU.
 const (
 	spinLeast  = 600    // ns: the budget if spins usually fail
-	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if successful spins need no more
+	spinSome   = 10_000 // ns: the least budget while fewer than 1 spin of 8 fails
 	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: the cost of a sleep and a wake
-	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and then shrinks
+	spinGiveUp = 3      // after this many failures in a row, the budget shrinks; only 1 spin in probeEvery stays long
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // how many failed spins come between two long spins
 
 	yieldMost    = 20_000      // ns: a releaser that gets the CPU needs less time than this to release
-	yieldPause   = 30          // a yield over yieldMost stops yields for this many times its length: they cost at most 3 %
+	yieldPause   = 30          // after a yield over yieldMost, no yields for this many times as long: they cost at most 3 %
 	yieldLongest = 100_000_000 // ns: the longest time slice, that of SCHED_RR; a longer yield counts as this
 )
 
@@ -125,9 +125,9 @@ func GiveWay(n int, done func() bool) bool {
 	return false
 }
 
-// noteYield is called after a yield that took so many nanoseconds. It reports whether another thread has computed
-// meanwhile. If so, it stops the yields of this process for some time. A process that was stopped during the yield has
-// not computed either, so this time does not depend on the length of the stop.
+// noteYield is called after a yield that took the given number of nanoseconds. It reports whether another thread has
+// computed meanwhile. If so, this process does not yield for some time. If this process was stopped during the yield,
+// the yield counts as one of at most yieldLongest, however long the stop was.
 func noteYield(took int64) bool {
 	if took <= yieldMost {
 		return false
@@ -172,7 +172,7 @@ type payWord uint32
 const (
 	payUnit  = 64        // ns: the unit of the mean time of successful spins
 	payField = 1<<10 - 1 // the largest value of a mean
-	payPart  = 32        // a spin moves the mean by 1/payPart of the difference
+	payPart  = 32        // a spin moves the share of failures by 1/payPart of its distance from 0 or from payField
 )
 
 func makePay(took, share, failures uint32) payWord {
@@ -198,15 +198,15 @@ func (p payWord) budget() int64 {
 	}
 }
 
-// after returns the payWord after a spin that took the time spent, in nanoseconds.
+// after returns the payWord after one more spin, which took the number of nanoseconds in the parameter spent.
 func (p payWord) after(spent int64, success bool) payWord {
 	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// Round up the steps of the mean. Otherwise the mean would stop short of the value that it approaches, because
-	// it changes in whole numbers.
+	// Round up each change of the mean. The mean is a whole number, so without that it would never reach the value
+	// that it approaches.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
 		took += (now - took + 7) / 8
@@ -237,9 +237,9 @@ func (t Tuning) NoteCPU() {
 	}
 }
 
-// cpuNote contains the CPUs of the last two participants that released an object. A participant
-// that waits just after its own release needs the CPU of the other participant. The word is a hint:
-// a wrong value only costs time.
+// cpuNote contains the CPUs of the last two participants that released an object. It contains two,
+// because a waiter that was itself the last releaser needs the CPU of the other one. The word is a
+// hint: a wrong value only costs time.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown
 //	bits 10..19  CPU + 1 of the last release by another participant; 0 unknown

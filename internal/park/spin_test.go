@@ -19,9 +19,9 @@ func spins(p payWord, n int, spent int64, success bool) payWord {
 	return p
 }
 
-// TestSpinsStayLongBesideNoise: an occasional failure, caused by another program on the CPU, does
-// not make spins shorter than a hand-over takes. Otherwise two parties that both sleep would have
-// to wake each other for ever.
+// TestSpinsStayLongBesideNoise checks that an occasional failure, caused by another program on the CPU, does not make
+// spins shorter than a hand-over takes. With shorter spins, two processes that hand an object over to each other
+// would sleep before each hand-over.
 func TestSpinsStayLongBesideNoise(t *testing.T) {
 	p := payWord(0)
 	require.EqualValues(t, spinMost, p.budget(), "zero memory")

@@ -37,9 +37,10 @@ type turnLine struct {
 	keyed bool
 }
 
-// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that it
-// held when the wait got its place among the waits of all processes. Without this lock, a wait with a later place could
-// be appended first and have the turn, and no goroutine would read the node of the earlier wait.
+// Append puts a wait at the end of the line of waits without a key. The caller must still hold the private lock that
+// it held when the wait got its place among the waits of all processes. Without this lock, the goroutine of a later
+// wait could append its wait first. The later wait would then have the turn, and no goroutine would read the node of
+// the earlier one.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,9 +170,9 @@ func (s *WaitNode) look() {
 	}
 }
 
-// SleepInTurn does what Sleep does, for a wait on a line. It first waits until the wait has the turn. Then it polls the
-// node for a while, and then sleeps. awake reports whether the wait ended without a sleep. The caller must call
-// LeaveLine afterwards.
+// SleepInTurn does what Sleep does, for a wait on a line. It first waits until the wait has the turn. Then it polls
+// the node for a while, and then sleeps. The result awake is true if the wait ended without a sleep. The caller must
+// call LeaveLine afterwards.
 func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
 	if r, over := s.awaitTurn(q, c); over {
 		return r, true
@@ -182,8 +183,8 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 	return s.Sleep(q, c), false
 }
 
-// awaitTurn waits until the wait of s has the turn. over reports whether the wait ended before it had the turn. In that
-// case, r says why.
+// awaitTurn waits until the wait of s has the turn. The result over is true if the wait ended before it had the turn;
+// then the result r says why.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
@@ -227,7 +228,7 @@ const (
 
 	pollShort = 50_000  // ns: the budget if polls usually fail: about the cost of a sleep and a wake
 	pollLong  = 500_000 // ns: the budget if polls usually succeed; longer than a wake takes on a busy machine
-	pollPays  = 20_000  // ns: polling is worth its cost if successful polls do not take longer
+	pollPays  = 20_000  // ns: polling is worth its cost if successful polls take at most this long
 )
 
 // pollBudget returns the maximum length of the next poll of a node, in ns. If two processes hand a lock over to each
@@ -242,8 +243,8 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// pollLimit returns the maximum length of a poll in ns. b is the spin budget of the object. A peer
-// may have written any value there, so a budget of more than 1 ms counts as 1 ms, as in a spin.
+// pollLimit returns the maximum length of a poll in ns. The parameter b is the word Tuning.Budget of the object. A
+// peer may have written any value to this word, so a budget of more than 1 ms counts as 1 ms, as in a spin.
 func pollLimit(b uint32, p payWord) int64 {
 	if b != 0 {
 		return min(int64(b-1), int64(time.Millisecond))

@@ -58,8 +58,8 @@ func TestWakeWord(t *testing.T) {
 	require.Zero(t, b.Word.Load(), "the sequence wraps")
 }
 
-// TestWakeWordHammer: waiters announce and release at the same time. Each announcement must be
-// cleared by exactly one release.
+// TestWakeWordHammer checks that no announcement is left when four goroutines have called Announce and Release at the
+// same time, and that each announcement has changed the sequence at most once.
 func TestWakeWordHammer(t *testing.T) {
 	b := heapWakeWord()
 	var wg sync.WaitGroup

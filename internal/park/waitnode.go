@@ -29,9 +29,9 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // the queue of the handle that waits in this node
 	wake     chan struct{}         // capacity 1
 
-	// NextTag and ExtraTag are for queues whose links change by records with tags. They are the last tags that the words
-	// next and extra of the node have had at the end of a wait. The process begins with random tags. Only the owner uses
-	// them.
+	// NextTag and ExtraTag are for queues whose links are recorded words. At the end of each wait, the owner stores
+	// in them the tags of Node.Next and Node.Extra, so that the next wait begins with new tags. The tags of the first
+	// wait are random. Only the owner uses these fields.
 	NextTag, ExtraTag uint32
 	// Withdrawer takes the wait off its queue when Sleep gives up. Its method Withdraw returns false if the wait is
 	// already resolved. The owner sets the field before it calls Sleep, and only the owner uses it.
@@ -39,7 +39,7 @@ type WaitNode struct {
 	// Found is where the Withdrawer stores in what state Withdraw found the wait. Only the owner uses it.
 	Found uint8
 
-	suspect       atomic.Bool // a periodic check has found the queue damaged, so the owner has to look itself
+	suspect       atomic.Bool // a periodic check has found the queue damaged, so the owner has to examine it, too
 	since         int64       // only used by the owner; when the wait for the turn began, CLOCK_MONOTONIC ns, or 0
 	turns         *Turns      // only used by the owner; nil if the wait is on no line
 	line          *turnLine   // only used by the owner; nil if the wait is on no line

@@ -85,15 +85,16 @@ func (s *WaitNode) isOwed() bool {
 	return s.owed
 }
 
-// TestCheckFindsWhatNobodyTold: a wait was resolved, but its goroutine was not woken, because the
-// granter has died or is stopped. The next periodic check must wake a thread, a parked goroutine
-// and a watch.
+// TestCheckFindsWhatNobodyTold checks that the next periodic check wakes the waiter of a wait that was resolved, but
+// whose granter has died or is stopped before it has sent the wake. The waiters are a thread, a parked goroutine and
+// a Watch.
 func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
 	o := b.object()
 	p := b.place(o)
-	// The parked waits come first, because only a limited number of waits sleep on a thread.
+	// The second wait parks, because all announce records are taken when it begins. The third wait sleeps on a
+	// thread, because the records are free again.
 	watched, told := b.waitNode(o, 1), make(chan struct{})
 	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
 	var slots []int
@@ -122,9 +123,9 @@ func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	require.Equal(t, Again, <-byThread)
 }
 
-// TestCheckOfTheQueueMeetsTheNextWait: while a periodic check examines the queue of a wait, the wait ends. Its wait
-// node is used for another wait, for an object that has no Config.Torn. The check must not apply its result to the
-// second wait, which goes on.
+// TestCheckOfTheQueueMeetsTheNextWait checks that a periodic check of the queue of a wait does not affect the next
+// wait in the same wait node. The first wait ends while the check examines its queue. The next wait is for an object
+// that has no Config.Torn, and must go on.
 func TestCheckOfTheQueueMeetsTheNextWait(t *testing.T) {
 	for name, threads := range map[string]int32{"thread": DirectMax, "parked": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestCheckOfTheQueueMeetsTheNextWait(t *testing.T) {
 			var second <-chan Result
 			p.config.Torn = func(*WaitNode) bool {
 				s.resolve(t)
-				p.TellOwn(s.Off) // a node that was parked is not used again before it is told
+				p.TellOwn(s.Off) // only after this call can a node that was parked be used again
 				h.nodePool.prod(s, false)
 				require.Equal(t, Again, <-first)
 				s.Leave()
@@ -350,7 +351,7 @@ func TestPoolGivesNodesBack(t *testing.T) {
 	all, free := pool.counts()
 	require.Equal(t, [2]int{freeKept + 1, freeKept}, [2]int{all, free})
 	require.Equal(t, arenakernel.NodeQueued, waits.Node.State())
-	leave(come(crowd)) // the arena has the nodes again
+	leave(come(crowd)) // these waits get nodes from the arena
 	waits.Node.Stamp().Store(0)
 	waits.Withdrawn()
 }
@@ -365,8 +366,8 @@ func (b *rig) orphan() {
 	b.Tell(off, n, b.Self())
 }
 
-// TestWaitNodeThatNobodyTellsIsUsedAgain: a node was lost from the ready stack, or its granter died
-// before it pushed the node. The node is used again as soon as no process can push it any more.
+// TestWaitNodeThatNobodyTellsIsUsedAgain checks that a node that was lost from the ready stack, or whose granter died
+// before it pushed the node, is used again as soon as no process can push it any more.
 func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -401,9 +402,9 @@ func TestWaitNodeIsKept(t *testing.T) {
 	require.Same(t, s, b.takeNode())
 }
 
-// TestCheckLeavesTheNextWaitAlone: a periodic check finds that a wait is over when the next wait
-// already uses the same wait node. The check must not call notify of the next wait. That wait is a
-// Watch, and its user would take the call for the end of the arena.
+// TestCheckLeavesTheNextWaitAlone checks that a periodic check that has found a resolved wait does not call notify of
+// the next wait in the same wait node. The next wait is a Watch, and its user would take the call for the end of the
+// arena.
 func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()

@@ -10,7 +10,7 @@ import (
 // envCoverage is the environment variable that names the directory for the coverage data of helpers.
 const envCoverage = "SHMSYNC_COVERAGE"
 
-// tests is what Main was called with.
+// tests is the argument of Main or of ExitCounted.
 var tests *testing.M
 
 // end ends a helper process. If the program measures coverage, as .ci/coverage does, end first writes the coverage

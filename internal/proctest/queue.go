@@ -64,7 +64,7 @@ func (q *queue[T]) get(limit <-chan time.Time) (v T, o outcome) {
 	}
 }
 
-// poll does what get does, but does not wait. ok reports whether there is an item or the queue has ended.
+// poll does what get does, but does not wait. The result ok is true if there is an item, or if the queue is closed.
 func (q *queue[T]) poll() (v T, o outcome, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

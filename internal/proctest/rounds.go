@@ -23,8 +23,8 @@ func Long() bool {
 func Quick() bool { return testing.Short() && !race.Enabled }
 
 // Rounds returns the number of rounds of a test, or its duration. With the flag -short it returns the parameter
-// short, and with [Long] the parameter long. Otherwise it returns long/5 in builds with crash points, which CI runs
-// at no other length. In other builds it returns long/30. It never returns less than short.
+// short, and with [Long] the parameter long. Otherwise it returns long/5 in builds with crash points, because CI runs
+// these builds at no other length. In other builds it returns long/30. It never returns less than short.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():

@@ -45,7 +45,7 @@ func (k *Kept) Proc() *Proc {
 // Kill sends SIGKILL to the kept process that runs now, and waits until it has ended.
 func (k *Kept) Kill() { k.Proc().Kill() }
 
-// Stop asks the process to end, waits until it has ended, and returns the number of deaths so far.
+// Stop asks the process to end, and waits until it has ended. It returns how often the process has ended with an error.
 func (k *Kept) Stop() (deaths int) {
 	k.mu.Lock()
 	k.stopped = true

@@ -1,9 +1,9 @@
-// Package workergroup starts and kills the processes of an example. In your system something else does that:
-// systemd, a container engine, or a master process.
+// Package workergroup starts and kills the processes of an example. In your system, systemd, a container engine or a
+// master process starts the processes.
 //
-// The package executes the program again for each process, with the name of its role in the environment. The boss,
-// which is the first process, and the other processes send each other lines, so neither side has to poll. A process
-// does not outlive its boss, because it ends when its standard input ends.
+// The first process is the boss. For each further process, the package executes the program again, with the name of a
+// role in the environment. The boss and the other processes send each other lines of text. A process ends when its
+// standard input ends, so it does not outlive the boss.
 package workergroup
 
 import (
@@ -52,7 +52,7 @@ var rng *rand.Rand
 // Kills returns how often the boss should kill a worker.
 func Kills() int { return *kills }
 
-// Random returns a random number below n. It is for the boss.
+// Random returns a random number below n. Only the boss may call it.
 func Random(n int) int { return rng.IntN(n) }
 
 // Check prints err and ends the program if err is not nil.
@@ -98,7 +98,7 @@ func Await(p *Proc, what string) string {
 	}
 }
 
-// Start starts a process. The process gets files as its descriptors from 3 on.
+// Start starts a process. The process gets the open files as its descriptors 3, 4 and so on.
 func Start(name, role string, args []string, files ...*os.File) *Proc {
 	self, err := os.Executable()
 	Check(err)
@@ -154,7 +154,7 @@ func listen() {
 // Name returns the name that the boss has given to this process.
 func Name() string { return os.Getenv(envName) }
 
-// Context returns a context that ends when the boss wants this process to end, or has ended itself.
+// Context returns a context that ends when the boss asks this process to end, or when the boss has ended.
 func Context() context.Context { return ctx }
 
 // Say sends a line to the boss.

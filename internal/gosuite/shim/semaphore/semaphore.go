@@ -11,7 +11,8 @@ import (
 // Weighted stands for semaphore.Weighted.
 type Weighted struct{ *prims.Semaphore }
 
-// NewWeighted is semaphore.NewWeighted. For a size of 0, it makes a semaphore of size 1 and takes its only permit.
+// NewWeighted is semaphore.NewWeighted. OpenSemaphore refuses a size of 0, so for this size NewWeighted makes a
+// semaphore of size 1 and takes its only permit.
 func NewWeighted(n int64) *Weighted {
 	size := n
 	if n == 0 {
@@ -27,5 +28,5 @@ func NewWeighted(n int64) *Weighted {
 	return &Weighted{s}
 }
 
-// Acquire is Weighted.Acquire. It takes a context, although its name does not end in Context.
+// Acquire is Weighted.Acquire, which takes a context. In this library, the method with a context is AcquireContext.
 func (w *Weighted) Acquire(ctx context.Context, n int64) error { return w.AcquireContext(ctx, n) }

@@ -1,5 +1,5 @@
-// Package testenv has the one name of the standard library's internal/testenv that
-// its tests of package sync need.
+// Package testenv has MustHaveExec, the only name of the standard library's internal/testenv that the tests of
+// package sync use.
 package testenv
 
 import "testing"
