@@ -2,7 +2,6 @@ package arenakernel
 
 import (
 	"errors"
-	"math"
 	"os"
 	"syscall"
 
@@ -83,14 +82,17 @@ func outlivesBoot(f *os.File) bool {
 	return true
 }
 
-// nextData returns the first offset from off on that is not in a hole of the file, or the largest offset if there is none.
-// If the file system does not tell, it returns off.
+// nextData returns the first offset from off on that is not in a hole of the file. If there is none, it returns the end of
+// the file, or off if that is larger: a reader notices there that the file has become shorter. If the file system does not
+// tell, nextData returns off.
 func nextData(f *os.File, off uint64) uint64 {
 	switch data, err := unix.Seek(int(f.Fd()), int64(off), unix.SEEK_DATA); {
 	case err == nil:
 		return uint64(data)
 	case err == unix.ENXIO:
-		return math.MaxUint64
+		if st, err := f.Stat(); err == nil {
+			return max(off, uint64(st.Size()))
+		}
 	}
 	return off
 }

@@ -624,6 +624,7 @@ except ImportError as e:
         with shmsync.Arena(self.name + "-other", size=4 << 20) as other:
             path = other._path
             other.on_death(lambda _: None)
+        assert path is not None
         self.addCleanup(shmsync.remove, path)
         before = kept()
         for _ in range(10):
