@@ -15,7 +15,7 @@ import (
 // user asks for them.
 var brokenJobs = []job{
 	{"test:unsaved", openTxJob}, // a worker in C changes data that it has not saved; a worker in Go makes no mistake
-	{"test:unseen", func(p *party) (jobWorker, error) { // a victim in C saves nothing; only residents in C check the data
+	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C do not save; only residents in C check
 		_, err := openTxJob(p)
 		return &brokenJob{party: p, do: func(*rand.Rand) error { return nil }}, err
 	}},

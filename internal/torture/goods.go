@@ -47,7 +47,7 @@ func openQueueJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // a resident fills the queue, because residents do not die during their start
+	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // a resident does not die during its start
 		for i := range uint64(queueJobTickets) {
 			if !leased.TryPut(ticketOf(i)) {
 				return nil, errors.New("no room for a ticket")

@@ -35,7 +35,7 @@ type victim struct {
 	outcome outcome
 	jobs    uint64        // the jobs that the victim works at, as bits
 	g       int           // number of goroutines for each job
-	delay   time.Duration // time to the outcome, from the first operation; for outcomeNewborn, from the start of the process
+	delay   time.Duration // time to the outcome from the first operation, or from the start for outcomeNewborn
 	stop    time.Duration // how long the victim is stopped
 	after   time.Duration // time from the end of a stop to the kill
 	held    time.Duration // if not 0, how long a resident is stopped while the victim dies

@@ -38,9 +38,9 @@ type Result struct {
 	WorstNs    map[string]int64  `json:"worst_ns"`
 	BoundNs    int64             `json:"bound_ns"`
 	Long       uint64            `json:"turns_over_bound"`           // operations longer than the bound, by the wall clock
-	Beyond     uint64            `json:"turns_over_bound_unexcused"` // those in Long that neither stops nor waits for a CPU excuse
-	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of the turns in Beyond, those that ended while other programs took much CPU time
-	Judged     float64           `json:"judged"`                     // share of the time in which other programs took little CPU time
+	Beyond     uint64            `json:"turns_over_bound_unexcused"` // those in Long that stops and CPU waits do not excuse
+	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // those in Beyond that ended while other programs took much CPU time
+	Judged     float64           `json:"judged"`                     // share of the time in which other programs took few CPUs
 	Wait       spread            `json:"turn_ns"`
 	Inherit    spread            `json:"after_first_death_ns"`
 	Thread     spread            `json:"control_thread_late_ns"`
