@@ -210,7 +210,7 @@ func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
 	return a
 }
 
-// contexts has a function for each order of a stage that ends the context of the order, by the number of the order.
+// For each order of a stage, by its number, contexts has a function that ends the context of the order.
 type contexts struct {
 	guard sync.Mutex
 	ends  map[int]context.CancelFunc // guarded by: guard

@@ -50,7 +50,7 @@ func (o order) numbered(n int) order {
 type answer struct {
 	ID    int
 	Err   string
-	Is    []string // names of all errors that Err Is; see sentinels and fill
+	Is    []string // names of the errors that the error of the order Is; see fill
 	Who   *shmsync.Identity
 	Panic string // the value of a panic of the order, as text
 	OK    bool

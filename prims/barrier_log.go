@@ -96,8 +96,7 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds to the change ch each word that differs between s, the state before the change, and is, the state
-// after the change.
+// differState adds to ch each word that differs between the old state s and the new state.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)

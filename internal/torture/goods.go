@@ -67,7 +67,7 @@ func (j *queueJob) turn(g int, r *rand.Rand) error {
 	return forgive(ends(r, func(ctx context.Context) error { return j.move(ctx, g, r) }))
 }
 
-// lease takes a ticket from the queue leased on lease, checks the ticket, and gives it back.
+// lease gets a ticket by a Lease, checks the ticket, and gives it back by a Nack.
 func (j *queueJob) lease(ctx context.Context, r *rand.Rand) error {
 	l, err := j.leased.LeaseContext(ctx)
 	if err != nil {

@@ -82,8 +82,8 @@ type tortureBoard struct {
 }
 
 // witness shows whether two participants hold a lock at the same time: each holder stores its ID in the field name
-// while it works. A holder also increments the counts before and after. These are equal whenever the lock is free,
-// unless its last holder died while it worked.
+// while it works. A holder also increments two counts. These are equal whenever the lock is free, unless its last
+// holder died while it worked.
 type witness struct {
 	name   atomic.Uint32
 	runs   uint32
@@ -183,8 +183,8 @@ func ownerDied(err error) bool {
 
 var errRepairFails = errors.New("the repair fails")
 
-// leftOver returns nil if the condition there is false, and otherwise an error that shows what. By leftOver, a job
-// reports what remains of operations that have ended.
+// leftOver returns nil if the parameter there is false, and otherwise an error that shows the parameter what. By
+// leftOver, a job reports what remains of operations that have ended.
 func leftOver(there bool, what any) error {
 	if there {
 		return fmt.Errorf("left over: %+v", what)

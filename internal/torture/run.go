@@ -373,8 +373,8 @@ func (t *torturer) doom(round uint32) error {
 	return nil
 }
 
-// await waits until the condition there holds for each resident. If there is no condition, await waits until all
-// residents have ended.
+// await waits until a condition holds for each resident. Without a condition, it waits until all residents have
+// ended.
 func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	for worker, p := range t.residents[:t.asked.Residents] {
 		reached, of := p.gone, (*tortured)(nil)
@@ -394,7 +394,7 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
-// lookMost limits how much of the time between two checks counts in the method until as waiting time.
+// lookMost is how much of the time between two checks of a condition counts at most as waiting time.
 const lookMost = 20 * time.Millisecond
 
 // until waits until the function reached returns true. It returns an error if p is not nil and p ends first, or if

@@ -46,9 +46,9 @@ type Change struct {
 	Old, New string // kind and offset, such as "int64 at 8"; "" if the type does not have the field
 }
 
-// Changes lists the differences between the description old of a type and its later description now. The fields of
-// the new type come first, and then the fields that only the old type has. Changes takes a field of the new type for
-// a renamed field of the old type if both have the same offset and kind, and each name is in one of the types only.
+// Changes lists the differences between an old and a new description of a type. The fields of the new type come
+// first, and then the fields that only the old type has. Changes takes a field of the new type for a renamed field of
+// the old type if both have the same offset and kind, and each name is in one of the types only.
 func Changes(old, now *Type) (all []Change) {
 	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
 		return []Change{{Old: was, New: is}}
