@@ -139,7 +139,7 @@ func requireABIFields(t *testing.T, section string, body reflect.Type) {
 	for f := range body.Fields() {
 		switch {
 		case f.Name == "_":
-		case f.Type == reflect.TypeFor[metWords](): // the document lists its fields: met.since is metSince
+		case f.Type == reflect.TypeFor[metWords](): // the document has metSince for met.since, and so on
 			for g := range f.Type.Fields() {
 				if g.Name != "_" {
 					name := f.Name + strings.ToUpper(g.Name[:1]) + g.Name[1:]
@@ -165,7 +165,7 @@ func abiNumber(t *testing.T, s string) int {
 	return n
 }
 
-// TestABIKinds: the document describes each kind of object that this package defines.
+// TestABIKinds checks that docs/abi.md describes each kind of object that this package defines.
 func TestABIKinds(t *testing.T) {
 	for section := range abiStructs {
 		if !slices.Contains(abiParts, section) {

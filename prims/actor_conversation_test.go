@@ -60,7 +60,7 @@ func registerActor[O ordered[O]](process string, open func(a *arena.Arena) stage
 			var o O
 			c.Recv(&o)
 			if o.op() == "exit" {
-				os.Exit(0) // exit without Close, as if the process had died
+				os.Exit(0) // without Close, so for the other processes it dies
 			}
 			go func() { c.Say(obey(s, o)) }()
 		}
@@ -82,7 +82,7 @@ func withRemote[O ordered[O]](t testing.TB, a *arena.Arena, process, label strin
 	return x
 }
 
-// start makes the actor begin an order. It returns the number to pass to wait, which waits for the
+// start makes the actor begin an order. It returns the ID of the order, with which the method wait waits for the
 // answer.
 func (x *conversation[O]) start(o O) int {
 	x.next++
@@ -139,13 +139,13 @@ func (x *conversation[O]) over(t testing.TB, id int) bool {
 	return ok
 }
 
-// reaches waits until there reports that the actor's process has stopped or died at its crash point, and returns
-// true. If the order is done before that, reaches kills the process and returns false; see untilReached.
+// reaches waits until the function there reports that the process of the actor has stopped or died at its crash
+// point, and returns true. If the order is done first, reaches kills the process and returns false; see untilReached.
 func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool {
 	t.Helper()
 	reached := false
 	eventually(t, "the process comes to the point, or its order is done", x.dump, func() bool {
-		done := x.over(t, id) // before there(): a process that passes the point does so before its order is done
+		done := x.over(t, id) // before there(): the order is done only after the process has passed the point
 		reached = there()
 		return reached || done
 	})
@@ -155,7 +155,7 @@ func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool 
 	return reached
 }
 
-// untilReached repeats f until f reports that a process has come to a point. One try may miss the point, because
+// untilReached calls f until f reports that a process has reached a crash point. A call may report false, because
 // another process has done the work, or because the scheduler has run other processes first.
 func untilReached(t *testing.T, point string, f func() bool) {
 	t.Helper()
@@ -185,7 +185,8 @@ func (x *conversation[O]) must(t testing.TB, o O) answer {
 	return a
 }
 
-// unwaited is an operation whose answer no test reads, so a panic in it would stay unseen.
+// unwaited is the operation whose answer no test reads. obey does not catch a panic of it, because no test would see
+// that panic in the answer.
 const unwaited = "barge"
 
 // obey carries out an order and returns the answer.
@@ -209,14 +210,14 @@ func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
 	return a
 }
 
-// contexts are the contexts of the orders of a stage. The key is the number of the order.
+// For each order of a stage, by its number, contexts has a function that ends the context of the order.
 type contexts struct {
 	guard sync.Mutex
 	ends  map[int]context.CancelFunc // guarded by: guard
 }
 
-// begin makes the context of an order. If limit is not 0, the context has that deadline. If ended
-// is set, the context has ended already.
+// begin makes the context of an order. If limit is not 0, the context ends after this time. If ended is true, the
+// context has ended when begin returns.
 func (c *contexts) begin(order int, limit time.Duration, ended bool) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	if limit != 0 {

@@ -50,9 +50,9 @@ func (o order) numbered(n int) order {
 type answer struct {
 	ID    int
 	Err   string
-	Is    []string // the names of the errors for which errors.Is is true, and of the error of the context
+	Is    []string // names of the errors that the error of the order Is; see fill
 	Who   *shmsync.Identity
-	Panic string // the value of its panic, if that value is not an error
+	Panic string // the value of a panic of the order, as text
 	OK    bool
 	N     uint64
 	Text  string
@@ -104,7 +104,7 @@ func (x *actor) op(t testing.TB, op, object string) answer {
 	return x.do(t, order{Op: op, Object: object})
 }
 
-// blocked starts an order and returns when the order waits.
+// blocked starts an order, waits until one more waiter waits for the object, and returns the ID of the order.
 func (x *actor) blocked(t testing.TB, o order) int {
 	t.Helper()
 	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
@@ -121,7 +121,7 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	return id
 }
 
-// sentinels are the errors that answers distinguish, by name.
+// sentinels has the errors that tests look for in an answer, by the names that the field Is uses.
 var sentinels = map[string]error{
 	"owner-dead": shmsync.ErrOwnerDead, "not-recoverable": shmsync.ErrNotRecoverable, "corrupt": shmsync.ErrCorrupt,
 	"incompatible": shmsync.ErrIncompatible, "canceled": shmsync.ErrCanceled, "closed": shmsync.ErrClosed,
@@ -212,7 +212,7 @@ func (s *stage) perform(o order, a *answer) error {
 		a.OK = m.TryLock()
 	case "unlock":
 		m.Unlock()
-	case "recover": // N = 0: the repair succeeds; 1: it fails; 2: it panics; 3: it fails when its context ends
+	case "recover": // the repair succeeds for N = 0, fails for 1, panics for 2, and for 3 fails when its context ends
 		return m.RecoverContext(ctx, func() error {
 			s.mu.Lock()
 			s.repairs++
@@ -258,7 +258,7 @@ func (s *stage) perform(o order, a *answer) error {
 			return err
 		}
 		m.Unlock()
-	case "overtake": // locks N times while another order barges; a.N is how often that order got the lock meanwhile
+	case "overtake": // locks N times; a.N counts the holds of an order "barge" during these N waits
 		holds, err := arena.Value[atomic.Uint64](s.a, "holds of the barger")
 		if err != nil {
 			return err
@@ -306,7 +306,7 @@ func (s *stage) performFutex(ctx context.Context, o order, a *answer) error {
 		a.N = f.Get()
 	case "fwait":
 		return f.Wait(o.Token)
-	case "fnext": // the form of Wait without a token
+	case "fnext": // waits for the next post
 		return f.Wait(f.Get() + 1)
 	case "fwaitctx":
 		return f.WaitContext(ctx, o.Token)

@@ -21,8 +21,8 @@ func requireOp(t *testing.T, err error, op string, cause error) {
 	require.Equal(t, op, e.Op)
 }
 
-// TestLatchArrivalSaysWhetherItCounted: if ArriveAndWaitContext fails, the Op of the error says whether the call has
-// counted down.
+// TestLatchArrivalSaysWhetherItCounted checks that the Op of an error of ArriveAndWaitContext says whether the call
+// has counted the Latch down.
 func TestLatchArrivalSaysWhetherItCounted(t *testing.T) {
 	a := newArena(t, nil)
 	l, other := newLatch(t, a, "l", 3), newLatch(t, a, "l", 3)
@@ -42,8 +42,8 @@ func TestLatchArrivalSaysWhetherItCounted(t *testing.T) {
 	require.EqualValues(t, 1, other.State().Count)
 }
 
-// TestBarrierArrivalSaysWhetherItCounted: if ArriveAndWaitContext of a Barrier fails, the Op of the error says whether
-// the arrival counts. The arrival does not count if its handle is closed while the completion runs in another call.
+// TestBarrierArrivalSaysWhetherItCounted checks that the Op of an error of ArriveAndWaitContext says whether the
+// arrival counts. It does not count if the handle is closed while the call waits for the completion of another call.
 func TestBarrierArrivalSaysWhetherItCounted(t *testing.T) {
 	a := newArena(t, nil)
 	completing, goOn := make(chan bool), make(chan bool)

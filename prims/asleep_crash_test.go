@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// asleep returns when each wait in the queues of the object sleeps, so that only a wake lets it go
-// on.
+// asleep returns when all waits in the queues of the object sleep in the kernel. After that, each of them needs a
+// wake.
 func asleep(t *testing.T, a *arena.Arena, name string) {
 	t.Helper()
 	o, err := objectNamed(a, name)

@@ -11,12 +11,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each OpenX finds an object or creates it. Each AttachX only finds an object. If no object is called name, the
-// error Is [fs.ErrNotExist]. The options have the same meaning as in an OpenX that finds the object.
+// For each kind of object X there are two functions. OpenX finds an object or creates it. AttachX only finds an
+// object, and its error Is [fs.ErrNotExist] if there is no object of that name. AttachX uses its options as OpenX
+// does if the object exists.
 
-// needs returns an error if n is not positive. The creation of an object uses n, for example as the number of
-// parties of a Barrier. An OpenX that finds the object does not use n, but calls needs, too. Otherwise a bad n
-// would fail or succeed depending on whether another process has created the object first.
+// needs returns an error if n is not positive. n is a number that only the creation of an object uses, such as the
+// number of parties of a Barrier. An OpenX calls needs even if it finds the object. Otherwise a bad n would be an
+// error only if no other process has created the object before.
 func needs(kind, name, what string, n int64) error {
 	if n > 0 {
 		return nil

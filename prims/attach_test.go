@@ -105,8 +105,8 @@ func countObjects(a *arena.Arena) (n int) {
 	return n
 }
 
-// TestAttachOnlyFinds: each AttachX opens an object that another process has created, whatever
-// options that process chose. AttachX itself never creates an object.
+// TestAttachOnlyFinds checks that AttachX opens an object that another process has created, with any options, and
+// that AttachX never creates an object.
 func TestAttachOnlyFinds(t *testing.T) {
 	a := newArena(t, nil)
 	before := countObjects(a)
@@ -127,8 +127,8 @@ func TestAttachOnlyFinds(t *testing.T) {
 	require.Equal(t, before+len(openers), countObjects(a))
 }
 
-// TestOpenRefusesZero: a creation with a number of 0 or -1 is refused before the object exists. So
-// a later creator with a valid number can create the object.
+// TestOpenRefusesZero checks that an OpenX with a number of 0 or -1 fails and creates no object, so that a later call
+// with a valid number can create it.
 func TestOpenRefusesZero(t *testing.T) {
 	a := newArena(t, nil)
 	before := countObjects(a)
@@ -146,7 +146,8 @@ func TestOpenRefusesZero(t *testing.T) {
 	require.ErrorIs(t, second(a.Block("block", 0)), fs.ErrInvalid)
 	require.Equal(t, before, countObjects(a))
 
-	// After the refused calls, another process creates the objects. A process that attaches gets the creator's numbers.
+	// After the refused calls, another process creates the objects with the number 3, and this process finds them
+	// with this number.
 	proctest.Start(t, "attach", proctest.Params(nameOf(a))).Await(t)
 	l, err := prims.AttachLatch(a, "latch", nil)
 	require.NoError(t, err)

@@ -11,41 +11,40 @@ import "context"
 //   - an Event: the wait ends when the Event is set;
 //   - Event.ResetAwaitable: the wait ends when a bidirectional Event is reset.
 //
-// A wait for an auto-reset Event takes a token, that is, the permission for one waiter to go on. A Set makes at
-// most one token, so it ends at most one such wait. The other waits take nothing, so a single cause, such as the
+// A wait for an auto-reset Event takes a token, that is, the permission for one waiter to go on. A Set makes at most
+// one token, so it ends at most one such wait. Waits of all other kinds take nothing, so a single cause, such as the
 // Set of a Future, can end any number of them.
 //
-// The methods are not exported, because another package could not make a wait that can be given up without the loss
-// of a token.
+// The methods are not exported, so no other package can implement an Awaitable: WaitAny gives up waits, and such a
+// wait must not lose a token.
 type Awaitable interface {
 	// reached reports, without waiting, whether a wait would end now, and with which error. At an auto-reset Event,
 	// reached also takes the token that ends the wait.
 	reached() (done bool, err error)
 	// watch begins a wait. It takes no token of an auto-reset Event; only watcher.reached takes one. When the wait
-	// may be over, notify is called: before watch returns, or later on any goroutine. notify may even be called
-	// after watcher.leave. notify never blocks. If watch returns an error, the wait has not begun.
+	// may be over, the wait calls notify, during watch or later, on any goroutine. This call may come even after
+	// watcher.leave. notify never blocks. If watch returns an error, the wait has not begun.
 	watch(notify func()) (watcher, error)
 }
 
 // watcher is a wait for an Awaitable that has begun. Only one goroutine calls its methods.
 type watcher interface {
-	// reached reports whether the wait is over, and with which error. The wait began when the watcher was made. If
-	// an Event was set and reset again since then, the wait for the Event is over. At an auto-reset Event, the wait
-	// is over only if reached can still take a token.
+	// reached reports whether the wait is over, and with which error. The wait began with watch. If an Event was set
+	// after watch and is reset again, the wait for the Event is over. At an auto-reset Event, the wait is over only
+	// if reached can still take a token.
 	reached() (done bool, err error)
-	// leave ends the wait. It is called once, even if the wait is over.
+	// leave ends the wait. The owner of the watcher calls leave once, even if the wait is over.
 	leave()
 }
 
-// WaitAny waits until at least one element of the list has come. An element has come if a wait for this element
-// alone would end. WaitAny returns the index of the element; if several elements have come, it returns the lowest
-// index. The error is the one that the wait for that element alone would return: nil or, for example, ErrOwnerDead
-// from a Future whose producer died. WaitAny takes nothing from the other elements. The list may have the same
-// element more than once.
+// WaitAny waits until at least one element of the list has come. An element has come if a wait for this element alone
+// would end. WaitAny returns the index of an element that has come, the lowest one if there are several. The error is
+// the result of the wait for this element: nil or, for example, ErrOwnerDead from a Future whose producer died.
+// WaitAny takes nothing from the other elements. The list may have the same element more than once.
 //
-// At an auto-reset Event, WaitAny counts as a waiter, so a Set makes a token for the WaitAny, and IsSet does not
-// report that token. WaitAny takes the token only if it returns the index of the Event. Otherwise the Event keeps
-// the token for other waiters.
+// At an auto-reset Event, WaitAny counts as a waiter: a Set makes a token for it, and IsSet does not report that
+// token. WaitAny takes the token only if it returns the index of the Event. Otherwise the Event keeps the token for
+// other waiters.
 //
 // The elements may belong to several arenas. If an arena or a handle is closed while WaitAny waits, the waits for
 // the elements of that arena or handle end with ErrClosed.
@@ -86,8 +85,8 @@ func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 // first such element in the list. WaitAll of an empty list returns nil at once.
 func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
 
-// WaitAllContext is like WaitAll, but returns ctx.Err() if ctx ends first. If it has taken tokens of auto-reset
-// Events by then, it does not give them back.
+// WaitAllContext is like WaitAll, but returns ctx.Err() if ctx ends first. In that case, it does not give back the
+// tokens of auto-reset Events that it has taken.
 func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
@@ -111,7 +110,7 @@ type together struct {
 	ended []bool
 	errs  []error
 	at    []watcher
-	told  chan struct{} // capacity 1; has a value after a watcher has called notify
+	told  chan struct{} // of capacity 1; notify sends to it, and wait receives from it
 }
 
 func newTogether(ctx context.Context, list []Awaitable, want int) *together {

@@ -102,9 +102,9 @@ func (x *hand) blocked(t testing.TB, o task) int {
 	return id
 }
 
-// mostWaits calls count several times and returns the largest result. After a change, the next periodic check
-// wakes all waiters for a moment, and count does not see a waiter that is awake. The result is a lower bound,
-// because the waiters may be awake for longer than mostWaits tries.
+// mostWaits calls count several times and returns the largest result. count does not see a waiter that is awake, and
+// after a change of the object, the next periodic check wakes all waiters for a moment. The result may still be too
+// small, because the waiters may be awake for longer than the calls take.
 func mostWaits(count func() int) (n int) {
 	for range 10 {
 		n = max(n, count())
@@ -201,7 +201,7 @@ func (s *handStage) perform(o task, a *answer) error {
 	return s.performFuture(ctx, o, a)
 }
 
-// turnsOf returns the counter of returns from a Cond. The lock of the Cond guards the counter.
+// turnsOf returns the counter of the waits for a Cond that have returned. The lock of the Cond guards the counter.
 func (s *handStage) turnsOf(name string) (*int64, error) {
 	return arena.Value[int64](s.a, "turns of "+name)
 }
@@ -228,7 +228,7 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 		}
 		c.L.Unlock()
 		return err
-	case "cwaitlater": // waits for a Cond that has its own lock
+	case "cwaitlater": // waits with a lock of its own
 		var l sync.Mutex
 		c, err := prims.CondAt(s.a, c.Offset(), &l)
 		if err != nil {
@@ -323,9 +323,9 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 	}
 	switch o.Op {
 	case "open":
-	case "abandon": // does what happens when the producer dies
+	case "abandon": // does what a reaper does after the death of the producer
 		f.ReapProducer()
-	case "look": // does the periodic check of this process now
+	case "look": // makes this process do its periodic check now
 		f.CheckNow()
 	case "own": // claims the Future
 		a.OK = f.Claim()
@@ -349,7 +349,7 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 		st := f.State()
 		a.OK, a.N, a.Who = st.Set, uint64(st.Errno), st.Producer
 		return st.Err
-	case "subscribe": // answers when the subscribed function is called
+	case "subscribe": // the answer comes when the Future calls the subscribed function
 		type result struct {
 			errno syscall.Errno
 			err   error

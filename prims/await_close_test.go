@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitAllOfFutexesEndsWithTheArena: a process closes the arena while one WaitAll waits for two Futexes. Close
-// makes both waits fail, one after the other. When the first wait fails, Close must not wait until the second one has
-// ended, too.
+// TestWaitAllOfFutexesEndsWithTheArena checks that a Close of the arena ends a WaitAll for two Futexes. Close ends
+// the waits for the Futexes one after the other. At the first Futex, it must not wait for the whole WaitAll, which
+// still waits for the second Futex.
 func TestWaitAllOfFutexesEndsWithTheArena(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)
@@ -42,8 +42,8 @@ func TestWaitAllOfFutexesEndsWithTheArena(t *testing.T) {
 	}
 }
 
-// TestWaitsForTwoArenas: one call waits for an Event in each of two arenas. The close of either arena ends the wait
-// for its Event, and does not wait for the other Event.
+// TestWaitsForTwoArenas checks a call that waits for an Event in each of two arenas. A Close of one arena ends the
+// wait for the Event in this arena, and does not wait for the Event in the other arena.
 func TestWaitsForTwoArenas(t *testing.T) {
 	for closed := range 2 {
 		for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventAutoReset} {

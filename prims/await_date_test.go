@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitAnyOnAFutexKeepsItsDate: an inspection shows when a WaitAny on a Futex began. That time
-// stays the same, however many posts come that do not reach the token.
+// TestWaitAnyOnAFutexKeepsItsDate checks that Inspect shows when a WaitAny on a Futex began, and still shows the same
+// time after posts that do not reach the token of the WaitAny.
 func TestWaitAnyOnAFutexKeepsItsDate(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

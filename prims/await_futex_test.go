@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitAnyOnAFutexBesideALaterToken: a WaitAny is about to sleep when a Post reaches its token. Then a waiter for
-// a later token announces itself on the same word. WaitAny must return and not sleep on that word: the next wake
-// would come only with the next Post.
+// TestWaitAnyOnAFutexBesideALaterToken checks that a WaitAny on a Futex does not miss a Post. The Post reaches the
+// token when the WaitAny is about to sleep. Then a waiter for a later token announces itself in the same word. If the
+// WaitAny slept on the new value of the word, only the next Post would wake it.
 func TestWaitAnyOnAFutexBesideALaterToken(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

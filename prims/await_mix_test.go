@@ -90,8 +90,8 @@ func (s *handStage) performMix(o task, a *answer) error {
 	return nil
 }
 
-// mixEvents makes four Events: "auto" and "auto2" are auto-reset, "manual" is reset by hand, and
-// "two" is bidirectional and set.
+// mixEvents makes four Events: "auto" and "auto2" have the mode EventAutoReset, "manual" has EventManualReset, and
+// "two" has EventBidirectional and is set.
 func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 	t.Helper()
 	for name, opts := range map[string]prims.EventOptions{
@@ -108,8 +108,8 @@ func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 
 var mixNames = []string{"f", "futex@1", "seq:q@2", "event:auto", "event:manual", "reset:two", "event:auto2", "seq:q@1"}
 
-// TestWaitAnyEventAndSequencer: whichever element of a mixed list comes, WaitAny returns, with the
-// index of that element.
+// TestWaitAnyEventAndSequencer checks for each element of a mixed list that WaitAny returns the index of the element
+// as soon as the element has come.
 func TestWaitAnyEventAndSequencer(t *testing.T) {
 	for want, tasks := range map[int][]task{
 		0: {{Op: "set", Name: "f"}},
@@ -126,7 +126,7 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				mixEvents(t, a)
 				names := mixNames
 				if want == 2 {
-					names = names[:7] // without the last name, whose wait would end first
+					names = names[:7] // without "seq:q@1", which would come before "seq:q@2"
 				}
 				id := x.blocked(t, task{Op: "any", Name: "auto2", Names: names})
 				for _, o := range tasks {
@@ -138,8 +138,8 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				for _, n := range []string{"f", "q", "auto", "manual", "two", "auto2"} {
 					require.Zero(t, waitersOf(a, n), n)
 				}
-				// If the element was an auto-reset Event, WaitAny has taken its token, so the next
-				// wait finds none. Otherwise the next wait ends at once.
+				// If the element is an auto-reset Event, the WaitAny has taken the token, and the next wait finds no
+				// token. Otherwise the next wait ends at once.
 				auto := strings.HasPrefix(names[want], "event:auto")
 				r = y.do(t, task{Op: "any", Names: []string{"g", "event:auto", names[want]}, Ended: true})
 				if auto {
@@ -153,8 +153,8 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 	}
 }
 
-// TestWaitAnyEventLowest: if several elements have come, WaitAny returns the lowest index at once,
-// and takes no token of the other elements.
+// TestWaitAnyEventLowest checks that WaitAny returns at once if several elements have come, with the lowest of their
+// indices, and that it takes no token of other elements.
 func TestWaitAnyEventLowest(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -179,8 +179,8 @@ func TestWaitAnyEventLowest(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventInLine: a WaitAny waits for an auto-reset Event together with other waiters. If the
-// list of the WaitAny has the Event several times, the WaitAny counts as that many waiters.
+// TestWaitAnyEventInLine checks that a WaitAny gets the token of an auto-reset Event among other waiters, and that
+// each Set ends one wait. It also checks lists that have the Event twice.
 func TestWaitAnyEventInLine(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -203,7 +203,7 @@ func TestWaitAnyEventInLine(t *testing.T) {
 		id := x.blocked(t, task{Op: "any", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "event.set", Name: "auto"})
 		require.Empty(t, x.wait(t, id).Err)
-		// Each of the three elements of this WaitAll gets its token or its set.
+		// This WaitAll needs a Set of the Future and two tokens of the Event, one for each element.
 		id = x.blocked(t, task{Op: "all", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "set", Name: "f"})
 		y.must(t, task{Op: "event.set", Name: "auto"})
@@ -216,8 +216,8 @@ func TestWaitAnyEventInLine(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventPulse: a Set ends a wait for several objects, even if a Reset follows before the waiter runs. A
-// Reset ends a wait for the reset, even if a Set follows before the waiter runs.
+// TestWaitAnyEventPulse checks that a Set of an Event ends a WaitAny, even if a Reset follows before the waiter runs.
+// It also checks that a Reset ends a wait for the reset, even if a Set follows.
 func TestWaitAnyEventPulse(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -232,9 +232,9 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventLeavesTheToken: a WaitAny is woken for a token and does not take it. Either it returns another
-// element, or its process is stopped or dies before the check for the token. In each case another waiter gets the
-// token, or the token is there for the next caller.
+// TestWaitAnyEventLeavesTheToken checks that no token is lost if a WaitAny is woken for it and does not take it. The
+// WaitAny returns another element, or its process is killed before it takes the token. The token goes to another
+// waiter or, if there is none, to the next caller.
 func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	for _, then := range []string{"returns another", "dies", "event.wait.ended"} {
 		if strings.Contains(then, ".") && !crashpoint.Enabled {
@@ -286,8 +286,8 @@ func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	}
 }
 
-// TestWaitAnyEventSetterDies: a process sets Events and dies. A WaitAny for another Event goes on
-// waiting, and a WaitAny gets each token that was made before the death.
+// TestWaitAnyEventSetterDies checks a WaitAny after the death of a process that has set Events. The death does not
+// end a WaitAny for another Event, and a WaitAny gets a token that was made before the death.
 func TestWaitAnyEventSetterDies(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -297,12 +297,12 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	y.must(t, task{Op: "event.set", Name: "auto2"})
 	y.proc.Kill(t)
 	alone(t, a, 2)
-	// The death wakes the waiter for a moment, in which the waiter is not parked.
+	// The death wakes the waiter for a moment. Until it waits again, it is not in the queue.
 	eventually(t, "it goes on waiting", auto.String, func() bool { return prims.Queued(a, auto.Offset()) == 1 })
 	here.must(t, task{Op: "event.set", Name: "auto"})
 	require.Equal(t, "2", x.wait(t, id).Text)
 	require.False(t, auto.IsSet())
-	// A second process dies while it sets Events in a loop.
+	// A second process dies while it sets the Event again and again.
 	y = remoteHand(t, a, "setter")
 	for range 100 {
 		y.start(task{Op: "event.set", Name: "auto"})
@@ -317,8 +317,8 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// TestWaitAnySequencerSetterDiesOnTheWay: a process changes an Event or a Sequencer, and dies or is
-// stopped before it has ended the wait of another process. The wait ends all the same.
+// TestWaitAnySequencerSetterDiesOnTheWay checks that a WaitAny ends even if the process that changes the Event or the
+// Sequencer dies or is stopped between the change and the wake.
 func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -350,8 +350,8 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	}
 }
 
-// TestWaitAnySequencerStop: a WaitAny for a Sequencer ends, with the index of the Sequencer, when the Sequencer is
-// stopped or its waits are canceled. If the counter has reached the token, the WaitAny succeeds in spite of the Stop.
+// TestWaitAnySequencerStop checks that CancelWaiters and Stop of a Sequencer end a WaitAny, with the index of the
+// Sequencer. It also checks that the WaitAny succeeds after a Stop if the counter has reached the token.
 func TestWaitAnySequencerStop(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -377,8 +377,8 @@ func TestWaitAnySequencerStop(t *testing.T) {
 	})
 }
 
-// TestWaitAnySequencerCloses: a process leaves the arena while one of its goroutines waits for a
-// Sequencer and Events. The wait ends, leaves no waiter behind, and takes no later token.
+// TestWaitAnySequencerCloses checks that a WaitAny for a Sequencer and Events ends if its process closes the arena.
+// The WaitAny leaves no waiter behind, and takes no token that is made later.
 func TestWaitAnySequencerCloses(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -392,9 +392,9 @@ func TestWaitAnySequencerCloses(t *testing.T) {
 	require.True(t, auto.TryWait())
 }
 
-// mixRace tests that no token of an auto-reset Event is lost or duplicated. The setter makes a
-// token only after the last token was taken. A lost token makes the test hang; a duplicate token is
-// counted.
+// mixRace tests that no token of an auto-reset Event is lost or duplicated. The setter makes a token only after some
+// process has taken the token before it. If a token is lost, the test hangs. If a token is duplicated, the count of
+// taken tokens is too high.
 type mixRace struct {
 	gate, token, over *prims.Event
 	taken             *prims.Sequencer
@@ -409,8 +409,8 @@ func openMixRace(a *arena.Arena) (r mixRace, err error) {
 	return r, errors.Join(errs[:]...)
 }
 
-// take takes tokens until the end. It uses waits of all sorts, and some of them end without a
-// token.
+// take takes tokens until the Event over is set. It waits for several objects at once, and some of its waits end
+// without a token.
 func (x mixRace) take(seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for {
@@ -438,7 +438,7 @@ func init() {
 	proctest.Register("await/race", func(c *proctest.Child) {
 		var p struct {
 			Arena string
-			Sets  uint64 // how many tokens the process sets; if 0, the process takes tokens
+			Sets  uint64 // how many tokens the process makes; if 0, it takes tokens
 		}
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, nil)

@@ -42,14 +42,14 @@ type tokenWatch struct {
 }
 
 // reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Sequencer,
-// and Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long
-// as the caller waits for other elements of its list.
+// and a Close waits for this call. When the result is known, reached ends the call, so that a Close does not wait
+// until the other elements of the list have come, too.
 func (w *tokenWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err
 	}
 	over, err := w.c.s.judge(&w.wait)
-	if !over && w.c.isOff(&w.wait) { // the wait is off the list of waits, so notify is not called again
+	if !over && w.c.isOff(&w.wait) { // the Sequencer has ended the wait, and calls notify no more
 		over, err = true, w.c.outcome(&w.wait)
 	}
 	if over {

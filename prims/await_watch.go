@@ -81,7 +81,7 @@ func (x futexToken) reached() (bool, error) {
 	return x.judge(futexState(x.f.state.Load()))
 }
 
-// judge reports whether the wait is over while the word is s, and how it ended.
+// judge reports whether a wait is over if s is the value of the word of the Futex, and with which error.
 func (x futexToken) judge(s futexState) (bool, error) {
 	switch {
 	case s.reached(x.token):
@@ -95,8 +95,8 @@ func (x futexToken) judge(s futexState) (bool, error) {
 	return false, nil
 }
 
-// futexWatch is the watcher of a futexToken. Each Post calls notify. If the counter has not reached the token yet,
-// the wait goes on.
+// futexWatch is the watcher of a futexToken. Each Post ends the watch w and calls notify. If the counter has not
+// reached the token by this Post, the wait goes on with another watch.
 type futexWatch struct {
 	futexToken
 	notify func()
@@ -116,8 +116,8 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	return w, nil
 }
 
-// listen arranges that the next Post calls notify. If the wait has ended, listen arranges nothing and returns
-// false.
+// listen arranges that the next Post calls notify. If the wait is over already, listen returns false and arranges
+// nothing.
 func (w *futexWatch) listen() bool {
 	f := w.f
 	for {
@@ -125,8 +125,8 @@ func (w *futexWatch) listen() bool {
 		// loop in the next iteration. So the loop is lock-free.
 		//
 		// The wait must sleep on s, the value that judge has seen, and not on a value that is loaded later. Between
-		// the two loads, a Post may reach the token, and another waiter may announce itself. A wait on the later
-		// value would miss that Post.
+		// the two loads, a Post may reach the token, and another waiter may announce itself. The later value is then
+		// announced, so a wait on it would sleep until the Post after that.
 		s := futexState(f.state.Load())
 		if done, _ := w.judge(s); done {
 			return false
@@ -145,13 +145,12 @@ func (w *futexWatch) listen() bool {
 	}
 }
 
-// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex, and
-// Close waits for it. When the result is known, reached ends that call. Otherwise Close would wait for as long as
-// the caller waits for other elements of its list.
+// reached implements watcher. Until the result of the wait is known, the watcher counts as a call of the Futex, and a
+// Close waits for this call. When the result is known, reached ends the call, so that a Close does not wait until the
+// other elements of the list have come, too.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
-		// The loop repeats only if another call has posted, or if this iteration has called listen. So the loop is
-		// lock-free.
+		// The loop repeats only if another call has posted, or once after a call of listen. So the loop is lock-free.
 		switch w.done, w.err = w.futexToken.reached(); {
 		case w.done:
 			w.end()

@@ -31,15 +31,15 @@ var (
 // before its first arrival, the other parties wait for ever.
 //
 // Each arrival of a process in a phase counts as one party of that process. ArriveAndDrop removes one party. If a
-// process arrives fewer times in a phase than before, because other processes arrived instead, it has fewer parties
-// from then on. Register gives a process a party before its first arrival, and Deregister undoes that.
+// process arrives fewer times in a phase than in the phase before, because other processes arrived instead, it has
+// fewer parties in later phases. Register makes a process a party before its first arrival, and Deregister undoes
+// that.
 //
 // The arrivals that a process made in a phase still count after its death. If a process dies before all its parties
-// have arrived, this phase is broken. If the process dies later, the next phase is broken as soon as it begins.
-// Every wait for a broken phase, however late the wait begins, ends with an error that Is ErrOwnerDead and names
-// the dead process. While the phase is broken, arrivals do not count; Reset begins another phase. A Barrier
-// remembers at least the last 32 broken phases. A wait for an older phase also fails if the Barrier no longer knows
-// how that phase ended.
+// have arrived, this phase is broken. If the process dies later, the next phase is broken as soon as it begins. Every
+// wait for a broken phase, however late the wait begins, ends with an error that Is ErrOwnerDead and names the dead
+// process. While the phase is broken, arrivals do not count; Reset begins another phase. A Barrier remembers at least
+// the last 32 broken phases. If it no longer knows how an older phase ended, a wait for that phase fails.
 //
 // In the terminology of the Go memory model, and across processes: every arrival of a phase
 // synchronizes before the completion of the phase, and the completion synchronizes before the
@@ -67,12 +67,11 @@ type BarrierPhase uint64
 // BarrierOptions says how a Barrier is created, and what this process does with it. A
 // nil *BarrierOptions means the zero value.
 type BarrierOptions struct {
-	// Completion, if set, is called when an arrival of this process is the last of a phase,
-	// before any waiter goes on. If Completion panics, or the process dies before it returns, the
-	// phase is broken. If Completion arrives at the Barrier, waits for the phase, or closes the
-	// handle or the arena, that call panics, because it would wait until Completion has
-	// returned. Completion belongs to this handle and is not
-	// stored: all handles on the Barrier should have the same one.
+	// Completion, if set, is called when an arrival of this process is the last of a phase. No wait for the phase
+	// returns before Completion has returned. If Completion panics, or the process dies before it returns, the phase
+	// is broken. If Completion arrives at the Barrier, waits for the phase, or closes the handle or the arena, that
+	// call panics, because it would wait for Completion itself. The arena does not store Completion: each handle on
+	// the Barrier should get the same function.
 	Completion func()
 	// Spin bounds how long a waiter spins before it sleeps, if this call creates the object. If Spin is 0, waiters
 	// learn the bound from earlier spins; if Spin is negative, they never spin.
@@ -164,10 +163,11 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 }
 
 // Arrive counts n arrivals in this phase and returns the number of the phase, for Wait. If these arrivals are the
-// last, Arrive runs the completion. While another process runs the completion, Arrive waits for the next phase;
-// otherwise it does not block. At a broken Barrier it counts nothing, and returns the number of the broken phase.
-// It panics if n is not positive, or if n is more than the arrivals that the phase still takes. If the Barrier is
-// damaged or the handle is closed, it panics with an error that Is ErrCorrupt or ErrClosed.
+// last, Arrive runs the completion. If another process is running the completion of this phase, Arrive waits until
+// the phase is over, and arrives in the next phase; otherwise it does not block. At a broken Barrier it counts
+// nothing, and returns the number of the broken phase. It panics if n is not positive, or if this phase expects fewer
+// than n arrivals. If the Barrier is damaged or the handle is closed, it panics with an error that Is ErrCorrupt or
+// ErrClosed.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
 	x.mustEnter()
 	defer x.leave()
@@ -186,9 +186,9 @@ func (x *Barrier) Wait(p BarrierPhase) {
 	}
 }
 
-// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. Its other errors are ErrOwnerDead, if the
-// phase is broken, ErrCorrupt and ErrClosed. If the phase is over, WaitContext returns nil even if one of these
-// errors applies. An arrival that has been made stays counted.
+// WaitContext is like Wait, but returns ctx.Err() if ctx ends first. Its other errors are ErrOwnerDead, if the phase
+// is broken, ErrCorrupt and ErrClosed. If the phase has ended without a break, WaitContext returns nil even if ctx
+// has ended. An arrival stays counted if the wait for its phase returns an error.
 func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
 	if err := x.enter(); err != nil {
 		return err
@@ -212,8 +212,8 @@ func (x *Barrier) ArriveAndWait() {
 	}
 }
 
-// ArriveAndWaitContext is ArriveAndWait that returns the errors of WaitContext. Even if it returns an error, its
-// arrival may have counted:
+// ArriveAndWaitContext is like ArriveAndWait, but returns errors, which are those of WaitContext. Even if it returns
+// an error, its arrival may have counted:
 //
 //   - ErrClosed: the arrival has counted, unless the Op of the *[shmsync.Error] is "barrier.arrive".
 //   - ctx.Err(): the arrival has counted, unless ctx ended while another process ran the completion of the previous
@@ -275,7 +275,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
 	}
 	if x.deaths.Load() != x.a.Deaths() {
-		x.reap(x.absent) // if a participant has died, its death breaks the phase before this arrival counts
+		x.reap(x.absent) // the death of a participant breaks the phase before this arrival counts
 	}
 	race.ReleaseMerge(x.key)
 	var completer arenakernel.ParticipantID
@@ -301,7 +301,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case err != nil:
 			return 0, err
 		case was.completer != 0 && !was.isBroken():
-			// The loop repeats after each wait for another process that runs a completion.
+			// Another process runs the completion. After the wait for the end of this phase, the loop repeats.
 			x.mustNotComplete(ctx, verb, was.completer)
 			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
 				return 0, x.notCounted(err)
@@ -310,8 +310,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case was.isBroken():
 			return was.phase, x.tell()
 		case is.isBroken() && is.phase == was.phase:
-			// The previous participant of this slot was a party and died. When this call took over the share in the
-			// slot, the phase became broken.
+			// The previous participant of this slot was a party and died. This call took over the share of the slot,
+			// and thereby broke the phase.
 			return was.phase, x.tell()
 		case uint64(n) > was.pending:
 			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
@@ -336,9 +336,9 @@ func (x *Barrier) notCounted(err error) error {
 	return err
 }
 
-// Register gives this process n more of the parties, from this phase on: if the process dies before it arrives n
-// times, the phase is broken. The first arrival of a process makes it a party, too; Register protects the other
-// parties before that. Register panics if n is not positive.
+// Register gives this process n more parties, from this phase on: if the process dies before it has arrived n times,
+// the phase is broken. The first arrival of a process makes it a party, too. But if a process dies before its first
+// arrival and has not called Register, its death breaks no phase. Register panics if n is not positive.
 func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
@@ -346,14 +346,14 @@ func (x *Barrier) Register(n int64) {
 	x.own(func(s *barrierState, h *barrierShare) { s.register(h, uint64(n)) })
 }
 
-// Deregister says that this process no longer has parties, and that other processes arrive in its
-// place. The Barrier still expects as many arrivals as before. ArriveAndDrop reduces that number.
+// Deregister says that this process no longer has parties, and that other processes arrive in its place. The Barrier
+// still expects as many arrivals as before; only ArriveAndDrop reduces this number.
 func (x *Barrier) Deregister() {
 	x.own(func(s *barrierState, h *barrierShare) { s.put(h, 0, 0) })
 }
 
-// own changes the state and the share of this process by the function rule. The share of a process is the number of
-// parties that belong to it.
+// own calls the function rule, which changes the state and the share of this process, and publishes the changes. The
+// share of a process is the number of parties that belong to it.
 func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 	x.mustEnter()
 	defer x.leave()
@@ -362,18 +362,17 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 		rule(s, h)
 	})
 	if err == nil {
-		err = x.tell() // the phase is broken now if the slot's previous participant died as a party
+		err = x.tell() // the change broke the phase if the slot's previous participant died as a party
 	}
 	if err != nil {
 		panic(err)
 	}
 }
 
-// Reset begins another phase of a broken Barrier, and reports whether it did. The number of parties
-// becomes the number that was expected before, less the parties that died. That number is right
-// however many parties died, even if some of them died during Reset. Waits for the broken phase
-// end with ErrOwnerDead, before and after Reset. If the Barrier is not broken, Reset does nothing and
-// returns false. So every process that learns of a death may call Reset.
+// Reset begins another phase of a broken Barrier, and reports whether it did. The new phase expects one arrival less
+// for each party that has died, however many have died, even during Reset. Waits for the broken phase end with
+// ErrOwnerDead, before and after Reset. If the Barrier is not broken, Reset does nothing and returns false. So every
+// process that learns of a death may call Reset.
 func (x *Barrier) Reset() bool { return x.reset(0) }
 
 // ResetTo is Reset with a new number of parties, for a program that starts other processes in
@@ -385,7 +384,7 @@ func (x *Barrier) ResetTo(parties int64) bool {
 	return x.reset(parties)
 }
 
-// reset does what ResetTo does, or what Reset does if parties is 0.
+// reset is Reset if parties is 0, and ResetTo otherwise.
 func (x *Barrier) reset(parties int64) bool {
 	x.mustEnter()
 	defer x.leave()

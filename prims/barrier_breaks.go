@@ -10,10 +10,10 @@ import (
 // begin tries once to end this phase, if the phase is broken, and to begin the next phase. parties is the number of
 // parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a phase.
 //
-// begin does nothing while a dead participant is not gone. Such a participant may still write to memory, and could
-// overwrite the data of the next phase. begin checks for such participants after it has loaded the commit word, the
-// word by whose CAS each change takes effect. So the check covers every death that the loaded value, c, accounts
-// for.
+// begin does nothing while a dead participant is not gone. The kernel may still write to memory for such a
+// participant, and could overwrite the data of the next phase. begin checks for such participants after it has loaded
+// c, the value of the commit word, by whose CAS each change takes effect. So the check covers every death that the
+// state at c counts.
 //
 //	Reset                                      another Reset, of the same phase
 //	state: the phase is broken, at c           the same
@@ -21,9 +21,9 @@ import (
 //	CAS of the record                          CAS of the record
 //	CAS of the commit word from c              CAS of the commit word
 //
-// begin writes the record of the broken phase before that phase ends. If the phase ends, the record agrees with the
-// state that ended. The reason is that a death after the load of c changes the commit word, so the CAS of that word
-// fails.
+// begin writes the record of the broken phase before it ends that phase by the CAS of the commit word. A death
+// between the load of c and this CAS changes the commit word, and the CAS fails. So if the CAS succeeds, the record
+// agrees with the last state of the phase.
 //
 // Suppose that a process is stopped before its CAS of the record, and another process ends the phase. When the
 // stopped process resumes, its CAS fails, because the record has changed since the process loaded it.

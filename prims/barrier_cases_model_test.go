@@ -16,9 +16,9 @@ const (
 	barBreakLast    bug = "Reset ends a phase before it has remembered it"
 )
 
-// TestModelBarrier: three processes arrive, wait, and reset broken phases. One of them dies or stops for ever
-// at any step, and another participant may get the ID of a dead process. Each wait ends in the way in which
-// its phase ended. A wait may go on for ever only if a party of its phase has not come.
+// TestModelBarrier checks all interleavings of three processes that arrive, wait, and reset broken phases. One of the
+// processes dies or stops for ever at any step, and a newcomer may get the ID of a dead process. Each wait for a
+// phase must report how that phase ended. A wait may last for ever only if a party of its phase does not arrive.
 func TestModelBarrier(t *testing.T) {
 	two := [barProcs]uint8{2, 2, 0}
 	requireModels(t, []exploration{

@@ -22,7 +22,7 @@ func (x *Barrier) runCompletion() error {
 	x.inside.begin()
 	x.completion()
 	returned = true
-	x.inside.end() // before the phase ends, because another goroutine may then run the Completion of the next phase
+	x.inside.end() // the next Completion, of another goroutine, may begin as soon as the phase ends
 	race.ReleaseMerge(x.key)
 	crashpoint.Hit("barrier.complete.returned")
 	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
@@ -47,7 +47,7 @@ func (x *Barrier) giveUp() {
 }
 
 // mustNotComplete panics if the calling goroutine itself runs the completion of this phase. The caller is about to
-// wait for the end of the phase, so it would wait for itself. completer is the participant that runs the
+// wait for the end of the phase, which that goroutine could then never end. The participant completer runs the
 // completion.
 func (x *Barrier) mustNotComplete(ctx context.Context, call string, completer arenakernel.ParticipantID) {
 	if completer == x.name {

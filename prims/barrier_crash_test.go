@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	// This process is a party that has closed its handle.
+	// This process registers as a party, and closes its handle on the Barrier.
 	proctest.Register("barrier/closed party", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -39,13 +39,13 @@ func init() {
 	})
 }
 
-// TestBarrierDeathBesideStrangers: a party dies, and only participants that have never opened the Barrier watch for
-// its death. Those participants have no slot record, so they cannot mark the dead party as lost. They only wake the
-// waiters. A waiter then marks the party as lost, without a periodic check.
+// TestBarrierDeathBesideStrangers checks that a waiter learns of the death of a party, even without a periodic check,
+// if only participants that have never opened the Barrier watch the party. Such a participant has no slot record, so
+// it cannot mark the dead party as lost. It only wakes the waiters, and a waiter marks the party as lost.
 func TestBarrierDeathBesideStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
-	for i := range 3 { // each participant watches the three after it, so only these three watch the victim
+	for i := range 3 { // a participant watches the three that follow it, so only these three watch the victim
 		gateActor(t, a, fmt.Sprint("stranger ", i))
 	}
 	victim := proctest.Start(t, "barrier/closed party", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
@@ -57,8 +57,8 @@ func TestBarrierDeathBesideStrangers(t *testing.T) {
 	gateRefused(t, x.wait(t, id), "victim")
 }
 
-// TestBarrierCrashOfReaper: a reaper marks the parties of a dead participant as lost. Then it dies, or is
-// stopped, before it wakes the waiters. The waiters learn of the death all the same.
+// TestBarrierCrashOfReaper checks that waiters learn of a death even if the reaper dies or is stopped after it has
+// marked the parties of the dead participant as lost, and before it wakes the waiters.
 func TestBarrierCrashOfReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {

@@ -15,7 +15,7 @@ var (
 
 func (x *Barrier) slotOf(slot int) *barrierSlot { return x.slots.at(slot) }
 
-// recordOf returns the change record of a slot. The recordLog calls it.
+// recordOf returns the change record of a slot. It is a method for the recordLog.
 func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
 	s := x.slotOf(slot)
 	if s == nil {
@@ -26,8 +26,8 @@ func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint
 
 func (x *Barrier) load() counterWord { return x.recordLog.load() }
 
-// at reads the state that the commit word c describes. If ok is false, the commit word has changed since c was
-// read, and s may mix parts of later states.
+// at reads the state that the commit word c describes. If ok is false, the commit word has changed since the caller
+// read c, and s may mix parts of later states.
 func (x *Barrier) at(c counterWord) (s barrierState, ok bool, err error) {
 	if err := x.complete(c); err != nil {
 		return s, false, err
@@ -61,9 +61,9 @@ func (x *Barrier) read() (barrierState, error) {
 	}
 }
 
-// change calls the function rule on the state and on the share of a slot, and publishes what rule has changed
-// in them. It returns the state before and after the change. It may call rule several times, so rule must have
-// no other effect, and must not wait.
+// change passes the state and the share of a slot to the function rule, and publishes what rule has changed in them.
+// It returns the state before and after the change. It may call rule several times, so rule must have no other
+// effect, and must not wait.
 func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) (was, is barrierState, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()
@@ -96,8 +96,7 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds to the change each word that differs between the state s, before the change, and the state is,
-// after it.
+// differState adds to ch each word that differs between the old state s and the new state.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)
@@ -121,17 +120,17 @@ func (ch *recordChange) differShare(slot int, had, has *barrierShare) {
 	ch.differ(barrierShareAt(slot, barrierShareGoneIn), had.goneIn, has.goneIn)
 }
 
-// differ adds the word with this index to the change, if its value changes.
+// differ adds the word with this index to the change ch if from and to differ.
 func (ch *recordChange) differ(index uint32, from, to uint64) {
 	if uint32(from) != uint32(to) {
 		ch.set(index, to)
 	}
 }
 
-// tell makes waiters notice a change of the state. Waiters sleep on the word events, an eventcount. If the
-// sequence in events is not that of the state, tell stores the sequence of the state. If a waiter has announced
-// itself, tell also wakes the waiters. The process that has changed the state calls tell, but it may be stopped
-// or die before that. So the waiters and the periodic checks call tell, too.
+// tell makes waiters notice a change of the state. Waiters sleep on the word events, an eventcount. If events has
+// another sequence than the state, tell stores the sequence of the state in events. If a waiter has announced itself,
+// tell also wakes the waiters. The process that has changed the state calls tell. But this process may be stopped or
+// die before the call, so the waiters and the periodic checks call tell, too.
 //
 //	a change               tell                        a waiter for phase p
 //	commit word            events: e                   events: announced, if the sequence is 2p
@@ -139,8 +138,8 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 //	                       CAS of e: the sequence,
 //	                       no announcement; wake
 //
-// tell reads the state after e, so the state is not older than e. If a process is stopped before its CAS and
-// events changes meanwhile, the CAS fails. The only exception is a process that is stopped for exactly 2^31
+// tell reads the state after it has loaded e from events, so the state is at least as new as e. If events changes
+// before the CAS, the CAS fails. The only exception is a process that is stopped before its CAS for exactly 2^31
 // phases, because events then has the same value again.
 func (x *Barrier) tell() error {
 	for {
@@ -161,8 +160,8 @@ func (x *Barrier) tell() error {
 	}
 }
 
-// tellOf calls tell, unless the word events already has the given sequence. The caller has just read a state
-// that has this sequence.
+// tellOf calls tell if the word events has another sequence than the given one. The caller has just read a state with
+// this sequence.
 func (x *Barrier) tellOf(sequence uint32) error {
 	if x.eventcount.load().sequence() == sequence {
 		return nil
@@ -170,8 +169,8 @@ func (x *Barrier) tellOf(sequence uint32) error {
 	return x.tell()
 }
 
-// look finishes what a stopped or dead process has left undone. If participants have died since this handle
-// last looked for them, look reaps them: it breaks the phases that they leave incomplete.
+// look finishes what a stopped or dead process has left undone. If participants have died since the last reap of this
+// handle, look reaps them: it breaks the phases that they leave incomplete.
 func (x *Barrier) look() {
 	if x.deaths.Load() != x.a.Deaths() {
 		x.reap(x.absent)
@@ -182,8 +181,8 @@ func (x *Barrier) look() {
 // absent reports whether a participant is dead or has left the arena.
 func (x *Barrier) absent(n arenakernel.ParticipantID) bool { return !x.a.Current(n) }
 
-// scan looks for deaths that a.Deaths does not count yet. There are such deaths because a process first marks a
-// participant dead and then counts the death, and may be stopped in between.
+// scan looks for deaths that a.Deaths does not count yet: a process that is stopped after it has marked a participant
+// dead has not counted the death.
 func (x *Barrier) scan() {
 	dead := false
 	x.holders(func(n arenakernel.ParticipantID) { dead = x.a.Dead(n) || dead })
@@ -213,13 +212,13 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 
 // reap breaks the phases that dead participants leave incomplete.
 //
-// One pass over the slots is enough, for the following reason. When the participant died, the commit word may
-// have named its last record; the first read of the state completes that record. From then on, the share of the
-// dead participant is changed only by a reaper, or by a new participant that takes over the slot. Each such change
-// marks the parties of the share as lost.
+// One pass over the slots is enough. If the last change of a dead participant has taken effect, but is not carried
+// out yet, the first read of the state carries it out. After that, only a reaper changes the share of the dead
+// participant, or a new participant that takes over the slot. Each such change marks the parties of the share as
+// lost.
 //
-// A process that has no slot record cannot change the Barrier, so reap does nothing in such a process. Another
-// process reaps instead: a process that waits, or the next process that makes a call.
+// A process that has no slot record cannot change the Barrier, and its reap does nothing. In that case, a waiter
+// reaps, or the next process that makes a call.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	deaths := x.a.Deaths()
 	if x.slotOf(x.slot) == nil {

@@ -19,7 +19,8 @@ import (
 )
 
 func init() {
-	// This process is a party. After its death it is not gone for as long as its child lives.
+	// This process is a party. It starts a child that has the file of the arena open, so after its death it is not
+	// gone until the child dies, too.
 	proctest.Register("barrier/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -32,7 +33,7 @@ func init() {
 			c.Fatal(err)
 		}
 		b.Register(1)
-		for !a.Fenced() { // from now on, other processes see the death of this process before it is gone
+		for !a.Fenced() { // after that, other processes can see that this process is dead before it is gone
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -47,7 +48,7 @@ func init() {
 	})
 }
 
-// breakBarrier makes a process register and die, so that the present phase breaks.
+// breakBarrier starts a process that registers, and kills it, so that the present phase breaks.
 func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) prims.BarrierPhase {
 	t.Helper()
 	victim := gateActor(t, a, label)
@@ -58,8 +59,8 @@ func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) 
 	return phase
 }
 
-// TestBarrierWaitReportsEveryBrokenPhase: a wait for a broken phase fails, however many later
-// phases have broken or ended.
+// TestBarrierWaitReportsEveryBrokenPhase checks that a wait for a broken phase fails, even if later phases have
+// broken or ended since.
 func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -86,8 +87,8 @@ func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	}
 }
 
-// TestBarrierWaitForgottenPhase: the Barrier has replaced the record of an old phase by that of a
-// later phase. A wait for the old phase fails, because that phase may have broken.
+// TestBarrierWaitForgottenPhase checks that a wait for an old phase fails if the record of a later broken phase has
+// replaced the record of the old phase, because the old phase may have broken, too.
 func TestBarrierWaitForgottenPhase(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 1, nil)
@@ -103,8 +104,8 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 	require.NoError(t, b.WaitContext(t.Context(), 1), "no later phase has replaced the record of phase 1")
 }
 
-// TestBarrierResetAfterSeveralDeaths: after several deaths, State reports how many parties were
-// lost and to which processes they belonged. Reset goes on with the other parties.
+// TestBarrierResetAfterSeveralDeaths checks that State reports, after several deaths, how many parties were lost and
+// to which processes they belonged, and that the next phase after Reset expects only the other parties.
 func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 6, nil)
@@ -135,8 +136,8 @@ func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	require.ErrorContains(t, b.WaitContext(t.Context(), 0), "4 parties were lost")
 }
 
-// TestBarrierLosesEveryPartyOfAProcess: a process is one party because it has arrived, and another party
-// because of Register. Its death loses both parties, and Reset goes on with the other parties.
+// TestBarrierLosesEveryPartyOfAProcess checks the death of a process that has two parties, one by an arrival and one
+// by Register. Both parties are lost, and the next phase after Reset does not expect them.
 func TestBarrierLosesEveryPartyOfAProcess(t *testing.T) {
 	for what, steps := range map[string][]order{
 		"arrives, registers":            {{Op: "barrier.arrive", N: 1}, {Op: "barrier.join", N: 1}},
@@ -162,8 +163,8 @@ func TestBarrierLosesEveryPartyOfAProcess(t *testing.T) {
 	}
 }
 
-// TestBarrierJoinDuringCompletion: a process that registers while another process runs the
-// completion is a party of the next phase.
+// TestBarrierJoinDuringCompletion checks that a process that registers while another process runs the completion is a
+// party of the next phase.
 func TestBarrierJoinDuringCompletion(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 1, nil)
@@ -181,8 +182,8 @@ func TestBarrierJoinDuringCompletion(t *testing.T) {
 	require.Equal(t, "victim", identityOf(err).Label)
 }
 
-// completing makes x arrive n times at b, and returns when x runs the completion. The order
-// "unblock" ends the completion.
+// completing makes x arrive n times at b, and returns when x runs the completion. The completion lasts until the
+// order "unblock".
 func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 	x.must(t, order{Op: "block"})
 	id = x.start(order{Op: "barrier.arrive", Object: "b", N: n})
@@ -190,9 +191,9 @@ func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 	return id
 }
 
-// TestBarrierDeathDuringCompletionLosesNoReplacedParty: the victim registers two parties and arrives once. Process x
-// arrives in place of the other party, and runs the completion. If the victim dies now, only the party with which it
-// arrived is lost.
+// TestBarrierDeathDuringCompletionLosesNoReplacedParty checks which parties are lost if a process, the victim, dies
+// during a completion. The victim registers two parties and arrives once. Process x arrives in place of its other
+// party, and runs the completion. If the victim dies now, only the party with which it arrived is lost.
 func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 3, nil)
@@ -211,9 +212,9 @@ func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	require.EqualValues(t, 3, b.State().Phase)
 }
 
-// TestBarrierDeathOfTheCompleterLosesNoReplacedParty: as in TestBarrierDeathDuringCompletionLosesNoReplacedParty, but
-// process x, which runs the completion, dies, too. Its death loses the party in which x has replaced the victim. When
-// the victim then dies, this party is not lost a second time, because all parties of the phase had arrived.
+// TestBarrierDeathOfTheCompleterLosesNoReplacedParty is like TestBarrierDeathDuringCompletionLosesNoReplacedParty,
+// but x, which runs the completion, dies first. Two parties of x are lost; one of them replaced a party of the
+// victim. If the victim dies after x, only its other party is lost.
 func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {
@@ -244,9 +245,9 @@ func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	}
 }
 
-// TestBarrierBeginsWhenTheDeadAreGone: a party is dead, but not gone: the kernel may still write into the arena for
-// it. An attempt of Reset must not begin the next phase before the dead party is gone. The attempt checks for dead
-// parties after it has read the commit word that it replaces, because a party may have died since an earlier check.
+// TestBarrierBeginsWhenTheDeadAreGone checks that Reset does not begin the next phase while a dead party is not gone,
+// because the kernel may still write into the arena for that party. Each attempt of Reset checks this after it has
+// read the commit word, because a party may have died since an earlier check.
 func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 2, nil)

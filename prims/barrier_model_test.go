@@ -22,12 +22,13 @@ type barEvents struct {
 	announced bool
 }
 
-// barBreak is a record of a broken phase. The field at is the number of the phase plus 1.
+// barBreak is a record of a broken phase. The field at is 1 more than the number of the phase, because 0 means that
+// there is no record.
 type barBreak struct{ at, dead, lost uint8 }
 
 type barThread struct {
 	pc    uint8
-	then  uint8 // the step that follows the steps of tell
+	then  uint8 // the next step after tell
 	left  uint8 // how many more turns the thread has
 	phase uint64
 	c     uint8 // the commit word that the thread has read
@@ -39,8 +40,8 @@ type barThread struct {
 	op    uint8
 }
 
-// barState is a Barrier. A commit is one step in this model. TestModelCounter shows that a record
-// makes a commit act like one step.
+// barState is a Barrier. In this model, a commit is one step. This is correct, because records make a commit act like
+// one step, as TestModelCounter shows.
 type barState struct {
 	commit uint8
 	s      barrierState
@@ -48,12 +49,12 @@ type barState struct {
 	breaks [barKept]barBreak
 	events barEvents
 	killed [barProcs]bool
-	again  [barProcs]bool // another participant has the slot of the dead process, with the same ID
+	again  [barProcs]bool // a newcomer has the slot of the dead process, and the same ID
 	stop   bool           // process 0 is stopped for ever
 	thread [barProcs]barThread
 
-	// How each phase ended: 0 not yet, 1 without a break, 2 broken; and for a broken phase, how
-	// many parties were lost.
+	// The field ended says how each phase ended: 0 not yet, 1 without a break, 2 broken. The field lost says how many
+	// parties a broken phase lost.
 	ended, lost [barPhases]uint8
 	completions [barPhases]uint8
 	bad         string // a violation that a step has found
@@ -121,8 +122,8 @@ func (m *barModel) show(s *barState) string {
 	return fmt.Sprintf("%v, broken %x, completer %v, commit %d, shares %+v, breaks %v, events %+v", &s.s, s.s.broken, s.s.completer, s.commit, s.share, s.breaks, s.events)
 }
 
-// done reports whether the model may end in this state. It may if all turns are over, or if the other
-// threads wait for a stopped process that has a party or runs the completion.
+// done reports whether the model may end in this state. That is so if no thread has turns left, or if the threads
+// that have turns left wait for a party that may never arrive: its process is stopped or has ended its turns.
 func (m *barModel) done(s *barState) bool {
 	for i := range s.thread {
 		t := &s.thread[i]
@@ -140,8 +141,8 @@ func (m *barModel) done(s *barState) bool {
 	return true
 }
 
-// gone reports whether a living process has ended its turns and still has a party. The other parties may wait for
-// this party for ever.
+// gone reports whether a living process has ended its turns and is still a party. Other parties may then wait for
+// ever.
 func (m *barModel) gone(s *barState) bool {
 	for i := range s.thread {
 		if t := &s.thread[i]; t.pc == barOver && m.turns[i] > 0 && !s.killed[i] {
@@ -228,8 +229,9 @@ func (m *barModel) step(s *barState, i int, emit func(model.Step[barState])) {
 	}
 }
 
-// owed reports whether a stopped or dead process has left something undone that the periodic check of a
-// sleeper finishes. In a model without deaths and stops, no wait may depend on that check.
+// owed reports whether the periodic check of a sleeping thread has something to do, because a stopped or dead process
+// has left it undone. In a model without deaths and stops, owed returns false, because there no wait may depend on
+// the check.
 func (m *barModel) owed(s *barState, t *barThread) bool {
 	if m.bug == barNoCheck || !m.stops && !m.kills {
 		return false
@@ -249,8 +251,8 @@ func (m *barModel) lost(s *barState) uint8 {
 	return 0
 }
 
-// change is a change of the state in two steps: the first reads the state, and the second commits
-// the change.
+// change makes one step of a change of the state. The first step reads the state, and the second step commits the
+// change.
 func (m *barModel) change(s *barState, t *barThread, i int) error {
 	switch t.pc {
 	case barRead:
@@ -271,7 +273,7 @@ func (m *barModel) change(s *barState, t *barThread, i int) error {
 func (m *barModel) commit(s *barState, t *barThread, i int) error {
 	was := t.s
 	is := was
-	share := s.share // as when the thread read the commit word: the CAS fails if it has changed since
+	share := s.share // the same as when the thread read the commit word, which has not changed since
 	me := barID(i)
 	next := barJudge
 	switch t.op {
@@ -279,8 +281,7 @@ func (m *barModel) commit(s *barState, t *barThread, i int) error {
 		t.phase = was.phase
 		switch {
 		case was.completer != 0 && !was.isBroken():
-			// The thread waits for the end of this phase and then arrives. The model counts that as
-			// one more turn.
+			// The thread waits for the end of this phase and then arrives. So it needs one more turn.
 			t.left++
 		default:
 			is.take(&share[i], me)
@@ -333,7 +334,8 @@ func (m *barModel) publish(s *barState, was, is barrierState) {
 	s.commit++
 }
 
-// tell makes a step of a thread that stores the sequence of the state into the events, and wakes the waiters.
+// tell makes one step of the method Barrier.tell, which stores the sequence of the state in the word events and wakes
+// the waiters.
 func (m *barModel) tell(s *barState, t *barThread) {
 	switch t.pc {
 	case barTellEvents:

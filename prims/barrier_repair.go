@@ -8,16 +8,16 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// repairBarrier breaks the phase that the participant dead leaves incomplete, and wakes the waiters. If this
-// process has never opened the Barrier, it has no slot record and cannot make a change. In that case repairBarrier
-// only wakes the waiters, which then find the death themselves.
+// repairBarrier breaks the phase that the participant dead leaves incomplete, and wakes the waiters. If this process
+// has never opened the Barrier, it has no slot record and cannot make a change. In that case repairBarrier only wakes
+// the waiters, and a waiter breaks the phase.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < barrierBytes(a) {
 		return
 	}
 	x := buildBarrier(a, o, nil, true)
 	x.reap(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, it is leaving the arena, and its ID is still current.
+		// If this participant leaves the arena, it repairs for itself: dead is its own ID, which is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	x.tell()

@@ -23,8 +23,8 @@ func newBarrier(t testing.TB, a *arena.Arena, name string, parties int64, comple
 	return b
 }
 
-// TestBarrierInOneProcess: workers of one process go through phases, and some of them drop out. In
-// each phase the last worker to arrive runs the completion once, before any wait ends.
+// TestBarrierInOneProcess checks phases of goroutines of one process, of which some drop out. In each phase, the last
+// goroutine that arrives runs the completion once, before any wait ends.
 func TestBarrierInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	var b *prims.Barrier
@@ -77,7 +77,7 @@ func TestBarrierBetweenProcesses(t *testing.T) {
 	require.Equal(t, prims.BarrierState{Phase: 3, Pending: 4, Expected: 4, Own: 1}, b.State())
 }
 
-// TestBarrierArriveAndDrop: after ArriveAndDrop, later phases do not expect that party.
+// TestBarrierArriveAndDrop checks that phases after an ArriveAndDrop expect one party less.
 func TestBarrierArriveAndDrop(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -89,7 +89,7 @@ func TestBarrierArriveAndDrop(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, []int64{st.Pending, st.Expected})
 	b.ArriveAndWait()
 	gateSmooth(t, y.wait(t, id))
-	x.proc.Kill(t) // x no longer has a party
+	x.proc.Kill(t) // x is no party, so its death breaks no phase
 	alone(t, a, 2)
 	for range 3 {
 		id := gateBlocked(t, a, y, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
@@ -102,8 +102,8 @@ func TestBarrierArriveAndDrop(t *testing.T) {
 	require.Panics(t, func() { b.Arrive(1) })
 }
 
-// TestBarrierCompletionElsewhere: the completion runs in the process that arrives last. The other
-// parties wait until it returns, and so does an early arrival of the next phase.
+// TestBarrierCompletionElsewhere checks that the completion runs in the process that arrives last. Until it returns,
+// the other parties wait, and a process that already arrives for the next phase waits, too.
 func TestBarrierCompletionElsewhere(t *testing.T) {
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
@@ -130,8 +130,8 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 	require.Equal(t, int64(1), b.State().Pending)
 }
 
-// TestBarrierPhases: two processes go through a hundred thousand phases. No process is ever in a phase for which the
-// other process has not arrived.
+// TestBarrierPhases checks two processes that go through many phases. No phase ends before both processes have
+// arrived.
 func TestBarrierPhases(t *testing.T) {
 	phases := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
@@ -162,8 +162,9 @@ func TestBarrierMisuse(t *testing.T) {
 	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
 }
 
-// TestBarrierDeath: if a party dies before it arrives, its death breaks the phase, provided that it was a party in
-// the previous phase or has registered. If a party dies after it has arrived, its death breaks the next phase.
+// TestBarrierDeath checks which phase the death of a party breaks. A party that dies before it arrives breaks the
+// present phase if it has registered or was a party in the phase before. A party that dies after its arrival breaks
+// the next phase.
 func TestBarrierDeath(t *testing.T) {
 	for _, how := range []string{"before", "joined", "after", "some of its parties"} {
 		t.Run(how, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestBarrierDeath(t *testing.T) {
 			b := newBarrier(t, a, "plain", 4, nil)
 			victim, x := gateActor(t, a, "victim"), gateActor(t, a, "x")
 			phase := uint64(0)
-			if how == "before" || how == "some of its parties" { // the processes have been through a phase
+			if how == "before" || how == "some of its parties" { // the processes go through phase 0
 				victim.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
 				b.Arrive(1)
 				x.must(t, order{Op: "barrier.meet", Object: "plain"})
@@ -197,7 +198,7 @@ func TestBarrierDeath(t *testing.T) {
 			} else {
 				gateRefused(t, x.wait(t, id), "victim")
 			}
-			// The phase is broken for every wait, now and later. Arrivals do not count.
+			// Every wait for the phase fails from now on, and arrivals do not count.
 			st := b.State()
 			require.ErrorIs(t, st.Err, shmsync.ErrOwnerDead)
 			require.Equal(t, "victim", st.Who.Label)
@@ -213,7 +214,7 @@ func TestBarrierDeath(t *testing.T) {
 				}
 				return b.WaitContext(t.Context(), 0) // phase 0 was over
 			}())
-			// One of the processes that got the error begins a new phase, with fewer parties.
+			// One process begins a new phase, with fewer parties. A second Reset, by process x, has no effect.
 			require.True(t, b.ResetTo(2))
 			require.False(t, x.must(t, order{Op: "barrier.reset", Object: "plain", N: 7}).OK)
 			st = b.State()
@@ -230,8 +231,8 @@ func TestBarrierDeath(t *testing.T) {
 	}
 }
 
-// TestBarrierDeathOfStrangers: the death of a process breaks no phase if the process has
-// deregistered, if a whole phase has passed without it, or if it has never arrived.
+// TestBarrierDeathOfStrangers checks that the death of a process breaks no phase if the process has deregistered, has
+// missed a whole phase, or has never arrived.
 func TestBarrierDeathOfStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -254,9 +255,9 @@ func TestBarrierDeathOfStrangers(t *testing.T) {
 	require.Equal(t, prims.BarrierPhase(4), b.State().Phase)
 }
 
-// TestBarrierFewerParties: a process has as many parties as it made arrivals in the last phase. Other
-// processes arrive in place of its second party. So its death loses only the one party that it still
-// has.
+// TestBarrierFewerParties checks that a process has only as many parties as it made arrivals in the last phase. In
+// phase 0, process x arrives twice. In phase 1, it arrives once, because this process arrives in place of its second
+// party. So the death of x in phase 2 loses only one party.
 func TestBarrierFewerParties(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -265,7 +266,7 @@ func TestBarrierFewerParties(t *testing.T) {
 	b.Arrive(1)
 	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1})
 	b.Arrive(2)
-	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1}) // x is expected to arrive only once
+	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1}) // x now has only one party, and it has arrived
 	x.proc.Kill(t)
 	alone(t, a, 1)
 	require.NoError(t, b.State().Err)
@@ -277,8 +278,8 @@ func TestBarrierFewerParties(t *testing.T) {
 	require.Equal(t, int64(2), b.State().Own)
 }
 
-// TestBarrierCompleterDies: the party that arrives last is killed while it runs the completion. The
-// phase is broken, and the completion does not run again.
+// TestBarrierCompleterDies checks that a phase is broken if the party that arrived last is killed while it runs the
+// completion, and that the completion of this phase does not run again.
 func TestBarrierCompleterDies(t *testing.T) {
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
@@ -302,8 +303,7 @@ func TestBarrierCompleterDies(t *testing.T) {
 	require.EqualValues(t, 100, tr.Count[3])
 }
 
-// TestBarrierCompletionPanics: a completion that panics breaks the phase, although its process
-// lives on.
+// TestBarrierCompletionPanics checks that a completion that panics breaks the phase, although its process lives on.
 func TestBarrierCompletionPanics(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "panics", 2, nil)
@@ -322,8 +322,8 @@ func TestBarrierCompletionPanics(t *testing.T) {
 	gateSmooth(t, x.wait(t, id))
 }
 
-// TestBarrierStoppedParty: a stopped process is alive. No other party goes on without it, and no
-// wait reports a death.
+// TestBarrierStoppedParty checks that a stopped party counts as alive: no other party goes on without it, and no wait
+// reports a death.
 func TestBarrierStoppedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -339,7 +339,7 @@ func TestBarrierStoppedParty(t *testing.T) {
 	require.NoError(t, b.WaitContext(ctx, p)) // the phase has ended
 }
 
-// TestBarrierCancelRace: the context of a wait ends at the same time as the phase.
+// TestBarrierCancelRace checks waits whose context ends at about the same time as the phase.
 func TestBarrierCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)
@@ -348,7 +348,7 @@ func TestBarrierCancelRace(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%60)*time.Microsecond)
 		done := make(chan error, 1)
 		go func() { done <- b.ArriveAndWaitContext(ctx) }()
-		b.ArriveAndWait() // the arrival of the canceled call still counts
+		b.ArriveAndWait() // goes on even if the other call is canceled, because its arrival counts
 		if err := <-done; err != nil {
 			require.Equal(t, context.DeadlineExceeded, err)
 		}
@@ -358,7 +358,7 @@ func TestBarrierCancelRace(t *testing.T) {
 	require.Zero(t, queued(a, b.Offset()))
 }
 
-// TestBarrierSlotReused: a process that gets the slot of a dead party is not a party.
+// TestBarrierSlotReused checks that a process that gets the slot of a dead party is not a party.
 func TestBarrierSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	b := newBarrier(t, a, "plain", 2, nil)

@@ -10,14 +10,14 @@ import (
 // barrierMax is the highest number of parties.
 const barrierMax = 1<<31 - 1
 
-// barrierState is the state of a Barrier at one moment, except how many parties belong to each process (see
-// barrierShare). The methods compute changes in this copy and have no other effect. A call publishes the
+// barrierState is the state of a Barrier at one moment. It does not say how many parties belong to each process; see
+// barrierShare. The methods compute changes in a copy of the state, and have no other effect. A call publishes the
 // difference between two states as one change, by means of a recordLog.
 //
-//	completer  broken           pending  meaning                              ends by
+//	completer  broken           pending  meaning                              what ends this state
 //	0          no               > 0      this phase takes arrivals            an arrival; a death
-//	0          the next phase   > 0      the same; a party that has arrived   the same
-//	                                     is dead
+//	0          the next phase   > 0      this phase takes arrivals; a party   an arrival; a death
+//	                                     that has arrived is dead
 //	n          no, or the next  0        all have arrived, and n runs the     n, when it has returned; its
 //	                                     completion                           death or panic
 //	0          this phase       any      this phase is broken: arrivals do    Reset
@@ -42,8 +42,8 @@ type barrierState struct {
 //	bit  30      parity  the lowest bit of the number of the broken phase
 //	bit  31      0
 //
-// All bits are 0 if no phase is broken. The broken phase is either this phase or the next, because a broken
-// phase does not end until Reset. So the lowest bit of its number is enough to tell which of the two it is.
+// All bits are 0 if no phase is broken. Only this phase or the next phase can be broken, because a broken phase does
+// not end until Reset. So the lowest bit of its number is enough to tell which of the two it is.
 type barrierBroken uint32
 
 const (
@@ -77,16 +77,17 @@ func (s *barrierState) sequence() uint32 {
 }
 
 // barrierShare says how many of the parties belong to a participant. A phase is full when all its arrivals have
-// come. A share is not rewritten when a new phase begins, so the field phase may be that of an earlier phase. The
-// table says what the fields mean in this phase:
+// come. The fields parties and left are the numbers for the phase in the field phase: how many parties the
+// participant has, and how many of these have not arrived. The next phases do not rewrite these fields. The table
+// says what they mean for the present phase:
 //
-//	the field phase is           parties it has   arrivals of these parties that are to come
-//	this phase                   parties          left
-//	later than the last full     parties          all: each phase from that one on broke before it was full
-//	phase, but before this one
-//	the last full phase          parties - left   all: others made the arrivals that left counts, and have
-//	                                              those parties now
-//	earlier                      0                none: a full phase has passed without the participant
+//	value of the field phase     parties that it has   parties that have not arrived
+//	the present phase            parties               left
+//	a phase before, but after    parties               all: each phase since then broke before it was full
+//	the last full phase
+//	the last full phase          parties - left        all: other processes arrived in place of as many
+//	                                                   parties as left says, and have these parties now
+//	a phase before that          0                     0: a full phase has passed without the participant
 //
 // The field gone names the last participant of the slot that died as a party. It counts only while the field goneIn
 // equals the low half of barrierState.reset, that is, until the next Reset.
@@ -98,8 +99,8 @@ type barrierShare struct {
 	goneIn        uint64
 }
 
-// The method in returns how many parties the share h has in this phase, and how many arrivals of these parties
-// are still to come.
+// For the share h, the method in returns how many parties it has in this phase, and how many arrivals of these
+// parties are still to come.
 func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	switch ago := s.phase - h.phase; {
 	case ago == 0:
@@ -113,14 +114,14 @@ func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	return 0, 0
 }
 
-// put stores the numbers of this phase in the share h: its parties, and how many of their arrivals are left to
-// come.
+// put stores two numbers in the share h for this phase: how many parties it has, and how many of them have not
+// arrived yet.
 func (s *barrierState) put(h *barrierShare, parties, left uint64) {
 	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
 }
 
-// take gives the share of a slot to the participant me, which has that slot now. If the previous participant of
-// the slot died as a party, the parties of that participant are lost.
+// take gives the share h of a slot to me, the participant that has the slot now. If the previous participant of the
+// slot died as a party, its parties are lost.
 func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	if h.name != me {
 		s.lose(h)
@@ -129,23 +130,23 @@ func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	}
 }
 
-// breakBy records that the death of a participant breaks a phase, which is this phase or the next. It
-// does nothing if that phase is broken already.
+// breakBy records that the death of a participant breaks the given phase, which is this phase or the next. It does
+// nothing if that phase is broken already.
 func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	if !s.broken.any() || phase == s.phase && !s.isBroken() {
 		s.broken = barrierBrokenBy(phase, dead)
 	}
 }
 
-// full reports whether all arrivals of this phase have come. If a share still has arrivals left in a full phase,
-// other processes made these arrivals, and the parties are theirs now. If a phase is both broken and full, it
-// broke after its completion had begun.
+// full reports whether all arrivals of this phase have come. If a phase is full, but some parties of a share have not
+// arrived, other processes have arrived in their place and have these parties now. If a phase is both full and
+// broken, it broke after its completion had begun.
 func (s *barrierState) full() bool {
 	return s.completer != 0 || s.isBroken() && s.pending == 0 && s.expected > 0
 }
 
-// lose breaks the phase that the dead participant of the share h leaves incomplete: this phase, or
-// the next. The parties of h are lost.
+// lose breaks the phase that the death of the participant of h leaves incomplete: this phase, or the next. The
+// parties of h are lost.
 func (s *barrierState) lose(h *barrierShare) {
 	parties, left := s.in(h)
 	if s.full() {
@@ -157,7 +158,7 @@ func (s *barrierState) lose(h *barrierShare) {
 	case parties > 0:
 		phase++
 	default:
-		h.parties, h.left = 0, 0 // the share does not count, or other processes have its parties
+		h.parties, h.left = 0, 0 // the share has no parties in this phase, or other processes have them now
 		return
 	}
 	s.breakBy(phase, h.name)
@@ -165,8 +166,8 @@ func (s *barrierState) lose(h *barrierShare) {
 	h.parties, h.left, h.gone, h.goneIn = 0, 0, h.name, uint64(uint32(s.reset))
 }
 
-// giveUp breaks this phase because its completion cannot end: the process that ran it has died, or
-// the completion has panicked.
+// giveUp breaks this phase because its completion cannot end: the process that ran the completion has died, or the
+// completion has panicked.
 func (s *barrierState) giveUp() {
 	s.breakBy(s.phase, s.completer)
 	s.completer = 0
@@ -178,10 +179,9 @@ func (s *barrierState) end() {
 	s.pending, s.skipped, s.completer = s.expected, 0, 0
 }
 
-// count counts n arrivals of the participant of the share h, and removes as many parties as the parameter drop
-// says. n is at most the number of arrivals that the phase still takes. If these arrivals are the last of the
-// phase, the participant in the parameter completer has to run the completion. If completer is 0, the phase ends
-// at once.
+// count counts n arrivals of the participant of the share h, and then removes as many of its parties as drop says.
+// The caller makes sure that the phase expects at least n arrivals. If these arrivals are the last of the phase, the
+// participant completer has to run the completion. If completer is 0, the phase ends at once.
 func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenakernel.ParticipantID) {
 	parties, left := s.in(h)
 	own := min(n, left)
@@ -199,7 +199,7 @@ func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenaker
 	}
 }
 
-// drop removes n parties from the share h of a broken Barrier, and from the number of parties of later phases.
+// drop removes n parties from the share h while this phase is broken. Later phases expect n arrivals less.
 func (s *barrierState) drop(h *barrierShare, n uint64) {
 	parties, left := s.in(h)
 	parties -= min(n, parties)
@@ -207,8 +207,8 @@ func (s *barrierState) drop(h *barrierShare, n uint64) {
 	s.put(h, parties, min(parties, left))
 }
 
-// register gives a share n more parties. While a completion runs, the phase takes no more arrivals.
-// So the new parties arrive in the next phase.
+// register gives the share h n more parties. If a completion runs, this phase takes no more arrivals, and the new
+// parties arrive first in the next phase.
 func (s *barrierState) register(h *barrierShare, n uint64) {
 	parties, left := s.in(h)
 	if s.completer == 0 {
@@ -218,7 +218,7 @@ func (s *barrierState) register(h *barrierShare, n uint64) {
 }
 
 // begin ends a broken phase and begins the next phase with the given number of parties. If parties is 0, the next
-// phase has the parties that are alive, but at least 1: the process that called Reset.
+// phase has the parties that are alive. It has at least one party, the process that called Reset.
 func (s *barrierState) begin(parties uint64) {
 	if parties == 0 {
 		parties = max(s.expected-min(s.lost, s.expected), 1)
@@ -235,7 +235,7 @@ func (s *barrierState) begin(parties uint64) {
 // broken phase replaces it. Reset writes the record before the phase ends.
 //
 //	bits 0..28   dead      the first party that died
-//	bits 29..33  lost      how many parties died; 31 means that many or more
+//	bits 29..33  lost      how many parties died; 31 means 31 or more
 //	bit  34      recorded  1 in each record, so that a word of 0 is not a record
 //	bits 35..63  lap       the phase / 32, modulo 2^29
 //
@@ -258,7 +258,7 @@ const (
 
 var _ = [1]struct{}{}[barrierBreaks-1<<barrierLapOfPhase]
 
-// remembered returns the record to keep of this phase, which is broken.
+// remembered returns the record to store for this phase, which is broken.
 func (s *barrierState) remembered() barrierBreak {
 	return barrierBreak(s.broken.dead()) | barrierBreak(min(s.lost, barrierLostMost))<<barrierLostShift | barrierRecorded |
 		barrierBreak(s.phase>>barrierLapOfPhase)<<barrierLapShift
@@ -269,8 +269,8 @@ func (r barrierBreak) dead() arenakernel.ParticipantID {
 }
 func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
 
-// laps returns how many laps the phase in the record r is later than phase p. A lap is 32 phases. Phases that
-// differ by whole laps have their record in the same place. ok is false if r is not a record.
+// laps returns how many laps the phase of the record r is later than phase p. A lap is 32 phases, and two phases have
+// their record in the same place if they differ by whole laps. ok is false if r is not a record.
 func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
 	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign extended
 	return int32(d) >> 3, r&barrierRecorded != 0
@@ -284,15 +284,15 @@ type barrierVerdict struct {
 	lost uint64
 }
 
-// verdict says how a wait for the end of phase p ends. r is the record of broken phases at index p modulo 32.
-// The caller has read r after the state s.
+// verdict says how a wait for phase p ends. The parameter r is the word in which the record of phase p would be. The
+// caller has read r after s.
 func (s *barrierState) verdict(p uint64, r barrierBreak) barrierVerdict {
 	if s.phase <= p {
 		if !s.isBroken() {
 			return barrierVerdict{}
 		}
-		// A hostile peer may have recorded a broken phase without the ID of a dead participant. Then the ID 1
-		// stands for it, because 0 would mean that nobody knows how the phase ended.
+		// If a hostile peer has marked the phase as broken without the ID of a dead participant, the ID 1 stands for
+		// that participant, because 0 would mean that nobody knows how the phase ended.
 		return barrierVerdict{true, true, max(s.broken.dead(), 1), s.lost}
 	}
 	after, ok := r.laps(p)

@@ -106,7 +106,7 @@ func barrierShareAt(slot int, which uint32) uint32 {
 	return barrierFirstShare + uint32(slot-1)*barrierShareWords + which
 }
 
-// tagged returns the tagged word with that index, or nil if there is none.
+// tagged returns the tagged word to which the index belongs, or nil if there is no such word.
 func (x *Barrier) tagged(index uint32) *atomic.Uint64 {
 	w := x.words
 	if index >= barrierFirstShare {

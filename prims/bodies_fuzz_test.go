@@ -337,8 +337,8 @@ func fuzzedGate(x interface {
 // fuzzedPatches is the greatest number of words that a script overwrites at a time.
 const fuzzedPatches = 20
 
-// fuzzedPatch overwrites one word of an object, or of a wait node of the object. The value may be
-// one that has a meaning in that word.
+// fuzzedPatch overwrites one word of an object, or of a wait node of the object. Depending on where, it stores value
+// itself, or a value that has a meaning in many words, such as a participant ID or an offset.
 func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint64) {
 	at := o.Body + arena.Offset(uint64(where>>4)*8%(o.Size&^7))
 	w := arena.At[atomic.Uint64](a, at)
@@ -381,9 +381,9 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 	}
 }
 
-// fuzzBody lets a peer write anything into an object of any kind and into the nodes of its waiters. No call may crash
-// or access memory outside the object. Waits end with their contexts. Any other call ends by itself, or as soon as
-// fuzzBody has set the bytes of the object to zero.
+// fuzzBody acts as a peer that writes anything into an object of any kind and into the nodes of its waiters. No call
+// may crash or access memory outside the object. A wait must end with its context. Any other call must end by itself,
+// or as soon as fuzzBody has set the bytes of the object to zero.
 func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	if len(script) < 2 {
 		return

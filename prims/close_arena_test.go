@@ -29,8 +29,8 @@ func twoOpenings(t *testing.T) (a, b *arena.Arena) {
 	return a, b
 }
 
-// closing starts the Close of an arena. It returns when the opening refuses new calls or new
-// handles.
+// closing starts a Close of the arena in another goroutine. It returns as soon as the opening refuses new calls and
+// new handles.
 func closing(t *testing.T, a *arena.Arena) chan error {
 	t.Helper()
 	closed := make(chan error, 1)
@@ -47,9 +47,9 @@ func goesAsFarAsItCan(result <-chan error) {
 	}
 }
 
-// TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor: Close of an arena waits for a function that runs within
-// an Update. If this function waits through another handle of the same opening, its wait ends, whichever of
-// the two handles is closed first.
+// TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor checks a Close of the arena that waits for a function of an Update,
+// while this function waits through another handle of the same opening. Close ends that wait, whichever of the two
+// handles it closes first.
 func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 			blocks, err := open(b)
 			require.NoError(t, err)
 			blocks.Block()
-			// Close takes the handles in a random order. With so many pairs, it probably takes the handle of some Update
-			// before the handle through which the function waits, and of another Update after it.
+			// Close closes the handles in a random order. There are so many pairs that both orders are likely: the
+			// handle of the Update first, and the other handle of the pair first.
 			const pairs = 8
 			ends := make(chan error, pairs)
 			for i := range pairs {
@@ -82,8 +82,8 @@ func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForAHandleThatIsBeingClosed: a goroutine is closing a handle, and waits for the function of
-// an Update, which uses the arena until it returns. A Close of the arena waits for that goroutine.
+// TestCloseWaitsForAHandleThatIsBeingClosed checks that a Close of the arena waits for another goroutine that is
+// closing a handle. That goroutine itself waits for the function of an Update, which uses the arena until it returns.
 func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSynchronized(a, "s", 0, nil)
@@ -110,8 +110,7 @@ func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// calledWhileClosing has calls that do not wait. For each call a waiter waits through another
-// opening, and the call ends that wait.
+// calledWhileClosing has calls that end the wait of another opening, and do not wait themselves.
 var calledWhileClosing = map[string]func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error){
 	"event": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
 		x, err := prims.OpenEvent(a, "x", nil)
@@ -166,8 +165,8 @@ var calledWhileClosing = map[string]func(t *testing.T, a, b *arena.Arena) (call 
 	},
 }
 
-// TestCallsOfAFunctionThatCloseWaitsFor: a function within an Update, for which Close waits, can still make
-// calls that end the waits of other processes. If such a call panicked, the Update would be lost.
+// TestCallsOfAFunctionThatCloseWaitsFor checks that a function of an Update, for which Close waits, can still make
+// calls that end waits of other openings. If such a call panicked, the Update would be lost.
 func TestCallsOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	for kind, open := range calledWhileClosing {
 		t.Run(kind, func(t *testing.T) {
@@ -199,9 +198,9 @@ func TestCallsOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	}
 }
 
-// TestHandlesOfAFunctionThatCloseWaitsFor: a function for which Close waits cannot open a handle any more,
-// because nobody would close that handle. The function can still unlock what it has locked through another
-// handle of the opening.
+// TestHandlesOfAFunctionThatCloseWaitsFor checks that a function of an Update, for which Close waits, gets an error
+// when it opens a handle, because nobody would close that handle. The function can still unlock a lock that it has
+// locked before.
 func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -234,8 +233,9 @@ func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	}
 }
 
-// TestClosedCondSaysWhetherItsLockIsHeld: a Close of the arena ends a wait for a Cond. The Op of the error
-// says whether the caller holds the lock. Another process may hold the lock by then.
+// TestClosedCondSaysWhetherItsLockIsHeld checks the error of a wait for a Cond that a Close ends. The Op of the error
+// says whether the caller holds the lock of the Cond. The caller does not hold it if another opening has locked it
+// and the arena is closed.
 func TestClosedCondSaysWhetherItsLockIsHeld(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {

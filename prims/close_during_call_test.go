@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestCloseDuringTheCall: a call ends the wait of a goroutine. That goroutine closes the handle while the
-// call still runs. The call neither panics nor fails, and does all that it has to do.
+// TestCloseDuringTheCall checks that a call finishes its work, without a panic or an error, while its handle is
+// closed. Each call ends the wait of another goroutine, and that goroutine closes the handle before the call returns.
 func TestCloseDuringTheCall(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, a *arena.Arena){
 		"latch.arriveandwait": func(t *testing.T, a *arena.Arena) {
@@ -40,7 +40,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 			m.RLock()
 			closed := make(chan error, 1)
 			go func() {
-				m.Lock() // waits until the reader has unlocked
+				m.Lock() // waits until RUnlock below
 				m.Unlock()
 				closed <- m.Close()
 			}()
@@ -84,7 +84,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 			crashpoint.ArmFunc("rwmutex.unlock.opened", 1, func() {
 				require.NoError(t, <-read)
 				select {
-				case x := <-again: // Close has returned without waiting for the call
+				case x := <-again: // Close has not waited for Unlock
 					again <- x
 				case <-after(100 * time.Millisecond):
 				}
@@ -114,7 +114,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 				first <- err
 			}()
 			go func() {
-				h, err := other.LockContext(t.Context(), 2) // so that its Unlock reaches the crash point
+				h, err := other.LockContext(t.Context(), 2) // lets the Unlock of key 2 reach the crash point
 				if err == nil {
 					h.Unlock()
 				}

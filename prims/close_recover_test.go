@@ -17,19 +17,21 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// runsFunction is a call that runs a function of the program. Before the call, a process has died and has left the
-// object x in a state in which the call runs its function.
+// runsFunction describes a call that runs a function of the program, such as a repair, after the death of a process.
+// The call uses the object "x".
 type runsFunction struct {
-	// die does what the victim does before it is killed.
+	// die is what the victim does before it is killed, so that the call will run its function.
 	die func(t *testing.T, a *arena.Arena)
 	// run makes the call, which runs f.
 	run func(t *testing.T, a *arena.Arena, f func() error) error
-	// again makes the call in another process, after the first process has closed its arena. It reports whether the
-	// function of this second call has run.
+	// again makes the call again in another process, after the first process has closed its arena. It reports whether
+	// the second call has run its function.
 	again func(t *testing.T, a *arena.Arena) (ran bool)
-	// keeps says that the call returns with a hold. When the process then closes the arena, the object is lost again.
+	// keeps is true if the call returns with a hold. If the process closes the arena with this hold, the object
+	// counts as lost again.
 	keeps bool
-	// waits says that the call may still have to wait after its function has returned. Then Close ends the call.
+	// waits is true if the call may have to wait after its function has returned. In that case, Close may end the
+	// call with an error.
 	waits bool
 }
 
@@ -39,8 +41,8 @@ type recoverable interface {
 	Recover(repair func() error) error
 }
 
-// recovers returns a runsFunction whose call is the Recover of a lock. The function locks returns one whose call is a
-// Lock with the option Repair.
+// recovers returns a runsFunction for the method Recover of a lock. For a Lock with the option Repair, the function
+// locks returns one.
 func recovers(open func(a *arena.Arena, repair func() error) (recoverable, error)) runsFunction {
 	return runsFunction{
 		die: func(t *testing.T, a *arena.Arena) {
@@ -182,9 +184,9 @@ var functionsOfCalls = map[string]runsFunction{
 	},
 }
 
-// TestCloseOfTheArenaWaitsForAFunctionOfACall: a goroutine closes the arena while a call of another goroutine runs a
-// function of the program, such as the repair of a Recover. Close waits for the function. If it did not, a peer would
-// find the object lost again and run its own function at the same time, and the call would end with a wrong result.
+// TestCloseOfTheArenaWaitsForAFunctionOfACall checks that Close waits while a call of another goroutine runs a
+// function of the program, such as the repair of a Recover. Otherwise a peer would find the object lost again and run
+// its own function at the same time, and the call would have a wrong result.
 func TestCloseOfTheArenaWaitsForAFunctionOfACall(t *testing.T) {
 	for name, call := range functionsOfCalls {
 		t.Run(name, func(t *testing.T) {

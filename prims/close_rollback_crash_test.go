@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rollsBack has the calls that may roll back although they do not wait for a lock. Each function makes the call on a
-// lock whose dead holder has left an unfinished transaction.
+// rollsBack has calls that do not wait for a lock and may roll back. Each function calls leave, which makes the
+// holder of the lock look dead with an unfinished transaction, and makes the call.
 var rollsBack = map[string]struct {
 	rw   bool
 	call func(m txLock, leave func())
@@ -42,19 +42,19 @@ var rollsBack = map[string]struct {
 	}},
 	"rwmutex trylock that gives up": {true, func(m txLock, leave func()) {
 		x := m.(*prims.RWMutex)
-		x.RLock() // so that TryLock does not examine the gate
+		x.RLock() // a reader keeps TryLock from examining the gate
 		crashpoint.ArmFunc("rwmutex.lock.queued", 1, func() {
 			leave()
-			x.ReapUpdate(rwGone) // the mutex is held, so the reaper gives up
+			x.ReapUpdate(rwGone) // TryLock holds the writers' mutex, so this reaper gives up
 			x.RUnlock()
 		})
 		x.TryLock()
 	}},
 }
 
-// TestCloseOfTheArenaWaitsForARollback: a goroutine rolls back for a dead holder, in a call that does not wait. Another
-// goroutine closes the arena, which would roll back, too. Close waits for the call. If it did not, a peer would get the
-// lock after the rollback of Close, and the call would copy old bytes over what the peer has committed.
+// TestCloseOfTheArenaWaitsForARollback checks that Close of the arena, which rolls back for a dead holder, waits for
+// a call of another goroutine that is rolling back, too. Otherwise a peer could get the lock after the rollback of
+// Close, and the call would copy old bytes over what the peer has committed.
 func TestCloseOfTheArenaWaitsForARollback(t *testing.T) {
 	for name, c := range rollsBack {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCloseOfTheArenaWaitsForARollback(t *testing.T) {
 				require.EqualValues(t, 3, l.From)
 				require.EqualValues(t, 4, l.To)
 			}
-			switch m := theirs.(type) { // the lock is idle, even if the call has left its hold to Close
+			switch m := theirs.(type) { // the lock must be idle, even if Close had to release the hold of the call
 			case *prims.Mutex:
 				requireIdle(t, peer, m)
 			case *prims.RWMutex:
@@ -112,8 +112,8 @@ func txLockIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, leave
 	return x, l, x.LeaveLog
 }
 
-// unfinishedIn returns a lock with an undo log, and a function leave. A call of leave makes the lock look as if its
-// holder had died in an Update, after it had changed both fields of the ledger.
+// unfinishedIn returns a lock with an undo log, and a function leave. leave makes the lock look as if its holder had
+// died in an Update, after it had changed both fields of the ledger.
 func unfinishedIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, leave func()) {
 	m, l, left := txLockIn(t, a, rw)
 	l.From, l.To = 3, 4
@@ -131,9 +131,9 @@ func unfinishedIn(t *testing.T, a *arena.Arena, rw bool) (m txLock, l *ledger, l
 	}
 }
 
-// TestRWMutexLockBesideTheCloseOfTheArena: a Lock that finds the RWMutex free does not count itself, so Close does not
-// wait for it. The Lock has the writers' mutex and has closed the gate. Before the Lock goes on, its process closes the
-// arena, which opens the gate and releases the mutex. The Lock returns ErrClosed, and does not panic.
+// TestRWMutexLockBesideTheCloseOfTheArena checks that Lock returns ErrClosed and does not panic if its process closes
+// the arena meanwhile. A Lock that finds the RWMutex free does not count as a waiting call, so Close does not wait
+// for it. Close opens the gate that Lock has closed, and releases the writers' mutex.
 func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
 	w := arenatest.New(t, nil)
 	closer, peer := w.Join("closer"), w.Join("peer")
@@ -148,10 +148,10 @@ func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
 	x.Unlock()
 }
 
-// TestCloseBesideARollbackOfACheck: while a handle is being closed, a periodic check finds that the holder of the
-// Mutex is dead, and may roll back. The check holds a lock of the handle, which the end of the opening takes, too. So
-// the check must not be the call that ends the opening: it would wait for itself, and each later Close would wait for
-// it.
+// TestCloseBesideARollbackOfACheck checks a periodic check that finds, while a handle is being closed, that the
+// holder of the Mutex is dead. The check may roll back. It holds a lock of the handle that the end of the opening
+// takes, too. So the check must not be the call that ends the opening: it would wait for itself, and each later Close
+// would wait for the check.
 func TestCloseBesideARollbackOfACheck(t *testing.T) {
 	a := newArena(t, nil)
 	x, _, leave := unfinishedIn(t, a, false)
@@ -168,11 +168,11 @@ func TestCloseBesideARollbackOfACheck(t *testing.T) {
 	waiting(t, a, name, 1)
 	asleep(t, a, name)
 	go func() { closed <- m.Close() }()
-	<-woken // woken by Close, which then waits for the call
+	<-woken // Close wakes the LockContext, and then waits for it
 	leave()
 	select {
 	case <-in: // the check rolls back
-	case <-after(5 * park.CheckEvery()): // the check leaves the rollback to other processes
+	case <-after(5 * park.CheckEvery()): // the check does not roll back: that is left to other processes
 	}
 	close(leaves)
 	require.ErrorIs(t, <-waited, shmsync.ErrClosed)

@@ -15,9 +15,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestRWSpinLockBesideTheCloseOfTheArena: a call has claimed the lock, and has not looked for readers yet. Another
-// goroutine closes the arena. Close must wait for the call. Otherwise a peer could get the lock before the call goes
-// on, and the call would fail.
+// TestRWSpinLockBesideTheCloseOfTheArena checks that a Close of the arena waits for a call that has claimed the lock
+// and has not looked for readers yet. Otherwise a peer could get the lock before the call goes on, and the call would
+// fail.
 func TestRWSpinLockBesideTheCloseOfTheArena(t *testing.T) {
 	for _, upgrade := range []bool{false, true} {
 		w := arenatest.New(t, nil)

@@ -19,18 +19,18 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for the lock,
-// goroutines on one node get it one after another for a while. So the cache line of the lock and the data that it
-// guards stay on that node. Use a CohortMutex for a lock that many CPUs of several nodes want at the same time.
-// Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
+// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for the lock, goroutines
+// on one node get it one after another for a while. So the cache line of the lock, and the data that the lock guards,
+// stay on that node for this time. Use a CohortMutex for a lock that many CPUs of several nodes want at the same
+// time. For any other lock a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
 //
 // Each node has a local lock. If a goroutine finds the CohortMutex held, it first waits for the local lock of its
 // node. Only the holder of a local lock waits for the CohortMutex itself.
 //
-// While the node of the last holder has waiters, waiters of other nodes let these waiters go first. The other nodes
-// do so up to 64 times in a row, and each time only for a bounded time. As with a Mutex, a new caller may lock it
-// before a goroutine that was woken. A goroutine that has waited in vain for some milliseconds (three, and one more
-// for each node) is handed the lock at the next release.
+// While the node of the last holder has waiters, waiters of other nodes let them go first, up to 64 times in a row,
+// and each time only for a bounded time. As with a Mutex, a new caller may get the lock before a goroutine that was
+// woken. A goroutine that has waited in vain for some milliseconds (three, and one more for each node) is handed the
+// lock at the next release.
 //
 // A caller learns from the CPU, without a system call, on which node it runs. Where that is not possible, as on
 // arm64, a CohortMutex works as a Mutex.
@@ -40,8 +40,8 @@ import (
 // the holder dies, the policy says what happens to its hold, as with a Mutex.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
-// before the m'th call of Lock returns. If a holder dies, the release by its death synchronizes before the call
-// that reports the death, and before the call that gets the lock because of it.
+// before the m'th call of Lock returns. If a holder dies, its death counts as an Unlock: it synchronizes before the
+// call that reports the death, and before the call that gets the lock because of the death.
 //
 // A CohortMutex is a cohort lock (Dice, Marathe and Shavit, PPoPP 2012), with one difference. In that paper, a
 // holder passes the global lock to the next goroutine of its node. Here each holder unlocks the global lock, and
@@ -51,12 +51,12 @@ type CohortMutex struct {
 
 	own  *uint32 // the word that names the holder; it belongs to the field global
 	self *uint32 // what Lock stores in *own; it belongs to the field global
-	turn *uint32 // a cohortTurn, which says whether the waiters of one node go first
+	turn *uint32 // a cohortTurn; it names the node whose waiters go first, if there is one
 
 	global     *Mutex
 	localLocks []cohortLocalLock // one for each NUMA node; empty if there is only one node
-	// prefers is false if callers of this process do not use the local locks. The reason is that there are no
-	// local locks, or that callers cannot learn on which node they run.
+	// prefers is true if callers of this process use the local locks. It is false if there are no local locks, or if
+	// callers cannot learn on which node they run.
 	prefers      bool
 	unresponsive atomic.Int64 // see isUnresponsive; CLOCK_MONOTONIC ns
 	words        *cohortWords
@@ -69,18 +69,19 @@ type CohortMutex struct {
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
 // with it. A nil *CohortMutexOptions means the zero value.
 type CohortMutexOptions struct {
-	// Policy, Repair, Spin, Checked and Contention are as in MutexOptions. Contention applies to the one waiter
-	// of each node that holds the local lock, and to waiters that have waited for long. If Spin or MaxSpinners
-	// keeps all waiters from spinning, no node lets another node go first.
+	// Policy, Repair, Spin, Checked and Contention are as in MutexOptions. Contention applies to waiters that hold
+	// the local lock of their node, and to waiters that have waited for long. If Spin or MaxSpinners keeps all
+	// waiters from spinning, waiters of one node do not let waiters of another node go first.
 	Policy Policy
 	Repair func() error
 	Spin   time.Duration
 	// Checked applies to this process only, as in MutexOptions.
 	Checked    bool
 	Contention Contention
-	// Nodes is the number of nodes that a new CohortMutex tells apart, 1 to 32; 0 means as many as this host has,
-	// at most 32. Each of them has a local lock, unless there is only one. If the host has more nodes than that,
-	// some nodes share a local lock. If Nodes is set and an existing CohortMutex has another number, opening fails.
+	// Nodes is the number of nodes, 1 to 32, that a new CohortMutex tells apart. 0 means as many as this host has, at
+	// most 32. Each of these nodes has a local lock, unless there is only one node. If the host has more nodes than
+	// Nodes, some nodes share a local lock. If Nodes is set and an existing CohortMutex has another number, opening
+	// fails.
 	Nodes int
 }
 
@@ -94,8 +95,8 @@ const cohortVersion = 2
 // OpenCohortMutex finds the CohortMutex of that name in the arena or creates it. An empty name makes a new
 // anonymous CohortMutex. OpenCohortMutex panics if an option has an invalid value.
 //
-// For one node, a CohortMutex takes 512 bytes in an arena for up to 511 participants. For more
-// nodes, it takes 256 bytes more for each of them.
+// For one node, a CohortMutex takes 512 bytes in an arena for up to 511 participants. For several nodes, it takes
+// another 256 bytes for each node.
 func OpenCohortMutex(a *arena.Arena, name string, opts *CohortMutexOptions) (*CohortMutex, error) {
 	return openCohortMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -188,7 +189,7 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 	for k := range c.localLocks {
 		c.localLocks[k].mutex = buildLocalLock(a, o, k)
 		c.localLocks[k].mutex.opening = g.opening
-		c.localLocks[k].mutex.counts = g.counts // a sleep at a local lock counts as a sleep at the CohortMutex
+		c.localLocks[k].mutex.counts = g.counts // sleeps at a local lock count as sleeps at the CohortMutex
 	}
 	return c, nil
 }
@@ -224,8 +225,8 @@ func (c *CohortMutex) TryLock() bool {
 // Unlock unlocks c. It panics if this process does not hold c. If a peer overwrote the lock, it panics with an
 // error that Is ErrCorrupt.
 //
-// If two goroutines race to unlock the same hold, the later one may release the hold of another process. A handle
-// that was opened with the option Checked prevents that.
+// If two goroutines unlock the same hold at the same time, one of them may release the hold of another process. A
+// handle that was opened with the option Checked prevents that.
 func (c *CohortMutex) Unlock() { c.global.Unlock() }
 
 // Recover makes c usable again after it became owner-dead or not recoverable, as
@@ -298,8 +299,8 @@ func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
 // CohortMutexState is the result of State.
 type CohortMutexState struct {
 	MutexState     // Waiting is also true if goroutines wait at a local lock
-	Node       int // the NUMA node whose turn it is while many compete; -1 if it is no node's turn
-	Passes     int // how often in a row that node has kept the lock
+	Node       int // the NUMA node whose waiters go first; -1 if no node has this turn
+	Passes     int // how often in a row the lock has stayed on this node
 }
 
 // State reads c without locking it. The answer may be out of date when it returns.
@@ -324,9 +325,9 @@ func (c *CohortMutex) String() string {
 	return fmt.Sprintf("cohort mutex %s: %s", objectName(c.object), c.State().Word)
 }
 
-// cohortHostNodes returns how many local locks a new object gets on this host. The number is 1 more than the
-// number of the last NUMA node that has CPUs. So each of these nodes has a local lock of its own. If the file cannot be
-// read for another reason than that it does not exist, the next call reads it again.
+// cohortHostNodes returns how many local locks a new object gets on this host: 1 more than the highest number of a
+// NUMA node that has CPUs, so that each such node has a local lock of its own. If the file that lists these nodes
+// exists but cannot be read, the function returns 1, and its next call reads the file again.
 func cohortHostNodes() int {
 	cohortHost.Lock()
 	defer cohortHost.Unlock()
@@ -337,7 +338,7 @@ func cohortHostNodes() int {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 1
 	}
-	cohortHost.nodes = 1 // also if this system has no nodes
+	cohortHost.nodes = 1 // the result if the file does not exist or has no valid list
 	if nodes, err := topology.ParseList(string(text)); err == nil && len(nodes) > 0 {
 		cohortHost.nodes = min(nodes[len(nodes)-1]+1, cohortMostNodes)
 	}

@@ -140,7 +140,7 @@ func (t *Topology) Summary() string {
 	return text
 }
 
-// threads returns the number of threads of the core that has the most.
+// threads returns the number of threads of a core. If the cores differ, it returns the largest number.
 func (t *Topology) threads() (most int) {
 	for _, c := range t.CPUs {
 		most = max(most, c.Thread+1)

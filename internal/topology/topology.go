@@ -33,7 +33,7 @@ type CPU struct {
 	Node    int `json:"node"`   // number of its node
 
 	// Module is the number of a group of cores that share a cache below the last level. The groups are numbered over
-	// the whole host, from 1. It is 0 for a CPU without such a group.
+	// the whole host, from 1. Module is 0 if the CPU is in no such group.
 	Module   int    `json:"module,omitempty"`
 	Kind     string `json:"kind,omitempty"` // Fast or Slow if the CPUs of the host differ; otherwise empty
 	Capacity int    `json:"capacity,omitempty"`
@@ -42,7 +42,7 @@ type CPU struct {
 
 // Kinds of CPUs.
 const (
-	Fast = "P" // has nearly the best capacity of all CPUs; if no capacity is known, the frequency counts instead
+	Fast = "P" // for a CPU with nearly the best capacity of the host, or the best frequency if no capacity is known
 	Slow = "E"
 )
 
@@ -75,7 +75,7 @@ type HugePool struct {
 // Access has what the firmware reports about a node's memory, as seen from the nearest CPUs. A field that is 0 is not
 // known.
 type Access struct {
-	Initiators                    []int `json:"initiators,omitempty"` // the nodes of these CPUs
+	Initiators                    []int `json:"initiators,omitempty"` // the nodes of the nearest CPUs
 	ReadLatency, WriteLatency     int   // ns
 	ReadBandwidth, WriteBandwidth int   // MB/s
 }
@@ -182,8 +182,9 @@ func (t *Topology) Near(cpus []int) []int {
 // HasMemory reports whether a node has memory. The only node of a host is assumed to have memory.
 func (t *Topology) HasMemory(n Node) bool { return n.Bytes > 0 || len(t.Nodes) == 1 }
 
-// Nearest returns the node with memory that is nearest to the node with the number id, by the reported distances.
-// The kernel allocates memory there when CPUs of node id touch it first. Nearest returns -1 if no node has memory.
+// Nearest returns the node with memory that is nearest to the node with the number id, by the reported distances. If
+// a CPU of node id is the first to touch a page, the kernel takes the page from that nearest node. Nearest returns -1
+// if no node has memory.
 func (t *Topology) Nearest(id int) int {
 	best, least := -1, 0
 	n, ok := t.Node(id)

@@ -65,7 +65,7 @@ func TestTreesAreRead(t *testing.T) {
 	}
 }
 
-// A recording has everything that is read about the host.
+// TestRecordKeepsWhatIsRead checks that a recording has all the files that this package reads, and no other text.
 func TestRecordKeepsWhatIsRead(t *testing.T) {
 	for _, name := range []string{"two-socket", "cpuless", "asymmetric"} {
 		dir, again := written(t, name), filepath.Join(t.TempDir(), "again")
@@ -125,7 +125,7 @@ func TestLimitsAreRead(t *testing.T) {
 	require.Empty(t, top.Settings.NoHz)
 }
 
-// If a file is invalid, it is not used, and a note says so.
+// TestRepairs checks that Read ignores an invalid file of the host and adds a note about it.
 func TestRepairs(t *testing.T) {
 	const cpu, node = "sys/devices/system/cpu/", "sys/devices/system/node/"
 	for _, c := range []struct{ name, text, want string }{
@@ -185,7 +185,7 @@ func TestLimitsOfCgroups(t *testing.T) {
 	require.Empty(t, l.Cgroup())
 }
 
-// Kernels and containers that report little still have a topology.
+// TestLittleIsSaid checks that a host gets a topology even if its kernel reports no nodes, caches or cores.
 func TestLittleIsSaid(t *testing.T) {
 	dir := written(t, "two-socket")
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "sys", "devices", "system", "node")))
@@ -247,7 +247,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// Hosts with unusual descriptions by their firmware can be read, and have the expected classes.
+// TestUnusualHosts checks hosts whose firmware describes them in unusual ways: the package reads them, and finds the
+// expected classes of pairs of CPUs.
 func TestUnusualHosts(t *testing.T) {
 	for name, want := range map[string]string{
 		"two-by-96":       "2 8 8 8 24 192 384 0 384: smt llc node package-12 remote-32",
@@ -270,7 +271,8 @@ func TestUnusualHosts(t *testing.T) {
 	}
 }
 
-// The leaves of a host have all classes that a search of all pairs finds.
+// TestLeavesHaveAllClasses checks that ClassesOf, which compares leaves, finds the same classes as a comparison of
+// all pairs of CPUs. A leaf is a set of CPUs that are equally near each other.
 func TestLeavesHaveAllClasses(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.tree"))
 	require.NoError(t, err)
@@ -288,8 +290,8 @@ func TestLeavesHaveAllClasses(t *testing.T) {
 	}
 }
 
-// A recording may be a compressed archive. Its files may end with zero bytes, and symbolic links may lead to other
-// names.
+// TestArchives checks that a compressed archive is a valid recording, even if its files end with zero bytes and it
+// has symbolic links.
 func TestArchives(t *testing.T) {
 	r := newRecording()
 	require.NoError(t, r.readTree(filepath.Join("testdata", "old-kernel.tree"), 0))
@@ -317,7 +319,8 @@ func TestArchives(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// fileOf returns a file of the recording. A file of node 1 has another name in the archive than in the recording.
+// fileOf returns a file of the recording. name is the name of the file in the archive. In the archive, the files of
+// node 1 are in another directory than in the recording.
 func fileOf(r *recording, name string) []byte {
 	if rest, ok := strings.CutPrefix(name, "sys/devices/nodes/one/"); ok {
 		name = nodeDir + "/node1/" + rest

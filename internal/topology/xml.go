@@ -124,8 +124,7 @@ func (x *xmlReader) mask(text string) []int {
 	return list
 }
 
-// within returns those members of a set that are also in the list all. If there are none, it
-// returns the list all.
+// within returns those members of a set that are also in the list all. If there are none, it returns all.
 func (x *xmlReader) within(set string, all []int) []int {
 	ids := x.mask(set)
 	list := slices.DeleteFunc(slices.Clone(all), func(id int) bool { return !slices.Contains(ids, id) })
@@ -135,8 +134,8 @@ func (x *xmlReader) within(set string, all []int) []int {
 	return list
 }
 
-// walk collects the CPUs and nodes below an object. c has what is known about these CPUs, and around is the nearest
-// enclosing object that lists its CPUs.
+// walk collects the CPUs and nodes below an object. The parameter c has what is known about these CPUs. The parameter
+// around is the nearest enclosing object that lists its CPUs.
 func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	x.infos = append(x.infos, o.Info...)
 	if o.CPUs != "" && o.Type != "NUMANode" {
@@ -196,8 +195,8 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	if len(*nodes) == 1 {
 		(*nodes)[0].Distance = []int{10}
 	}
-	// A node without CPUs appears in the file with the CPUs of the object that contains it. These CPUs belong to other
-	// nodes.
+	// In the file, a node without CPUs has the CPUs of the object that contains the node. These CPUs belong to other
+	// nodes, so take them away from this node.
 	for i := range *nodes {
 		n := &(*nodes)[i]
 		for j := range *nodes {

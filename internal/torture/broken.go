@@ -10,11 +10,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// brokenJobs make mistakes on purpose. With them, tests prove that a torture finds broken mutual exclusion, lost data,
-// operations that take too long, and waits that never end. They take part only if the user asks for them.
+// brokenJobs are jobs that make mistakes on purpose. By these jobs, tests prove that a torture finds broken mutual
+// exclusion, lost data, operations that take too long, and waits that never end. A torture has these jobs only if the
+// user asks for them.
 var brokenJobs = []job{
-	{"test:unsaved", openTxJob}, // correct in Go; a worker in C does not save what it changes
-	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C save nothing, and only residents in C check
+	{"test:unsaved", openTxJob}, // a worker in C changes data that it has not saved; a worker in Go makes no mistake
+	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C do not save; only residents in C check
 		_, err := openTxJob(p)
 		return &brokenJob{party: p, do: func(*rand.Rand) error { return nil }}, err
 	}},

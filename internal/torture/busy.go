@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The torture judges how long operations take only while other programs leave nearly all CPU time to it. At other
-// times, the measurements here cannot distinguish a long wait for a CPU from a lost wake.
+// The torture reports operations that take too long only while other programs leave nearly all CPU time to the
+// torture. Otherwise it cannot distinguish a long wait for a CPU from a lost wake.
 const (
 	busyPeriod = 250 * time.Millisecond
 	busyMost   = 100 // thousandths of all CPU time that other programs may take
@@ -25,14 +25,14 @@ type busyness struct {
 	t           *torturer
 	at          time.Time
 	all, own    time.Duration
-	sum, judged time.Duration // the total time of all samples, and the part of it in which operations were judged
+	sum, judged time.Duration // the time of all samples, and of those in which other programs took little CPU time
 }
 
 // ticks is the unit in which the kernel counts CPU time in /proc.
 const ticks = 10 * time.Millisecond
 
-// look measures the share of CPU time that other programs took since the last call, and stores the share on the page
-// for the residents.
+// look measures the share of CPU time that other programs took since the last call. It stores the share in the field
+// busy of the page, where the residents read it.
 func (b *busyness) look() {
 	all, own := usedByAll(), b.t.usedByUs()
 	now := time.Now()

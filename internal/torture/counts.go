@@ -16,8 +16,8 @@ import (
 
 const semJobPermits = 5
 
-// semJob uses semaphores. There is a place in shared memory for each permit, and each holder occupies a place, so a
-// permit too many is noticed.
+// semJob uses Semaphores. For each permit there is a place in shared memory, and each holder occupies a place. If a
+// Semaphore grants too many permits, a holder finds no free place.
 type semJob struct {
 	*party
 	scarce, ample *prims.Semaphore
@@ -85,8 +85,8 @@ func (j *semJob) rest() error {
 	return nil
 }
 
-// groupJob uses WaitGroups. A goroutine adds to a counter and subtracts the same number again, or waits. If all
-// goroutines wait, the counters are 0, so each wait ends.
+// groupJob uses WaitGroups. A goroutine either adds to a counter and subtracts the same number again, or waits for
+// the counter. The counter is 0 while all goroutines wait, so each wait ends.
 type groupJob struct{ groups [2]*prims.WaitGroup }
 
 func openGroupJob(p *party) (jobWorker, error) {
@@ -131,8 +131,8 @@ func (j *groupJob) rest() error {
 	return nil
 }
 
-// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives without waiting,
-// so the waits of the other goroutines end.
+// barrierJob uses two Barriers of four parties. Any four arrivals end a phase. Goroutine 0 arrives again and again
+// without waiting, so the waits of the other goroutines end.
 type barrierJob struct {
 	*party
 	plain, complete *prims.Barrier
@@ -236,10 +236,10 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	if err == nil && b.round.CompareAndSwap(n-1, n) {
-		// If another process still uses a Once that is deleted here, it may create the Once again, which does no
-		// harm.
+		// Another process may still use a Once that this process deletes. That process may then create the Once
+		// again, which does no harm.
 		for back := uint64(10); back < min(n, 60); back += 10 {
-			j.a.Delete(onceName(n - back)) // several tries, because another process may have it open, or may die
+			j.a.Delete(onceName(n - back)) // each Once gets several tries: another process may still have it open
 		}
 	}
 	return nil
@@ -324,7 +324,8 @@ func (v *record) whole() error {
 	return nil
 }
 
-// synchronizedJob changes a record number by number, and reads it with and without the lock.
+// synchronizedJob increments the numbers of a record one after the other. It reads the record with and without the
+// lock.
 type synchronizedJob struct {
 	*party
 	s    *prims.Synchronized[record]

@@ -47,7 +47,7 @@ func openQueueJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // residents do not die during their start
+	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // a resident does not die during its start
 		for i := range uint64(queueJobTickets) {
 			if !leased.TryPut(ticketOf(i)) {
 				return nil, errors.New("no room for a ticket")
@@ -67,7 +67,7 @@ func (j *queueJob) turn(g int, r *rand.Rand) error {
 	return forgive(ends(r, func(ctx context.Context) error { return j.move(ctx, g, r) }))
 }
 
-// lease takes a ticket from the queue on lease, checks it, and gives it back.
+// lease gets a ticket by a Lease, checks the ticket, and gives it back by a Nack.
 func (j *queueJob) lease(ctx context.Context, r *rand.Rand) error {
 	l, err := j.leased.LeaseContext(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (j *queueJob) move(ctx context.Context, g int, r *rand.Rand) error {
 	return nil
 }
 
-// balance keeps the plain queue about half full, so that neither the takers nor the putters wait for ever.
+// balance keeps the plain queue about half full, so that neither a Get nor a Put waits for ever.
 func (j *queueJob) balance(r *rand.Rand) error {
 	for range 4 {
 		if j.plain.Len() >= j.plain.Cap()/2 {
@@ -177,8 +177,8 @@ func (j *queueJob) rest() error {
 
 const signalJobQueues = 16 // eight queues for each of two signals
 
-// signalJob schedules and executes the queues of a SignalWaker. Here a queue is only a counter of the items that were
-// pushed.
+// signalJob schedules and executes the queues of a SignalWaker. A queue of this job is only a count of the items that
+// were pushed.
 type signalJob struct {
 	*party
 	w *prims.SignalWaker
@@ -266,8 +266,8 @@ func (j *signalJob) rest() error {
 	return leftOver(h.Scheduled != 0 || h.Executing != 0 || h.Reserved != 0 || h.Sleepers != 0 || h.Workers != 0, h)
 }
 
-// objectsJob opens and deletes objects of a few names. It also allocates and frees memory. Victims do so only in
-// ways in which a death cannot leave a block allocated.
+// objectsJob opens and deletes objects of a few names. It also allocates and frees memory. A victim claims a block
+// instead of allocating it, because a death must not leave a block allocated.
 type objectsJob struct{ *party }
 
 func openObjectsJob(p *party) (jobWorker, error) { return &objectsJob{p}, nil }
@@ -289,7 +289,7 @@ func (j *objectsJob) turn(g int, r *rand.Rand) error {
 		(*arenakernel.Arena)(j.a).UnclaimBlock(off)
 		return nil
 	case 2:
-		if j.resident && r.IntN(2) == 0 { // not in victims: a death here would leave the block allocated
+		if j.resident && r.IntN(2) == 0 { // a victim that died here would leave the block allocated
 			off, err := j.a.Alloc(uint64(1+r.IntN(100_000)), 64)
 			if err != nil {
 				return err

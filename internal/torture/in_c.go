@@ -22,8 +22,8 @@ import (
 //go:embed worker.c
 var workerSource string
 
-// dataJobs is the set of the jobs of crash-safe data, at which programs in C can work, too. If only these jobs take
-// part, all blocks that are allocated between two rounds belong to the data of these jobs.
+// dataJobs is the set of the jobs that change crash-safe data. Programs in C can work at these jobs, too. If no other
+// jobs take part, all blocks that are allocated between two rounds belong to the data of these jobs.
 var dataJobs = mustJobs("synchronized", "tx", "rwtx", "test:unsaved", "test:unseen")
 
 func mustJobs(names ...string) uint64 {
@@ -41,8 +41,8 @@ func buildInC(cc string, plant func(header string) string) (*os.File, error) {
 	if plant != nil {
 		header = plant(header)
 	}
-	// With -O2, the compiler removes and moves stores wherever it may. The torture tests that the C library allows
-	// for that.
+	// With -O2, the compiler removes and moves stores wherever the language allows that. So the torture tests whether
+	// the C library is correct under such a compiler.
 	return peers.BuildWorker(cc, "torture", workerSource, header, append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)...)
 }
 
@@ -70,9 +70,9 @@ func (t *torturer) launchInC(lane int, v victim) (*tortured, error) {
 
 func (t *torturer) programInC() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), t.inC.Fd()) }
 
-// residesInC reports whether the resident with this number is a program in C. The first resident checks the arena,
-// which only the Go program can do. If some jobs have no workers in C, the second resident is a Go program as well,
-// because these jobs need two residents that work at them.
+// residesInC reports whether the resident with this number is a program in C. The first resident, number 0, is a Go
+// program, because only such a resident can check the arena. If some jobs have no workers in C, the second resident
+// is a Go program, too, because each of these jobs needs two residents.
 func (t *torturer) residesInC(worker int) bool {
 	switch {
 	case t.inC == nil:
@@ -104,8 +104,8 @@ func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
 }
 
 // measureFinished measures the operations of a resident in C until the resident ends. The parameter next is the
-// number of the first operation. If this process gets no CPU while the resident completes more than
-// tortureFinished/2 operations, the oldest of these are not measured.
+// number of the first operation. If the parent gets no CPU for so long that more than tortureFinished/2 operations
+// wait for it, it measures only the last tortureFinished/2 of them.
 func (p *party) measureFinished(of *tortured, next uint64) {
 	for f := &p.worker.finished; ; time.Sleep(controlPeriod) {
 		ended := of.ended()

@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// Victims in C work at data only. Those that end by themselves do not die in a rollback.
+// TestPlanOfVictimsInC checks that victims in C have only jobs of dataJobs, and that a plan lets a victim die in a
+// rollback only if the parent kills the victim.
 func TestPlanOfVictimsInC(t *testing.T) {
 	for _, only := range []uint64{soundJobs, mustJobs("mutex", "tx"), mustJobs("tx", "rwtx")} {
 		inC := 0
@@ -43,7 +44,8 @@ func TestSourceInC(t *testing.T) {
 	proctest.CheckSourceInC(t, workerSource, include.Header, pageFlags())
 }
 
-// The first resident is a Go program. The second resident is a Go program, too, if some jobs have no workers in C.
+// TestResidentsInC checks that the first resident is a Go program, and the second resident, too, if some jobs have no
+// workers in C.
 func TestResidentsInC(t *testing.T) {
 	inC := func(x *torturer) (numbers []int) {
 		for worker := range tortureResidents {
@@ -58,7 +60,8 @@ func TestResidentsInC(t *testing.T) {
 	require.Empty(t, inC(&torturer{only: mustJobs("tx")})) // no compiler
 }
 
-// The parent measures the turns of a resident in C once each, and reports those that were too long.
+// TestTurnsOfResidentInCAreMeasured checks that the parent measures each operation of a resident in C once, and
+// reports an operation that took too long.
 func TestTurnsOfResidentInCAreMeasured(t *testing.T) {
 	page := &torturePage{bound: 1e6, workers: 1}
 	p := &party{page: page, label: "resident 0 in C", worker: &page.worker[0]}
@@ -73,7 +76,7 @@ func TestTurnsOfResidentInCAreMeasured(t *testing.T) {
 	}
 	of := &tortured{done: make(chan struct{})}
 	close(of.done)
-	p.measureFinished(of, 1) // the first one was measured before
+	p.measureFinished(of, 1) // begins with operation 1; operation 0 counts as measured
 	turns := stats.NewHist(page.histogram(tortureTurns))
 	require.EqualValues(t, 2, turns.TotalCount())
 	require.EqualValues(t, 2e6, p.worker.worst[3].Load())

@@ -43,10 +43,11 @@ var jobs = append([]job{
 	{"objects", openObjectsJob},
 }, brokenJobs...)
 
-// soundJobs is the set of jobs without intentional mistakes. They take part unless the user asks for other jobs.
+// soundJobs is the set of jobs that make no mistakes on purpose. These jobs take part unless the user asks for
+// others.
 var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
-// The indices in tortureBoard.locks for those jobs that programs in C work at, too.
+// Indices in tortureBoard.locks for the jobs at which programs in C can work.
 const (
 	lockSynchronized = 12
 	lockTx           = 13
@@ -57,7 +58,7 @@ const (
 type tortureBoard struct {
 	locks   [15]witness
 	keys    [multiJobKeys]witness
-	permits [semJobPermits]atomic.Uint32 // for each permit, the participant that holds it
+	permits [semJobPermits]atomic.Uint32 // for each permit, the ID of the participant that has the permit
 	writers [2]witness                   // holders of the reader/writer locks
 	tickets [queueJobTickets]witness
 	made    atomic.Uint32 // 1 when the tickets have been put into the queue
@@ -80,9 +81,9 @@ type tortureBoard struct {
 	}
 }
 
-// witness shows whether two participants hold a lock at the same time, because each holder stores its name here while
-// it works. A holder also increments both counts, so the counts are equal whenever the lock is free. After a death they
-// may differ by one.
+// witness shows whether two participants hold a lock at the same time: each holder stores its ID in the field name
+// while it works. A holder also increments two counts. These are equal whenever the lock is free, unless its last
+// holder died while it worked.
 type witness struct {
 	name   atomic.Uint32
 	runs   uint32
@@ -91,9 +92,9 @@ type witness struct {
 	_      [104]byte
 }
 
-// enter records that this participant works under the lock. It returns an error if another living participant has
-// recorded the same. The result died is true if the last holder died while it worked, so that the counts may
-// differ.
+// enter stores the ID of this participant in the witness, because the participant begins to work under the lock. It
+// returns an error if it finds the ID of a living participant there. If the result died is true, the last holder died
+// while it worked, and the counts may differ.
 func (p *party) enter(w *witness) (died bool, err error) {
 	was := arena.ParticipantID(w.name.Swap(uint32(p.self)))
 	if was != 0 && p.a.Current(was) {
@@ -105,7 +106,8 @@ func (p *party) enter(w *witness) (died bool, err error) {
 	return was != 0, nil
 }
 
-// leave increments both counts and records that this participant no longer works under the lock.
+// leave increments both counts and removes the ID of this participant from the witness, because its work under the
+// lock is done.
 func (p *party) leave(w *witness, r *rand.Rand) error {
 	w.before++
 	for range r.IntN(100) {
@@ -132,8 +134,8 @@ func (p *party) linger(r *rand.Rand) {
 	}
 }
 
-// enterOne occupies one of several places, as enter does with the only place of a witness. It returns an error if
-// living participants occupy all places.
+// enterOne stores the ID of this participant in one of several places that is free, or whose participant is dead. It
+// returns an error if it finds no such place in many tries.
 func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	for range 10_000 {
 		for i := range places {
@@ -181,8 +183,8 @@ func ownerDied(err error) bool {
 
 var errRepairFails = errors.New("the repair fails")
 
-// leftOver returns an error if the parameter there is true. The error shows the value of the parameter what. Jobs use
-// leftOver to report what remains of operations that have ended.
+// leftOver returns nil if the parameter there is false, and otherwise an error that shows the parameter what. By
+// leftOver, a job reports what remains of operations that have ended.
 func leftOver(there bool, what any) error {
 	if there {
 		return fmt.Errorf("left over: %+v", what)

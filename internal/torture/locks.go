@@ -22,8 +22,8 @@ type recoverable interface {
 	String() string
 }
 
-// lockJob uses two locks of one kind. The lock in the field told reports the death of its holder to the next process.
-// The lock in the field freed is released by the death, without a report.
+// lockJob uses two locks of one kind. The lock told has PolicyReport: the next process learns of the death of a
+// holder. The lock freed has PolicyRelease: the death of a holder releases the lock.
 type lockJob struct {
 	*party
 	told, freed recoverable
@@ -102,7 +102,7 @@ func (j *lockJob) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error { return j.got(x.LockContext(ctx), x, w, r) })
 }
 
-// async takes the lock by a Pending, that is, an asynchronous wait, which it may cancel.
+// async takes the lock by an asynchronous wait, a Pending, or cancels that wait.
 func (j *lockJob) async(f *prims.FairMutex, w *witness, r *rand.Rand) error {
 	p := f.LockAsync()
 	if r.IntN(2) == 0 && p.Cancel() {
@@ -165,7 +165,7 @@ func (j *lockJob) rest() error {
 
 const multiJobKeys = 24
 
-// multiJob uses two MultiLocks with so few buckets that not all keys fit into them.
+// multiJob uses two MultiLocks that have room for fewer keys than multiJob locks.
 type multiJob struct {
 	*party
 	told, freed *prims.MultiLock

@@ -25,7 +25,7 @@ const (
 	tortureThreads   = 4  // goroutines of a resident for each job
 	tortureJobsMost  = 32 // number of jobs for which the page has room
 	tortureTexts     = 16
-	tortureFinished  = 4096 // finished operations of a resident in C for which there is room
+	tortureFinished  = 4096 // number of finished operations of a resident in C for which the page has room
 )
 
 // torturePage is memory that the processes of a torture share outside of the arena, so that they can use it even if the
@@ -41,7 +41,7 @@ type torturePage struct {
 	waitLimit int64 // ns within which the check between two rounds must succeed
 
 	phase   atomic.Uint32 // parent: see torturePhaseEnd
-	referee atomic.Uint32 // parent: the number of the round in which all residents have paused
+	referee atomic.Uint32 // parent: the number of the last round in which all residents have paused
 	judged  atomic.Uint32 // resident 0: the number of the last round whose check is complete
 	busy    atomic.Uint32 // parent: thousandths of the CPU time that other programs take
 	faults  atomic.Uint32 // anybody: how many promises were broken
@@ -50,8 +50,8 @@ type torturePage struct {
 		bytes [1020]byte
 	}
 
-	// rollbacks is the number of rollbacks that victims in C began, and died is the number of victims in C that
-	// died in one. rollbacksOfResidents is the number of rollbacks that residents in C began.
+	// rollbacks is the number of rollbacks that victims in C began. died is the number of victims in C that died in a
+	// rollback. rollbacksOfResidents is the number of rollbacks that residents in C began.
 	inC struct{ rollbacks, died, rollbacksOfResidents atomic.Uint64 }
 
 	left struct{ objects, bytes atomic.Uint64 } // resident 0: what the arena contains while all processes pause
@@ -60,7 +60,7 @@ type torturePage struct {
 	stops  spans // parent: periods in which a process was stopped
 
 	lane [tortureLanes]struct {
-		ready atomic.Uint32 // victim: its number plus 1, when it works
+		ready atomic.Uint32 // victim: the number of the victim plus 1, as soon as it works
 		_     [60]byte
 		noise spans        // victims: periods in which their control threads had no CPU
 		until atomic.Int64 // victim: when its control thread should wake; parent: 0 when the victim has ended
@@ -74,20 +74,20 @@ type torturePage struct {
 type tortureSlot struct {
 	pid    atomic.Uint32
 	at     atomic.Uint32 // the round in which the resident works
-	calm   atomic.Uint32 // the last round in which all goroutines have ended except those with the number 0
+	calm   atomic.Uint32 // the last round in which only goroutines with the number 0 were left
 	still  atomic.Uint32 // the last round in which all goroutines have ended
 	turns  [tortureJobsMost]atomic.Uint64
 	since  [tortureJobsMost][tortureThreads]atomic.Int64 // when the present operation began; 0 between operations
 	worst  [tortureJobsMost]atomic.Int64                 // ns of the longest operation
-	noise  spans                                         // periods in which its threads waited for a CPU
-	until  atomic.Int64                                  // when its control thread should wake
+	noise  spans                                         // periods in which threads of the resident waited for a CPU
+	until  atomic.Int64                                  // when the control thread of the resident should wake
 	counts [tortureHists][stats.HistBuckets]atomic.Uint64
 	long   atomic.Uint64 // operations longer than the bound
-	beyond atomic.Uint64 // of these, those that exceed the bound even without the periods that the method excuses returns
-	others atomic.Uint64 // of the operations in beyond, those during which other programs took the CPUs
+	beyond atomic.Uint64 // of these, those longer than the bound even if stops and CPU waits do not count; see excuses
+	others atomic.Uint64 // of the operations in beyond, those that ended while other programs took much CPU time
 
 	// A resident in C writes the begin and end of its last operations here, and the parent computes their durations.
-	// The field named of has the index of the job times tortureThreads, plus the number of the thread.
+	// The value of turn.of is the index of the job times tortureThreads, plus the number of the thread.
 	finished struct {
 		n    atomic.Uint64
 		turn [tortureFinished]struct {
@@ -112,7 +112,8 @@ type spans struct {
 	span [tortureSpans]struct{ from, to atomic.Int64 }
 }
 
-// begin adds a period that begins at the time from. The method end sets its end.
+// begin adds a period that begins at the time from, and returns its number. The method end, with this number, stores
+// the end of the period.
 func (s *spans) begin(from int64) (i uint64) {
 	i = s.n.Add(1) - 1
 	x := &s.span[i%tortureSpans]
@@ -123,7 +124,8 @@ func (s *spans) begin(from int64) (i uint64) {
 
 func (s *spans) end(i uint64, to int64) { s.span[i%tortureSpans].to.Store(to) }
 
-// each calls f for each period, cut to the time between from and to.
+// each calls f for each period that overlaps the time between from and to, and passes it the part of the period in
+// this time. A period that has no end yet lasts at least until to.
 func (s *spans) each(from, to int64, f func(from, to int64)) {
 	n := s.n.Load()
 	for i := n - min(n, tortureSpans); i < n; i++ {

@@ -19,7 +19,7 @@ const (
 	outcomeContinue                // SIGSTOP, SIGCONT, and SIGKILL later
 	outcomeExec                    // the process executes another program
 	outcomeExit                    // the process exits without leaving the arena
-	outcomePanic                   // panics
+	outcomePanic                   // the process panics
 	outcomeClose                   // the process ends its work, closes the arena, and exits
 	outcomes
 )
@@ -35,13 +35,13 @@ type victim struct {
 	outcome outcome
 	jobs    uint64        // the jobs that the victim works at, as bits
 	g       int           // number of goroutines for each job
-	delay   time.Duration // time from the first operation, or from the start of the process, to the outcome
+	delay   time.Duration // time to the outcome from the first operation, or from the start for outcomeNewborn
 	stop    time.Duration // how long the victim is stopped
 	after   time.Duration // time from the end of a stop to the kill
 	held    time.Duration // if not 0, how long a resident is stopped while the victim dies
 	seed    uint64
 	c       bool // the victim is a program in C
-	step    int  // in C: the step of a rollback at which the victim dies, if it rolls back; 0: none
+	step    int  // if not 0: a victim in C dies at this step of a rollback, if it rolls back
 }
 
 // RoundSize is the number of victims in a round. After each round, all processes pause and the arena is checked.
@@ -95,8 +95,8 @@ func (v *victim) drawC(r *rand.Rand, only uint64) {
 	if set == 0 || r.IntN(most) != 0 {
 		return
 	}
-	// A victim in C lives longer than other victims. So other processes die while it lives, and it has to roll back
-	// what they began.
+	// A victim in C lives longer than other victims, so that other processes die during its life, and it rolls back
+	// the transactions of these processes.
 	v.c, v.jobs, v.delay = true, 0, 3*v.delay
 	for range 1 + r.IntN(3) {
 		v.jobs |= nthBit(set, r.IntN(bits.OnesCount64(set)))
@@ -128,7 +128,7 @@ func (v victim) String() string {
 	return text
 }
 
-// everybodyDies reports whether at the end of the round all residents are killed, too.
+// everybodyDies reports whether the parent also kills all residents at the end of a round.
 func everybodyDies(seed uint64, round int) bool {
 	return rand.New(rand.NewPCG(seed, 1<<63|uint64(round))).IntN(3) == 0
 }

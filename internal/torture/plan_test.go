@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The seed alone determines the plan. A plan has victims with each kind of end.
+// TestTorturePlan checks that the seed alone determines the plan, and that a plan has victims with each outcome and
+// each job.
 func TestTorturePlan(t *testing.T) {
 	plan := func(seed uint64, only ...string) string {
 		var out bytes.Buffer
@@ -63,7 +64,8 @@ func TestSpans(t *testing.T) {
 	require.Equal(t, int64(tortureSpans), parts(1, 1<<40))
 }
 
-// If the parent does not run for long, that does not count as a process that hangs.
+// TestParentThatDidNotRunFindsNoHang checks that the parent reports no hang after a long time in which the parent
+// itself did not run.
 func TestParentThatDidNotRunFindsNoHang(t *testing.T) {
 	x := &torturer{asked: &Options{Timeout: 50 * time.Millisecond}, page: new(torturePage)}
 	looks := 0

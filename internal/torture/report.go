@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Schema is the version of the document.
+// Schema is the version of the format of a Result in JSON.
 const Schema = "shmbench-torture/1"
 
 // Result is what a torture has found out.
@@ -33,19 +33,19 @@ type Result struct {
 	DoomedInC  int64             `json:"residents_in_c_killed"`
 	TurnsInC   map[string]uint64 `json:"turns_of_residents_in_c,omitempty"`
 	RollsInC   uint64            `json:"rollbacks_of_residents_in_c"` // rollbacks that residents in C began
-	NoC        string            `json:"no_victims_in_c,omitempty"`   // the reason
+	NoC        string            `json:"no_victims_in_c,omitempty"`   // why no victim is in C
 	Turns      map[string]uint64 `json:"turns"`
 	WorstNs    map[string]int64  `json:"worst_ns"`
 	BoundNs    int64             `json:"bound_ns"`
 	Long       uint64            `json:"turns_over_bound"`           // operations longer than the bound, by the wall clock
-	Beyond     uint64            `json:"turns_over_bound_unexcused"` // those in Long without stops and CPU waits to excuse them
-	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // of the turns in Beyond, those during which other programs took the CPUs
-	Judged     float64           `json:"judged"`                     // share of the time in which others took few CPUs
+	Beyond     uint64            `json:"turns_over_bound_unexcused"` // those in Long that stops and CPU waits do not excuse
+	Unjudged   uint64            `json:"turns_over_bound_unjudged"`  // those in Beyond that ended while other programs took much CPU time
+	Judged     float64           `json:"judged"`                     // share of the time in which other programs took few CPUs
 	Wait       spread            `json:"turn_ns"`
 	Inherit    spread            `json:"after_first_death_ns"`
 	Thread     spread            `json:"control_thread_late_ns"`
 	Goroutine  spread            `json:"control_goroutine_late_ns"`
-	Objects    uint64            `json:"objects_left"` // in the last check between two rounds
+	Objects    uint64            `json:"objects_left"` // number of objects at the last check between two rounds
 	Bytes      uint64            `json:"bytes_left"`
 	Violations []string          `json:"violations"`
 	Dump       string            `json:"dump,omitempty"`

@@ -23,8 +23,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// torturePhaseEnd is the phase in which all processes end. In round n, which counts from 1, the phase is 2n while the
-// processes work, and 2n+1 while they pause.
+// torturePhaseEnd is the phase, in torturePage.phase, in which all processes end. In round n, from 1, the phase is 2n
+// while the processes work, and 2n+1 while they pause.
 const torturePhaseEnd = 1<<32 - 1
 
 // torturer is the state of the parent, which starts and kills the processes.
@@ -44,14 +44,14 @@ type torturer struct {
 	over                atomic.Bool  // no more victims are started
 	outcomes            [outcomes]atomic.Int64
 	doomed              atomic.Int64   // number of residents that were killed
-	doomedInC           atomic.Int64   // of these, the number of programs in C
-	following           sync.WaitGroup // goroutines of the parent that measure for residents in C, until they end
+	doomedInC           atomic.Int64   // number of these residents that were programs in C
+	following           sync.WaitGroup // goroutines of the parent that measure a resident in C until it ends
 	victimsInC          atomic.Int64
 	rounds              int
 	cpus                []int
 	busy                busyness
 	hanging             sync.Once
-	hangs               atomic.Bool // hang was called, which ends all processes
+	hangs               atomic.Bool // hang was called; it ends all processes
 	hung                *violation  // what hang has reported
 
 	mu  sync.Mutex
@@ -66,7 +66,7 @@ type tortured struct {
 	err    error // valid when done is closed
 }
 
-// launch starts a process of this program. Its role is the first of args.
+// launch starts a process of this program. args begins with the role of the process.
 func (t *torturer) launch(env []string, args ...string) (*tortured, error) {
 	self, err := child.Self()
 	if err != nil {
@@ -97,7 +97,7 @@ func (t *torturer) launchLine(env, argv []string) (_ *tortured, err error) {
 	t.all[p] = true
 	go func() {
 		p.err = p.cmd.Wait()
-		close(p.done) // before the lock, which other goroutines may hold for a long time
+		close(p.done) // before the wait for t.mu, which other goroutines may hold for a long time
 		t.mu.Lock()
 		delete(t.all, p)
 		t.mu.Unlock()
@@ -116,8 +116,8 @@ func (p *tortured) ended() bool {
 	}
 }
 
-// gone reports whether the process has ended. It may return true before Wait returns, because a kernel whose CPUs are
-// busy takes seconds to remove the directories of a process from /proc.
+// gone reports whether the process has ended. It may return true before the method Wait of the process returns: on a
+// busy host, the kernel takes seconds to remove the directories of the process from /proc.
 func (p *tortured) gone() bool {
 	return p.ended() || unix.Kill(p.cmd.Process.Pid, 0) == unix.ESRCH
 }
@@ -157,7 +157,7 @@ func (t *torturer) run() error {
 	return nil
 }
 
-// settle starts the resident with the number worker.
+// settle starts one resident; worker is its number.
 func (t *torturer) settle(worker int) (err error) {
 	if t.residesInC(worker) {
 		t.residents[worker], err = t.launchResidentInC(worker)
@@ -207,7 +207,8 @@ func (t *torturer) deaths() int {
 	return int(sum)
 }
 
-// round runs one round: it starts its victims, waits for their ends, and lets a resident check the arena.
+// round runs one round: it starts the victims of the round, waits until they have ended, and lets a resident check
+// the arena.
 func (t *torturer) round(round uint32) error {
 	number := int(round-1) * RoundSize
 	t.next.Store(int64(number))
@@ -372,8 +373,8 @@ func (t *torturer) doom(round uint32) error {
 	return nil
 }
 
-// await waits until the function there returns true for each resident. If there is nil, await waits until all
-// residents have ended.
+// await waits until a condition holds for each resident. Without a condition, it waits until all residents have
+// ended.
 func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	for worker, p := range t.residents[:t.asked.Residents] {
 		reached, of := p.gone, (*tortured)(nil)
@@ -393,15 +394,16 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
-// lookMost is the longest time between two checks that the method until counts as waiting time.
+// lookMost is how much of the time between two checks of a condition counts at most as waiting time.
 const lookMost = 20 * time.Millisecond
 
-// until waits until the function reached returns true. If p is not nil and p ends before that, until returns an error.
+// until waits until the function reached returns true. It returns an error if p is not nil and p ends first, or if
+// the torture hangs.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	left, last := 2*t.asked.Timeout+t.waitLimit(), time.Now()
 	for n := 0; !reached(); n++ {
-		// While the parent has no CPU, it cannot check the condition. So a longer time than lookMost since the last
-		// check counts only as lookMost.
+		// While the parent has no CPU, it cannot check the condition. So at most lookMost of the time since the last
+		// check counts.
 		now := time.Now()
 		left -= min(now.Sub(last), lookMost)
 		last = now
@@ -426,8 +428,8 @@ func (t *torturer) hang(what string) error {
 	return t.hung
 }
 
-// unlessHung returns v, the report that a process ended unexpectedly. If hang has ended the processes, unlessHung
-// returns the report of hang instead, because then the end of the process is expected.
+// unlessHung returns the report v, which says that a process ended unexpectedly. But if hang has ended the processes,
+// that end is expected, and unlessHung returns the report of hang.
 func (t *torturer) unlessHung(v *violation) error {
 	if t.hangs.Load() {
 		return t.hang("")

@@ -19,8 +19,7 @@ type shared interface {
 	Downgrade()
 }
 
-// rwJob uses two reader/writer locks of one kind. As in lockJob, the lock in the field told reports the death of a
-// holder, and the lock in the field freed does not.
+// rwJob uses two reader/writer locks of one kind. As in lockJob, told has PolicyReport, and freed has PolicyRelease.
 type rwJob struct {
 	*party
 	told, freed shared
@@ -106,8 +105,8 @@ func (j *rwJob) failed(err error, x shared, w *witness, r *rand.Rand) error {
 	return j.recover(x.Recover, w, r)
 }
 
-// reading is called with the lock held for reading, and releases it. It checks that no writer is active: the name
-// and the counts in the witness, which writers change, must not change.
+// reading releases a hold for reading, after it has checked that no writer is active. Writers change the name and the
+// counts in the witness, so these must stay the same during the check.
 func (j *rwJob) reading(x shared, w *witness, r *rand.Rand) error {
 	was, before, after := w.name.Load(), w.before, w.after
 	for range r.IntN(100) {

@@ -97,8 +97,8 @@ func (t *torturer) living() []*tortured {
 	return slices.Collect(maps.Keys(t.all))
 }
 
-// threadsOf says where in the kernel the threads of a process are. For a program in C, there is no other information
-// about its threads.
+// threadsOf says where in the kernel the threads of a process are. The report of a program in C has no other
+// information about its threads.
 func threadsOf(pid int) string {
 	var b strings.Builder
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))

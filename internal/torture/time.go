@@ -57,7 +57,7 @@ func (p *party) measure(j, g int, from, to int64) {
 	}
 	s.long.Add(1)
 	var stopped, waited []lapse
-	for range 10 { // the wait of a thread for a CPU is recorded only after it has ended
+	for range 10 { // several tries, because a wait for a CPU is recorded only when it has ended
 		stopped, waited = p.page.excuses(from, to)
 		if to-from-covered(stopped, waited) <= p.page.bound {
 			return
@@ -73,8 +73,8 @@ func (p *party) measure(j, g int, from, to int64) {
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
 
-// excuses returns the periods between two times for which the library is not to blame. In the periods in stopped,
-// some process was stopped. In the periods in waited, some thread waited for a CPU.
+// excuses returns the periods between two times for which the library is not to blame: the result stopped has those
+// in which some process was stopped, and the result waited has those in which some thread waited for a CPU.
 func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 	add := func(list *[]lapse) func(from, to int64) {
 		return func(from, to int64) { *list = append(*list, lapse{from, to}) }
@@ -101,10 +101,10 @@ const (
 	controlNoise  = 500 * time.Microsecond // shortest delay that is recorded
 )
 
-// controlThread measures for how long a thread of this process waits for a CPU. On a thread of its own, it repeatedly
-// sleeps, works a little, and records how late it has finished. It has to work, because a thread that only sleeps gets
-// a CPU at once, even if many other threads want one. In a resident, which is a process that works until the end of the
-// torture, controlThread also records how long each other thread of the process waited.
+// controlThread measures how long a thread of this process waits for a CPU. On a thread of its own, it repeatedly
+// sleeps, computes for a short time, and records how late it is. It has to compute, because a thread that only sleeps
+// gets a CPU at once, even if many other threads want one. In a resident, controlThread also records how long each
+// other thread of the process has waited.
 func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.HistBuckets]atomic.Uint64) {
 	runtime.LockOSThread()
 	threads := map[string]*threadDelay{}
@@ -115,7 +115,7 @@ func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.
 		for end := threadCPU() + int64(controlWork); threadCPU() < end; {
 		}
 		now := shmsync.Monotonic() - int64(controlWork)
-		until.Store(now + int64(time.Second)) // the thread is awake, and will not be late for a second
+		until.Store(now + int64(time.Second)) // for a second, this thread does not count as late
 		if now-target > int64(controlNoise) {
 			noise.end(noise.begin(target), now)
 		}

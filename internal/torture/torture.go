@@ -18,11 +18,11 @@ import (
 )
 
 // Options are the options of a torture. A torture has one arena with objects of all kinds. A few processes, the
-// residents, work with all of them. Other processes, the victims, join, work with some objects, and end in one of many
-// ways. The parent starts, kills and stops processes. It is no participant of the arena, and reads no object.
+// residents, use all objects. Other processes, the victims, join, use some objects, and end in one of many ways. The
+// parent starts, kills and stops processes. It is no participant of the arena, and reads no object.
 //
-// Residents check the result and the duration of each operation. After each round, all processes pause, and one
-// resident checks that the arena is in the state that it would have without deaths.
+// Residents check the result and the duration of each operation. After each round, all processes pause, and a
+// resident checks that the state of the arena is as if no process had died.
 type Options struct {
 	Duration  time.Duration // how long the torture takes
 	Processes int           // number of victims at the same time

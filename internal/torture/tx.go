@@ -15,15 +15,16 @@ import (
 
 const txJobNodes = 20 // the longest list
 
-// txData is what the transactions change. Each cell is equal to the number of commits, and Nodes is the length of the
-// list. Otherwise the data is torn.
+// txData is the data that the transactions change. The data is torn unless each of Cells is equal to Commits, and
+// Nodes is the length of the list that begins at Head.
 type txData struct {
 	Commits     uint64
 	Head, Nodes uint64
 	Cells       [40]uint64
 }
 
-// txNode is a node of the list, in a block that a transaction has allocated. Mark is the inverted offset of the block.
+// txNode is a node of the list, in a block that a transaction has allocated. Mark is the offset of the block with all
+// bits inverted.
 type txNode struct{ Next, Mark uint64 }
 
 // logged is the interface of the locks that have an undo log.
@@ -202,7 +203,7 @@ func (j *txJob) rest() error {
 }
 
 // balance returns an error unless the allocated blocks of the arena are exactly the nodes of the lists. The caller
-// makes sure that no goroutine works.
+// makes sure that no job runs meanwhile.
 func (p *party) balance() error {
 	if p.page.only&^dataJobs != 0 {
 		return nil // deaths in other jobs may leave blocks allocated

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqJob uses two Sequencers. Goroutine 0 increments the Sequencer steps, and other goroutines wait for its next
-// values. Waits for values that the Sequencer far never reaches are cancelled.
+// seqJob uses two Sequencers. Goroutine 0 increments the first one, steps, and other goroutines wait for its next
+// values. Nobody increments the second one, far: waits for it are canceled.
 type seqJob struct {
 	*party
 	steps, far *prims.Sequencer
@@ -81,9 +81,9 @@ func (j *seqJob) rest() error {
 	return leftOver(j.steps.State().Waiting || j.far.State().Waiting, []*prims.Sequencer{j.steps, j.far})
 }
 
-// eventJob uses two Events. One waiter consumes the event baton, and then sets baton for the next waiter. Goroutine
-// 0 sets baton again, in case a death has lost the token. It also sets and resets the event gate, for which other
-// goroutines wait.
+// eventJob uses two Events. The Event baton has one token: a waiter takes the token, and then sets baton for the next
+// waiter. Goroutine 0 sets baton, too, because a waiter may die while it has the token. Goroutine 0 also sets and
+// resets the Event gate, and other goroutines wait for these changes.
 type eventJob struct{ gate, baton *prims.Event }
 
 func openEventJob(p *party) (jobWorker, error) {
@@ -220,8 +220,8 @@ func (j *futureJob) rest() error {
 	return nil
 }
 
-// anyJob makes calls that wait for several objects at once, for any of them or for all. In each turn, goroutine 0 lets
-// waits for each of the objects succeed, one object after the other.
+// anyJob makes calls that wait for several objects at once, for any of them or for all. In each turn, goroutine 0
+// changes one object after the other, so that the waits for these objects end.
 type anyJob struct {
 	step  *prims.Sequencer
 	word  *prims.Futex
@@ -280,8 +280,8 @@ func (j *anyJob) String() string {
 	return fmt.Sprint(j.step, j.word, j.set, j.token, j.done)
 }
 
-// condJob uses two Conds. Goroutine 0 adds items and signals, and sometimes ends a round by a broadcast. Other
-// goroutines take items, or wait for the end of the round.
+// condJob uses two Conds. Goroutine 0 adds items and signals. Sometimes it also begins a new round and broadcasts
+// that. Other goroutines take items, or wait for a new round.
 type condJob struct {
 	*party
 	l           *prims.Mutex
@@ -352,13 +352,13 @@ func (j *condJob) rest() error {
 	return leftOver(st.Held || st.Waiting, st)
 }
 
-// latchJob uses a Latch that never opens, to check that deaths of processes that have claimed its counts are reported.
-// It also creates Latches that do open. Their names contain the slot of this participant, so a later participant in the
-// same slot uses and deletes a Latch that a death has left.
+// latchJob uses a Latch that never opens. Processes claim counts of this Latch and die, and waits have to report
+// these deaths. latchJob also creates Latches that open. Their names contain the slot of this participant. So if the
+// participant dies, the next participant in the slot deletes the Latches that it has left.
 type latchJob struct {
 	*party
 	deep *prims.Latch
-	low  atomic.Bool // the Latch deep has few counts left
+	low  atomic.Bool // few counts of deep are left, so this process uses deep no more
 }
 
 func openLatchJob(p *party) (jobWorker, error) {
@@ -393,7 +393,7 @@ func (j *latchJob) turn(g int, r *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	if st := own.State(); st.Count != 3 { // a process that died has used it
+	if st := own.State(); st.Count != 3 { // a dead participant has used this Latch
 		return own.Close()
 	}
 	done := make(chan error, 2)

@@ -63,31 +63,31 @@ func RunWorker(role string, number, lane int, log io.Writer) error {
 	return errors.Join(err, a.Close())
 }
 
-// party is a process that takes part in a torture, as it sees itself.
+// party is a process that takes part in a torture. The process itself uses it; the parent has a tortured for each
+// process.
 type party struct {
 	page     *torturePage
 	a        *arena.Arena
 	self     arena.ParticipantID
 	label    string
 	resident bool
-	worker   *tortureSlot // for a resident: what it reports
-	banks    []*txData    // the data of the transactions whose jobs are open
+	worker   *tortureSlot // what this process reports, if it is a resident
+	banks    []*txData    // the data of each open job that uses transactions
 }
 
-// job is what the processes do with the objects of one primitive. Some goroutines of a job wait without a time
-// limit for a change of the objects. Goroutine 0 of each resident makes these changes again and again, so that the
-// waits end.
+// job is what the processes do with the objects of one primitive. Some goroutines wait, without a time limit, until
+// an object changes. Goroutine 0 of each resident makes such changes again and again, so that these waits end.
 type job struct {
 	name string
 	open func(p *party) (jobWorker, error)
 }
 
 type jobWorker interface {
-	// turn does one operation. It returns an error if the library has broken a promise. The operation may wait
-	// until goroutine 0 of some resident has called turn again.
+	// turn does one operation. It returns an error if the library has broken a promise. The operation may wait until
+	// goroutine 0 of a resident makes its next turn.
 	turn(g int, r *rand.Rand) error
-	// rest is called while no goroutine calls turn, and after all dead processes have been reaped. It returns an error
-	// if the objects are not in the state that they would have without deaths.
+	// rest is called while no goroutine calls turn, and after all dead processes have been reaped. It returns an
+	// error if the state of the objects is not as if no process had died.
 	rest() error
 }
 
@@ -226,8 +226,8 @@ func (p *party) reside(worker int) error {
 	}
 }
 
-// work runs the goroutines of a resident until the round ends. Goroutine 0 of each job goes on until no other
-// goroutine of any resident runs, so that the other goroutines do not wait for ever.
+// work runs the goroutines of a resident until the round ends. Goroutine 0 of each job goes on until the other
+// goroutines of all residents have ended, so that none of these waits for ever.
 func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	var others, keepers sync.WaitGroup
 	errs := make(chan error, tortureJobsMost*tortureThreads)
@@ -264,8 +264,8 @@ func (p *party) work(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	}
 }
 
-// calm reports whether, in each resident, only the goroutines with the number 0 are left, so that no goroutine
-// waits for a change.
+// calm reports whether each resident has only goroutines with the number 0 left. If so, no goroutine waits for a
+// change.
 func (p *party) calm(round uint32) bool {
 	for s := range p.page.workers {
 		if p.page.worker[s].calm.Load() != round {
@@ -299,13 +299,13 @@ func (p *party) turns(j int, w jobWorker, g int, goesOn func() bool) error {
 	return nil
 }
 
-// judge checks, while no goroutine works, that the arena is in the state that it would have without deaths.
+// judge checks that the state of the arena is as if no process had died. No goroutine works meanwhile.
 func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	alone := func() string {
 		n := uint32(0)
 		for q := range p.a.Participants() {
 			if q.State == "joining" && !shmsync.FeatureOFDLock.Have() {
-				continue // without a byte lock, only a limit of 10 s shows that it died
+				continue // it may have died: without byte locks, a joiner counts as dead only after 10 s
 			}
 			if q.State != "live" {
 				return fmt.Sprintf("%s is %s", q.Label, q.State)
@@ -361,11 +361,11 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 	return nil
 }
 
-// tortureNodes is the largest number of wait nodes that may be in use for each resident between two rounds.
+// tortureNodes is the largest number of wait nodes per resident that may be in use between two rounds.
 const tortureNodes = 3 * tortureThreads * tortureJobsMost
 
-// eventuallyNone calls the function what until it returns an empty string, or until a time limit. It returns the last
-// result of that function.
+// eventuallyNone calls a function until the result is an empty string, or until a time limit. It returns the last
+// result of the function.
 func (p *party) eventuallyNone(what func() string) (last string) {
 	for end := time.Now().Add(time.Duration(p.page.waitLimit)); ; time.Sleep(time.Millisecond) {
 		if last = what(); last == "" || time.Now().After(end) {

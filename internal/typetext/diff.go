@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// leaf is a part of a type that has no parts of its own for a comparison: a number, or an array of numbers.
+// leaf is the smallest part of a type that Changes compares: a number, or an array of numbers.
 type leaf struct {
 	path   string // such as Slots[].Owner; "" if the type has no fields
-	offset uint64 // for a part of an array's element: its offset in the first element
+	offset uint64 // in an array of structs, the offset of this part of the first element
 	kind   string
 }
 
@@ -42,14 +42,13 @@ func leaves(t *Type) (all []leaf) {
 
 // Change is one difference between two types.
 type Change struct {
-	Path     string // the path of the field; "" if the types have no fields
+	Path     string // the path of the field; "" if the types are not structs
 	Old, New string // kind and offset, such as "int64 at 8"; "" if the type does not have the field
 }
 
-// Changes lists the differences between two descriptions of a type: an old one, and a new one in the parameter now.
-// First come the fields of the new type, then the fields that only the old type has. A field with another name but the
-// same offset and kind counts as the same field. An exception is a field whose old name belongs to another field of the
-// new type.
+// Changes lists the differences between an old and a new description of a type. The fields of the new type come
+// first, and then the fields that only the old type has. Changes takes a field of the new type for a renamed field of
+// the old type if both have the same offset and kind, and each name is in one of the types only.
 func Changes(old, now *Type) (all []Change) {
 	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
 		return []Change{{Old: was, New: is}}
@@ -92,10 +91,10 @@ func Changes(old, now *Type) (all []Change) {
 // namedMost is the maximal number of fields that a difference names.
 const namedMost = 3
 
-// Difference returns a phrase that says how the type of an object in an arena differs from the type of this
-// program. It names the first fields that only one type has, or whose kinds differ, and counts the others. Such
-// differences often move other fields, so moved fields are only counted, unless nothing else differs. Difference
-// returns "" if no field differs.
+// Difference returns a phrase that says how the type of an object in an arena differs from the type of this program.
+// The phrase names a few of the fields that only one type has or whose kinds differ, and says how many more there
+// are. It also says how many fields have only moved. If nothing but offsets differs, it names the first of these
+// fields. Difference returns "" if no field differs.
 func Difference(arena, program *Type) string {
 	var named []string
 	others, moved, first := 0, 0, ""

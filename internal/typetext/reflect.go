@@ -61,8 +61,8 @@ func (out *Type) fields(t reflect.Type) error {
 	return nil
 }
 
-// FieldName returns the name of a field in a description. atomic says that the field belongs to a type of package
-// sync/atomic. Then the name is "", because such a type means the same as its field.
+// FieldName returns the name of a field in a description. If atomic is true, the field belongs to a type of package
+// sync/atomic, and the name is "", because such a type means the same as its field.
 func FieldName(name, tag string, atomic bool) (string, error) {
 	if atomic && name != "_" {
 		return "", nil
@@ -76,8 +76,8 @@ func FieldName(name, tag string, atomic bool) (string, error) {
 	return name, nil
 }
 
-// Refuse returns the error for a type whose values refer to the memory of one process, such as a pointer. kind is the
-// name of the kind of type in package reflect.
+// Refuse returns the error for a type whose values refer to the memory of one process, such as a pointer. The
+// parameter kind is the kind that package reflect gives the type.
 func Refuse(kind string) error {
 	instead := "an arena.Offset, or a number"
 	switch kind {

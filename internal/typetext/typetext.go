@@ -1,6 +1,6 @@
-// Package typetext reads and compares the descriptions of types whose values are in shared memory. Each object
-// that has a value of a type has the description of the type in its header. So a process can say which field
-// differs, and tools can print values by field.
+// Package typetext reads and compares the descriptions of types whose values are in shared memory. The header of an
+// object that stores a value has the description of the type of that value. From the description, a process can say
+// which field of the type differs from its own, and a tool can print the value field by field.
 //
 //	type  = class size " "                                     a number: class i, u, f, b or c, size in bytes
 //	      | "[" length "] " type                               an array
@@ -21,9 +21,10 @@ import (
 	"unicode/utf8"
 )
 
-// Limits for a description. If a type exceeds one of them, its objects have a fingerprint and no description.
+// Limits for a description. If the description of a type exceeds one of them, objects of this type have a fingerprint
+// and no description.
 const (
-	MaxText  = 4095 // bytes of the description, and the longest string literal that every ISO C compiler accepts
+	MaxText  = 4095 // bytes of the description; every ISO C compiler accepts a string literal of this length
 	maxDepth = 16   // nesting of arrays and structs
 	maxPath  = 255  // bytes of the path of a field
 )
@@ -143,7 +144,8 @@ func number(s string) (uint64, error) {
 	return n, nil
 }
 
-// next parses a type. path is the number of bytes in the path of the type, and depth its nesting.
+// next parses a type. path is the number of bytes in the path of the type, and depth is the number of arrays and
+// structs around the type.
 func (p *parser) next(path, depth int) (*Type, error) {
 	s, err := p.token()
 	if err != nil {
@@ -251,8 +253,8 @@ func (t *Type) Plain() *Type {
 	return t
 }
 
-// Kind returns the type as a Go programmer writes it. It returns "struct" for every struct, and "atomic" and the
-// kind of the number for a type of package sync/atomic.
+// Kind returns the type as a Go programmer writes it. For every struct it returns "struct". For a type of package
+// sync/atomic it returns "atomic" and the kind of the number, such as "atomic uint64".
 func (t *Type) Kind() string {
 	if p := t.Plain(); p != t {
 		return "atomic " + p.Kind()

@@ -137,7 +137,8 @@ func TestValuesByField(t *testing.T) {
 	require.Len(t, all[0].Data, MaxElements)
 }
 
-// A description of few bytes can have very many parts, even parts of size 0. Values returns all the same.
+// TestValuesEnd checks that a call of Values ends soon for a short description with very many parts, even if the
+// parts have size 0.
 func TestValuesEnd(t *testing.T) {
 	for _, inner := range []string{"{0 } ", "{1 X@0 u1 } ", "{4 _@0 u4 } "} {
 		d, err := Parse(strings.Repeat("[64] ", 7) + inner)

@@ -26,9 +26,9 @@ const MaxElements = 64
 // maxSteps bounds the work of Values, because a description of few bytes can have very many parts.
 const maxSteps = 100_000
 
-// Values returns the parts of a value of type t. b has the bytes of the value, or only the first of them. The result
-// more reports that Values omitted something: elements beyond MaxElements, parts that are not in b, or parts beyond the
-// number in the parameter most.
+// Values returns the parts of a value of type t, at most as many as the parameter most says. The parameter b has the
+// bytes of the value, or only the first of these bytes. The result more is true if Values omitted elements of an
+// array beyond MaxElements, parts that are not in b, or parts beyond most.
 func Values(t *Type, b []byte, most int) (all []Value, more bool) {
 	var walk func(t *Type, path string, off uint64)
 	steps := 0
@@ -76,8 +76,8 @@ func (t *Type) hasStruct() bool {
 	return t.Class == '{' || t.Class == '[' && t.Elem.hasStruct()
 }
 
-// render returns a number or an array of numbers twice: as text, and as a value for JSON. The result cut reports that
-// it omitted elements.
+// render returns a number or an array of numbers in two forms: as text, and as a value for JSON. The result cut is
+// true if render omitted elements.
 func (t *Type) render(b []byte) (text string, data any, cut bool) {
 	t = t.Plain()
 	if t.Class != '[' {
@@ -120,7 +120,7 @@ func bytesText(b []byte) (string, any, bool) {
 	return "0x" + hex.EncodeToString(b), hex.EncodeToString(b), false
 }
 
-// number returns the number in b twice: as text, and as a value for JSON.
+// number returns the number in b in two forms: as text, and as a value for JSON.
 func (t *Type) number(b []byte) (string, any, bool) {
 	if uint64(len(b)) < t.Size {
 		return "...", nil, true

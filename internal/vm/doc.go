@@ -18,6 +18,6 @@
 // A line that begins with "set" adds a variable to the environment of all later programs. Empty lines and lines
 // that begin with # are ignored.
 //
-// If the command is executed under the name sleep, it sleeps. Some tests need a program other than themselves,
-// and the machine has no other one.
+// Some tests need a program other than themselves, and the machine has no other program than this command. So it also
+// serves as the program sleep: if it is executed under that name, it sleeps.
 package main

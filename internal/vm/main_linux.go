@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first process of the machine starts a second one, with one of these arguments. The argument runPlan makes the
-// second process run the plan. The argument tellFacts makes it only print facts about the machine; SHMSYNC_VM=facts on
-// the kernel's command line selects this.
+// The first process of the machine starts a second process, and passes it one of these arguments. With runPlan, the
+// second process prints facts about the machine and runs the plan. With tellFacts, it only prints the facts. The
+// first process passes tellFacts if the kernel's command line has SHMSYNC_VM=facts.
 const (
 	runPlan   = "run"
 	tellFacts = "facts"
@@ -75,8 +75,8 @@ func collect(pid int) bool {
 	}
 }
 
-// mounts lists the file systems that tests need. Files in /ram are in the page cache, as files on a disk are, so
-// they do not follow a memory policy.
+// mounts lists the file systems that tests need. As on a disk, the pages of the files in /ram belong to the page
+// cache, so the files do not follow a memory policy.
 var mounts = []struct{ kind, at string }{
 	{"proc", "/proc"},
 	{"sysfs", "/sys"},

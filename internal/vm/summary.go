@@ -17,7 +17,7 @@ func (t *counter) line(s string) bool {
 	switch {
 	case strings.HasPrefix(s, "=== "):
 		t.verbose = true
-		return false // a test that fails is named again at the end
+		return false // not important: the line about the end of the test names the test again
 	case strings.HasPrefix(s, "--- PASS: "):
 		t.passed++
 	case strings.HasPrefix(s, "--- SKIP: "):

@@ -69,7 +69,8 @@ func TestCounter(t *testing.T) {
 	require.Equal(t, "2 passed, 1 skipped, 1 failed", c.String())
 }
 
-// envSample says what TestSample does. The other tests execute TestSample as their program.
+// envSample is an environment variable that says what TestSample does. The other tests run the test binary with this
+// variable, so that TestSample is the program of a plan.
 const envSample = "SHMSYNC_VM_SAMPLE"
 
 func TestSample(t *testing.T) {
@@ -85,7 +86,7 @@ func TestSample(t *testing.T) {
 	case "liar":
 		os.Stdout.WriteString("--- FAIL: TestOther (0.00s)\n")
 	case "leave":
-		// This process outlives the program, and shares its output.
+		// The process that starts here outlives the program, and shares its output.
 		_, err := os.StartProcess("/proc/self/exe", []string{"sample", "-test.run=^TestSample$"}, &os.ProcAttr{
 			Env:   append(os.Environ(), envSample+"=hang"),
 			Files: []*os.File{nil, os.Stdout, os.Stderr},
@@ -127,12 +128,14 @@ func TestRun(t *testing.T) {
 	require.False(t, ok, out)
 	require.Contains(t, out, "(status 0 all the same)")
 
-	// No test has run: a pattern that no longer matches any test must not count as a success.
+	// The only test is skipped. A program in which no test passes must not count as a success: its pattern may no
+	// longer match any test.
 	ok, out = sample("skip", long)
 	require.False(t, ok, out)
 	require.Contains(t, out, "(no test passed)")
 
-	// On a busy machine the program may not have started before the limit. Then try a longer limit.
+	// On a busy machine, the limit may end before the program has started. In that case, the test tries a longer
+	// limit.
 	for limit := proctest.Scale(500 * time.Millisecond); limit < 2*long; limit *= 2 {
 		ok, out = sample("hang", limit)
 		require.False(t, ok, out)
@@ -152,7 +155,7 @@ func TestRunOfNoProgram(t *testing.T) {
 	require.Contains(t, out.String(), "RESULT absent FAIL: no tests, ")
 }
 
-// A process that a program leaves behind is ended with the program.
+// TestRunLeavesNobody checks that run reports a program that leaves a process behind. run also kills that process.
 func TestRunLeavesNobody(t *testing.T) {
 	defer func(d time.Duration) { grace = d }(grace)
 	grace = proctest.Scale(500 * time.Millisecond)
