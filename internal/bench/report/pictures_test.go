@@ -64,7 +64,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		case a/4 == b/4:
 			way = 92
 		}
-		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // one generator for each pair, so that the order of the pairs does not matter
+		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // the order of the pairs does not matter
 		return way * (1 + 0.06*noise.Float64())
 	})
 	for name, f := range map[string]*figure{

@@ -123,7 +123,7 @@ func oneEach(d *Document, all []advice) {
 	list := topology.FormatList(cpus)
 	all[domain].Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list + ": one thread of each core"}
 	all[apart].Do = nil
-	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // remove the CPUs that R13 names, because they include CPUs that R2 excludes
+	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // R2 excludes some CPUs that R13 names
 		_, after, _ = strings.Cut(after, ":")
 		all[apart].Text = before + ":" + after
 	}
@@ -165,8 +165,8 @@ var awake = []string{"handoff", "lock", "readers", "padding", "home", "matrix"}
 
 // These limits decide which workers the method lost considers, and whether it returns a result.
 const (
-	mostSleeps = 50  // per second; a sleep costs at most 0.1 ms until the thread runs again, so 50 sleeps cost at most 0.5 % of a second
-	leastTime  = 0.2 // the least number of seconds, of all workers together, for a result: otherwise one time slice of another program is too large a share
+	mostSleeps = 50  // per second; each costs at most 0.1 ms until the thread runs again
+	leastTime  = 0.2 // seconds of all workers; a shorter time may be one time slice of another program
 )
 
 // lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU alone. It
