@@ -16,15 +16,16 @@ import (
 	"time"
 )
 
-// keepFor is how long a program is kept that no test uses any more.
+// keepFor is how long a kept program stays after its last use.
 const keepFor = 14 * 24 * time.Hour
 
-// Compile compiles a program to the file output. args has the sources and flags, and no output. If the program is
-// kept, output is a symbolic link to it. The output of the compiler is part of the error.
+// Compile compiles a program to the file output. The parameter args has the sources and the flags, but not the flag -o.
+// If the same program was kept earlier, output becomes a symbolic link to the kept program. The text of an error has
+// the output of the compiler.
 //
-// Programs are kept below the user's cache directory, each under a hash of the preprocessed sources, the flags,
-// the objects, and the file of the compiler. The hash does not cover the linker and the libraries. A program that fails to
-// compile is not kept. Without a cache directory, each program is compiled again.
+// Programs are kept below the user's cache directory. The name of a kept program is a hash of the preprocessed sources,
+// the flags, the objects, and the path, size and time of the compiler. The linker and the libraries are not part of the
+// hash. A program that fails to compile is not kept. Without a cache directory, each call compiles.
 func Compile(cc string, args []string, output string) error {
 	_, err := CompileWith(cc, args, nil, output)
 	return err
@@ -47,7 +48,7 @@ func CompileWith(cc string, args, objects []string, output string) (path string,
 	return kept, os.Symlink(kept, output)
 }
 
-// compileKept compiles a program that is not kept yet. Another process may do the same at the same time.
+// compileKept compiles a program to the path kept. Several processes may compile the same program at the same time.
 func compileKept(cc string, args []string, kept string) error {
 	dir := filepath.Dir(kept)
 	tidy(dir)
@@ -56,9 +57,9 @@ func compileKept(cc string, args []string, kept string) error {
 		return err
 	}
 	defer os.RemoveAll(unfinished)
-	// The compiler writes the file, so this process never has the file open for writing. If it had, a child that
-	// another goroutine forks at that moment would inherit the descriptor, and executing the program could fail
-	// (ETXTBSY).
+	// This process must never have the program open for writing, so the compiler writes it. Otherwise a child that
+	// another goroutine forks could inherit the descriptor, and the program could not be executed as long as the child
+	// has it (ETXTBSY).
 	program := filepath.Join(unfinished, "program")
 	if err := run(cc, append(args[:len(args):len(args)], "-o", program)); err != nil {
 		return err
@@ -66,7 +67,7 @@ func compileKept(cc string, args []string, kept string) error {
 	return os.Rename(program, kept)
 }
 
-// place returns the path of the kept program, whether it exists or not.
+// place returns the path at which a program is kept, even if it is not kept yet.
 func place(cc string, args, objects []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -94,7 +95,8 @@ func place(cc string, args, objects []string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, path, compiler.Size(), compiler.ModTime().UnixNano())
 	for _, a := range args {
-		// Omit directories: their names change with each run, and are in the line markers.
+		// The hash must not depend on the names of directories, because temporary directories get other names in each
+		// run. The preprocessor writes these names into line markers.
 		if dir, ok := strings.CutPrefix(a, "-I"); ok {
 			read = bytes.ReplaceAll(read, []byte(dir), nil)
 			a = "-I"
@@ -109,7 +111,7 @@ func place(cc string, args, objects []string) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))), nil
 }
 
-// tidy removes programs that no test has used for the time keepFor.
+// tidy removes programs whose last use is longer ago than keepFor.
 func tidy(dir string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program is compiled once, whatever the directories of its source and of its header are, and again after a change
-// of the source, of the header or of a flag. A program that does not compile is not kept.
+// TestCompile checks that a program is compiled only once, even if the source and the header lie in other directories
+// later. A change of the source, of the header or of a flag compiles the program again. A program that does not compile
+// is not kept.
 func TestCompile(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	cache := t.TempDir()
@@ -64,7 +65,7 @@ func TestCompile(t *testing.T) {
 		require.Equal(t, 3, kept)
 	}
 
-	// Without a place for kept programs, the program is compiled.
+	// If the cache directory cannot be used, Compile compiles each time.
 	write(filepath.Join(cache, "file"), "")
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(cache, "file"))
 	printed, _, err := build("#define VALUE 5\n", "-DFLAG=1")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// c/abi.txt lists everything in the header on which a compiled program depends, so a change of that is visible in
-// c/abi.txt. TestLibraryABI of internal/cinterop compares its numbers with those of a compiler.
+// TestHeaderABI compares c/abi.txt with the header. The file lists everything in the header on which a compiled program
+// depends. TestLibraryABI of internal/cinterop compares the numbers in the file with those of a C compiler.
 func TestHeaderABI(t *testing.T) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 type Decl struct {
 	Name    string // an enumeration without a name has the name of its first constant
 	Kind    Kind
-	Text    string // the declaration without its comment and without a function body
-	Comment string // the comment above it or on the same line, without the comment marks; line breaks are kept
+	Text    string // the declaration without the comment above it and without a function body
+	Comment string // the comment above the declaration or on its line, without comment marks but with line breaks
 	File    string // the part of the header that contains it
 }
 

@@ -15,9 +15,9 @@ import (
 // manDate is the date of the pages: the day of the last change to the texts of this package.
 const manDate = "November 29, 2026"
 
-// ManPages makes the manual pages of the C API from the comments of the header, the examples of c/examples, and
-// the documents below root. It returns the contents of each file by name. The file links has the other names of
-// each page.
+// ManPages makes the manual pages of the C API. The text comes from the comments of the header, from c/examples, and
+// from docs; root is the root of the repository. ManPages returns a map from file names to contents. The file "links"
+// lists, for each function without a page of its own name, the page that describes it.
 func ManPages(root string) (map[string]string, error) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))
 	if err != nil {
@@ -92,7 +92,7 @@ func errnos(text string) map[string]string {
 	return known
 }
 
-// handlerCalls returns the calls that a signal handler may make, from the table of the C API.
+// handlerCalls returns the set of calls that a signal handler may make, from a table in the text of docs/c-api.md.
 func handlerCalls(api string) (map[string]bool, error) {
 	tables, err := mdtable.Parse(api)
 	if err != nil {
@@ -182,7 +182,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 		if !strings.Contains(text, others[i].Comment) || others[i].Kind == Type {
 			prose(&w, others[i].Comment)
 		}
-		// Successive constants whose only comment is on their own line are written together.
+		// Write successive constants as one block, if the only comment of each is on its own line.
 		for ; i < len(others)-1 && others[i+1].Kind == Macro && strings.Contains(others[i+1].Text, others[i+1].Comment); i++ {
 			text += "\n" + others[i+1].Text
 		}
@@ -261,10 +261,10 @@ func (p *page) results(w *strings.Builder, funcs []Decl) {
 var errnoName = regexp.MustCompile(`\bE[A-Z]{3,}\b`)
 var errnoSentence = regexp.MustCompile(`^(E[A-Z]{3,}(?:, E[A-Z]{3,})*)(?:, ([^:]*))?: (.*)$`)
 
-// failures writes the list of the errno values that the functions return. For each value it gives the general meaning,
-// and what the comments of the functions say.
+// failures writes the list of the errno values that the functions return. Each entry has the general meaning of the
+// value, and then what the comments of individual functions say about it.
 func failures(w *strings.Builder, funcs []Decl, known map[string]string) {
-	said := make(map[string]map[string][]string) // by errno value, and then by text: the functions
+	said := make(map[string]map[string][]string) // errno value → text → functions
 	for _, e := range []string{"EBADF", "ENOTCONN", "EPROTO"} {
 		said[e] = map[string][]string{}
 	}

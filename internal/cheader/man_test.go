@@ -46,8 +46,9 @@ func TestHeaderManPages(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(want)), there)
 }
 
-// The first comment of the header, and so shmsync(7), names the calls that a signal handler may make. They are those of
-// the table in docs/c-api.md, from which the other pages take them.
+// TestHeaderNamesTheCallsOfSignalHandlers checks the calls that a signal handler may make. The first comment of the
+// header, which is also the text of shmsync(7), must name the same calls as the table in docs/c-api.md. The other
+// manual pages use the table.
 func TestHeaderNamesTheCallsOfSignalHandlers(t *testing.T) {
 	preamble, err := os.ReadFile(filepath.Join(root, "include", "parts", "00-preamble.h"))
 	require.NoError(t, err)
@@ -63,7 +64,7 @@ func TestHeaderNamesTheCallsOfSignalHandlers(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(safe)), named)
 }
 
-// Every public declaration has a comment of its own, and a page.
+// TestEveryDeclarationOfTheHeaderHasAComment checks that each public declaration has a comment and a manual page.
 func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))
 	require.NoError(t, err)
@@ -80,7 +81,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	}
 	t.Logf("%d of %d without a comment", without, len(decls))
 
-	// The list of declarations must be complete: the public part of the header declares no other name.
+	// The function Declarations must miss no function of the public part of the header.
 	public, implementation := halves(t)
 	seen := make(map[string]bool)
 	for _, d := range decls {
@@ -89,7 +90,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	for _, m := range anyFunction.FindAllStringSubmatch(public, -1) {
 		require.True(t, seen[m[1]], m[1])
 	}
-	// A function that is defined but not declared in the public part is hidden in the library.
+	// The implementation must define only functions that the public part declares. The library hides all others.
 	defined := anyFunction.FindAllStringSubmatch(implementation, -1)
 	require.Greater(t, len(defined), 300)
 	for _, m := range defined {
@@ -121,7 +122,8 @@ func TestDeclarations(t *testing.T) {
 	require.Equal(t, "arg", nameOf(params[1]))
 }
 
-// mandoc reports nothing about the pages, and each page to which another one refers exists.
+// TestManPagesLint checks that mandoc has no complaint about the pages, and that each page to which a page refers
+// exists.
 func TestManPagesLint(t *testing.T) {
 	want, err := ManPages(root)
 	require.NoError(t, err)
@@ -142,7 +144,7 @@ func TestManPagesLint(t *testing.T) {
 	}
 	out, _ := exec.Command("mandoc", args...).Output()
 	for line := range strings.Lines(string(out)) {
-		// mandoc searches other pages only among those installed on the system, not in c/man.
+		// Ignore complaints about missing pages: mandoc searches only the pages that are installed, not those in c/man.
 		if !strings.Contains(line, "referenced manual not found") && !strings.Contains(line, "outdated mandoc.db") {
 			t.Error(line)
 		}

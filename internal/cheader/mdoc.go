@@ -41,8 +41,8 @@ func line(w *strings.Builder, s string) {
 
 var sentenceEnd = regexp.MustCompile(`[.!?][)"]? +`)
 
-// sentences splits a paragraph into sentences, because the formatter takes the end of a line for the end of a
-// sentence.
+// sentences splits a paragraph into sentences. Each sentence of a manual page must end at the end of a source line,
+// because the formatter recognizes it there.
 func sentences(text string) (all []string) {
 	from := 0
 	for _, m := range sentenceEnd.FindAllStringIndex(text, -1) {

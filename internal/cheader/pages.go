@@ -6,7 +6,7 @@ import "strings"
 type page struct {
 	name     string   // shmsync_NAME(3)
 	about    string   // completes "shmsync_NAME is about ..."
-	prefixes []string // prefixes of the declarations on the page, without shmsync_
+	prefixes []string // the page has the declarations whose names begin with these, after shmsync_ or SHMSYNC_
 	see      []string // other pages to refer to
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/shmsync/shmsync/internal/cheader"
 )
 
-// The compiler gives the types, fields and constants of the header the sizes, offsets and values that c/abi.txt
-// records. libshmsync.so.0 exports the functions of the header, and no others. TestHeaderABI of internal/cheader
-// compares c/abi.txt with the header.
+// TestLibraryABI checks with a C compiler that the types, fields and constants of the header have the sizes, offsets
+// and values in c/abi.txt. It also checks that libshmsync.so.0 exports exactly the functions of the header.
+// TestHeaderABI of internal/cheader compares c/abi.txt with the header.
 func TestLibraryABI(t *testing.T) {
 	cc := compiler(t)
 	dir := library(t, cc)
@@ -49,7 +49,7 @@ func TestLibraryABI(t *testing.T) {
 	require.NoError(t, err)
 	var functions []string
 	for _, d := range decls {
-		if d.Kind == cheader.Func { // a binding finds each function by its name
+		if d.Kind == cheader.Func { // a binding looks up each function by its name
 			functions = append(functions, d.Name)
 		}
 	}

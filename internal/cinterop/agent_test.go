@@ -109,15 +109,15 @@ func (o order) arg(i int) int64 {
 	return n
 }
 
-// ctx returns a context whose timeout is argument i, in milliseconds. Without that argument the context never
-// ends.
+// ctx returns a context whose timeout is the i-th argument, in milliseconds. The context never ends if this argument is
+// missing or negative.
 func (o order) ctx(i int) context.Context {
 	if i >= len(o.args) || o.arg(i) < 0 {
 		return context.Background()
 	}
 	d := time.Duration(o.arg(i)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), d)
-	time.AfterFunc(d+time.Minute, cancel) // long after the context has ended by itself
+	time.AfterFunc(d+time.Minute, cancel) // release the timer long after the timeout
 	return ctx
 }
 
@@ -128,7 +128,7 @@ func yes(b bool) uint64 {
 	return 0
 }
 
-// try returns the result of a verb that does not wait.
+// try converts the result of a Try method to an error: EBUSY if ok is false.
 func try(ok bool) error {
 	if ok {
 		return nil
@@ -136,8 +136,8 @@ func try(ok bool) error {
 	return syscall.EBUSY
 }
 
-// act carries out an order. If the call panics because of a mistake of the caller, act returns EPERM for a call that
-// releases or converts a hold, and EINVAL for any other call.
+// act carries out an order. If the order makes the library panic, the result is an error. It is EPERM if the order
+// releases or converts a hold, and EINVAL otherwise.
 func (x *goAgent) act(o order) (n uint64, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -160,10 +160,9 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 				n++
 			}
 		})
-		// A WaitGroup or Latch has no queue: the events are at 64 in it, the poller nodes at 88.
-		// The state of a Once is at 0, its poller nodes are at 24. The words of the two sides of a Queue are at 16
-		// and 40, their poller nodes at 32 and 56. The events of a Barrier are at 320, its poller nodes at 344.
-		// The cells of a Sequencer, from 128 on, have both.
+		// Other waiters are not in a queue of nodes. They sleep on words of the object or have poller nodes there. The
+		// numbers below are the offsets of these words and lists: 64 and 88 in a WaitGroup or Latch, 0 and 24 in a
+		// Once, 16, 40, 32 and 56 in a Queue, 320 and 344 in a Barrier, and 128 and above, the cells, in a Sequencer.
 		off := arena.Offset(o.arg(0))
 		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: off}) {
 			in := slices.Contains([]arena.Offset{64, 88, 0, 24, 16, 40, 32, 56, 320, 344}, w.At)

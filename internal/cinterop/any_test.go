@@ -16,7 +16,8 @@ func init() {
 	verbs["all"] = (*goAgent).all
 }
 
-// any waits until the Future NAME-f is set, the Sequencer NAME-s has the count 1, or the Event NAME-e is set.
+// any waits until one of three objects is ready: the Future NAME-f is set, the Sequencer NAME-s has the count 1, or the
+// Event NAME-e is set. NAME is the name in the order.
 func (x *goAgent) any(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -34,8 +35,8 @@ func (x *goAgent) any(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// all waits for the three objects of any, and for a reset of the Event NAME-r. It waits until all four are ready,
-// or, as the verb all.any, until one of them is.
+// all waits for four objects: those of the method any, and a reset of the Event NAME-r. The verb all.wait waits until
+// all four have been ready, and the verb all.any waits until one is ready.
 func (x *goAgent) all(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -60,8 +61,8 @@ func (x *goAgent) all(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// Each object has to be ready at some time during the wait, but not all at the same time: an object that was
-// ready and is reset later still counts.
+// TestWaitAll checks that a wait for all objects ends when each has been ready at some time during the wait. An object
+// counts even if it is reset before the others are ready.
 func TestWaitAll(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		f, q, e, r := s.a.do(t, "future.open", "x-f"), s.a.do(t, "seq.open", "x-s"), s.a.do(t, "event.open", "x-e", 1), s.a.do(t, "event.open", "x-r", 2)
@@ -90,7 +91,7 @@ func TestWaitAll(t *testing.T) {
 		s.a.do(t, "future.set", "x-f", 0)
 		w.must(t)
 
-		// All objects but one are ready; the producer of that one dies.
+		// Process b waits for all objects. The only object that is not ready is the Future, whose producer a dies.
 		s.b.do(t, "future.reset", "x-f")
 		s.a.do(t, "future.claim", "x-f")
 		w = s.b.blocked(t, f, 1, "all.wait", "x")
@@ -101,8 +102,9 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// A process waits for all objects. It is stopped before it takes the token of an Event that was set for its wait,
-// and then killed. Another process can take the token.
+// TestWaitAllKilledWaiter checks that no token is lost with a waiter. Process a waits for all objects and is stopped. A
+// Set of an Event assigns its token to the wait of a, and a is killed before it takes the token. Then process c gets
+// the token.
 func TestWaitAllKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
@@ -110,7 +112,7 @@ func TestWaitAllKilledWaiter(t *testing.T) {
 		s.a.blocked(t, r, 1, "all.wait", "x")
 		s.a.stop(t)
 		s.b.do(t, "event.set", "x-e")
-		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is for the wait
+		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the stopped waiter has the token
 		s.a.kill(t)
 		s.c.do(t, "event.wait", "x-e")
 		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)
@@ -141,12 +143,13 @@ func TestWaitAny(t *testing.T) {
 		}
 		s.a.do(t, "seq.reset", "x-s", 0)
 
-		// A stopped process has not seen the token for its wait. When it is killed, others can take the token.
+		// Set assigns the token to the wait of process a, which is stopped. When a is killed, another process gets the
+		// token.
 		a := newAgent(t, s.a.lang, s.arena, "victim")
 		a.blocked(t, e, 1, "any.wait", "x")
 		a.stop(t)
 		s.b.do(t, "event.set", "x-e")
-		s.b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is for the wait
+		s.b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the stopped waiter has the token
 		a.kill(t)
 		if i := s.b.do(t, "any.wait", "x"); i != 2 {
 			t.Fatalf("number %d", i)
@@ -161,8 +164,9 @@ func TestWaitAny(t *testing.T) {
 	})
 }
 
-// A process whose wait can end because of two objects takes the first, and leaves the token of the second to a
-// waiter in another process. If it dies while it passes the token on, that waiter still gets the token.
+// TestWaitAnyPasses checks that a wait for any object takes only one of two ready objects. Process a takes the Future,
+// which is earlier in its list, and passes the token of the Event on to the waiter c. c gets the token even if a dies
+// while it passes the token on.
 func TestWaitAnyPasses(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.wait.before_pass"} {
@@ -175,7 +179,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				next := c.start(t, "event.wait", "x-e")
 				eventually(t, "both wait", name, func() bool { return b.do(t, "waiters", "-", e) == 2 })
 				a.stop(t)
-				c.stop(t) // otherwise c would take the token at once
+				c.stop(t) // without the stop, c could take the token before a continues
 				b.do(t, "event.set", "x-e")
 				b.do(t, "future.set", "x-f", 0)
 				require.NoError(t, a.cmd.Process.Signal(syscall.SIGCONT))
@@ -184,7 +188,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				} else {
 					a.ends(t)
 				}
-				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is for the wait of c
+				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // a has passed the token on to c
 				require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
 				next.must(t)
 				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)

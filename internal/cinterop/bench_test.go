@@ -18,10 +18,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestUncontendedInC: in C, an uncontended lock and unlock take at most a fixed multiple of the time of the same
-// pthread calls in the same program. The test measures the library compiled into the program, linked statically, and
-// linked as a shared library. The limits leave room for other processors and compilers. docs/performance.md has
-// figures.
+// TestUncontendedInC checks the time of an uncontended lock and unlock in C. It must be at most a fixed multiple of the
+// time of the same pthread calls in the same program. The test measures three forms of the library: compiled into the
+// program, linked statically, and linked as a shared library. The limits leave room for other processors and compilers.
+// docs/performance.md has figures.
 func TestUncontendedInC(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")

@@ -4,9 +4,9 @@ package cinterop
 
 import "testing"
 
-// A call in C decides by several loads, and another participant changes a word right before one of them: before the
-// first load in one run, before the second load in the next run, and so on. The result of the call must be one that the
-// call may have before the change or after it.
+// TestChangesBetweenTheLoadsOfACallInC checks calls in C that load several words. In each run, another participant
+// changes a word right before one of these loads: before the first load in the first run, before the second in the
+// second run, and so on. The call must return a result that is right before the change or after it.
 func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 	for _, verb := range []string{
 		"who",          // a participant dies, or a joiner takes its slot over
@@ -15,12 +15,12 @@ func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 		"undated",      // the process that has marked a death is killed
 		"nobody began", // a death is recorded
 		"heard",        // a death is recorded
-		"kept",         // an object begins to be freed
+		"kept",         // a participant begins to free an object
 		"closed",       // the maker of an object publishes it
 		"stale",        // another participant claims a block
 		"off queue",    // a record ends a wait
-		"left",         // a wait node is freed and used again
-		"resolved",     // the same
+		"left",         // another participant frees a wait node and uses it again
+		"resolved",     // another participant frees a wait node and uses it again
 		"freed",        // another participant frees a wait node
 		"unshared",     // another thread ends an opening
 		"arrived",      // another process ends or breaks the phase of a Barrier

@@ -20,14 +20,15 @@ func mapWords(f *os.File) (*[1024]atomic.Uint32, error) {
 	return (*[1024]atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// boardOf views the bytes of the board of a worker group.
+// boardOf returns the board of a worker group, which lies in mem. A board is the data that the processes of the group
+// share.
 func boardOf(mem []byte) *board {
 	_ = mem[unsafe.Sizeof(board{})-1]
 	// SAFETY: the bytes are there and aligned to a cache line, and a board has no pointers.
 	return (*board)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// sigBoardOf views the bytes of the board of the processes that share a SignalWaker.
+// sigBoardOf returns the board of the processes that share a SignalWaker. It lies in mem.
 func sigBoardOf(mem []byte) *sigBoard {
 	_ = mem[unsafe.Sizeof(sigBoard{})-1]
 	// SAFETY: as above.
@@ -36,7 +37,7 @@ func sigBoardOf(mem []byte) *sigBoard {
 
 const txDataSize = uint64(unsafe.Sizeof(txData{}))
 
-// txDataOf views the bytes that the transactions of a test change.
+// txDataOf returns the data, in mem, that the transactions of a test change.
 func txDataOf(mem []byte) *txData {
 	_ = mem[txDataSize-1]
 	// SAFETY: as above.

@@ -19,17 +19,17 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The header compiles without a warning in every language that it supports. The test enables the warnings that
-// careful programs use, because the header must not fail their builds.
+// TestHeaderMatrix checks that the header compiles without a warning in every language version that it supports. It
+// enables many warnings, because programs that use the header may treat them as errors.
 func TestHeaderMatrix(t *testing.T) {
 	compiler(t)
 	dir := t.TempDir()
 	require.NoError(t, header(dir))
 	c, cpp := []string{"c11", "c17", "gnu17", "c23 c2x"}, []string{"c++17", "c++20"}
 	for _, c := range []struct {
-		compiler string // with its target if the target is not the host
+		compiler string // the program, and flags that select another target or musl
 		language string
-		standard []string // alternative names of one standard, of which a compiler knows some
+		standard []string // each text has alternative names of one standard, because a compiler may know only one of them
 	}{
 		{"gcc", "c", c},
 		{"clang", "c", c},
@@ -50,7 +50,7 @@ func TestHeaderMatrix(t *testing.T) {
 	} {
 		for i, standard := range c.standard {
 			if i > 0 && !proctest.Long() {
-				continue // the compiler has parsed it once
+				continue // without SHMSYNC_TEST_LONG, one standard is enough
 			}
 			t.Run(c.compiler+" "+standard, func(t *testing.T) {
 				words := strings.Fields(c.compiler)
@@ -73,10 +73,10 @@ func TestHeaderMatrix(t *testing.T) {
 	}
 }
 
-// Words after the name of a compiler, in the tables of the tests.
+// These words can follow the name of a compiler in the tables of the tests.
 const (
 	forARM64 = "--target=aarch64-linux-gnu"
-	withMusl = "musl" // no argument of the compiler: muslHeaders returns its arguments
+	withMusl = "musl" // not passed to the compiler: muslHeaders and muslLibraries return the arguments
 )
 
 // muslHeaders returns the arguments by which a compiler takes the headers of musl instead of those of its own C
@@ -89,8 +89,9 @@ func muslHeaders(t *testing.T, compiler []string) []string {
 	return []string{"-nostdinc", "-isystem", filepath.Join(root, "include", processor+"-linux-musl"), "-isystem", strings.TrimSpace(string(own))}
 }
 
-// muslLibraries returns the arguments, to stand after the sources, by which a compiler links a program with musl. The
-// program is static, because the loader of musl for another processor is not where the program would look for it.
+// muslLibraries returns the arguments by which a compiler links a program with musl. They must follow the sources. The
+// program is static, because a dynamic one would need the loader of musl at a fixed path, where it is not for another
+// processor.
 func muslLibraries(t *testing.T, compiler []string) []string {
 	t.Helper()
 	root, processor := musl(t, compiler)
@@ -104,8 +105,8 @@ func muslLibraries(t *testing.T, compiler []string) []string {
 	return append(args, filepath.Join(dir, "libc.a"), filepath.Join(dir, "crtn.o"))
 }
 
-// musl returns the folder that has the headers and libraries of musl, and musl's name of the processor that a compiler
-// compiles for. Those for arm64 are where .ci/musl-arm64 says.
+// musl returns the folder of the headers and libraries of musl, and the name that musl gives to the target processor of
+// a compiler. For arm64, the script .ci/musl-arm64 prints the folder.
 func musl(t *testing.T, compiler []string) (root, processor string) {
 	t.Helper()
 	if runtime.GOARCH == "arm64" || strings.Contains(strings.Join(compiler, " "), "aarch64") {
@@ -115,7 +116,7 @@ func musl(t *testing.T, compiler []string) (root, processor string) {
 		}
 		return root, "aarch64"
 	}
-	proctest.Program(t, "musl-gcc") // of the package that needs the headers
+	proctest.Program(t, "musl-gcc") // the package that has musl-gcc also has the headers
 	return "/usr", "x86_64"
 }
 
@@ -153,11 +154,11 @@ func knownStandard(t *testing.T, compiler []string, language string, names []str
 	return ""
 }
 
-// The C programs run under the sanitizers. TestSanitizers starts this test binary again for each sanitizer. A
-// report of a sanitizer ends the C program, so the test in the new run fails.
+// TestSanitizers runs tests of C programs under the sanitizers. For each sanitizer, it starts this test binary again.
+// If a sanitizer reports a mistake, the C program ends, and its test fails.
 func TestSanitizers(t *testing.T) {
 	if os.Getenv(cflagsEnv) != "" {
-		return // this is the run that TestSanitizers has started
+		return // TestSanitizers has started this process: do not start another one
 	}
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: each sanitizer builds the programs again")
@@ -188,9 +189,8 @@ func TestSanitizers(t *testing.T) {
 			if out, err := exec.Command(bin).CombinedOutput(); err != nil {
 				proctest.Missing(t, need, fmt.Sprintf("needs a system on which programs with this sanitizer run: %v: %s", err, out))
 			}
-			// A sanitizer makes a program many times slower, but needs few rounds: it reports an access that no rule
-			// orders even if the threads did not meet. So these runs are as short as those of a developer, and nothing
-			// is optimized.
+			// A sanitizer makes a program many times slower, so the runs are short and without optimization. Few rounds
+			// are enough: a sanitizer reports two unordered accesses even if they did not happen at the same time.
 			run := func(args ...string) string {
 				cmd := exec.Command(self, append(args, "-test.v")...)
 				cmd.Env = append(os.Environ(), "CC="+c.compiler, cflagsEnv+"="+c.flags, "SHMSYNC_TEST_LONG=0",
@@ -202,8 +202,8 @@ func TestSanitizers(t *testing.T) {
 			}
 			brief, shows := sanitizedInBrief, "TestContract"
 			if c.sanitizer == "thread" {
-				// ThreadSanitizer runs a thread of its own, which still runs when the last thread of a contract
-				// program has ended.
+				// Omit the contract programs: they end by the end of their last thread, but ThreadSanitizer has a
+				// thread of its own, which does not end.
 				brief, shows = "^TestRWMutex.*$", "TestRWMutexPlain"
 			}
 			if other {
@@ -228,11 +228,10 @@ func withoutPasses(out string) string {
 	return b.String()
 }
 
-// One program calls every object, and gets the right results with each compiler and each set of flags. The sets
-// are chosen to find variables that are read before they are set: a compiler that does not optimize leaves
-// garbage in such a variable, another fills it with 0xfe, MemorySanitizer ends the program when the value decides
-// a branch, and warnings cover the paths that no run reaches. The programs for arm64 run under qemu-user if it is
-// installed.
+// TestScenario compiles a program that calls every object, and checks its results with each compiler and each set of
+// flags. The flags find variables that are read before they are set. A compiler that does not optimize leaves garbage
+// in such a variable. The flag -ftrivial-auto-var-init fills it with a pattern. MemorySanitizer ends the program when
+// such a value decides a branch. Warnings cover paths that no run reaches. The programs for arm64 run under qemu-user.
 func TestScenario(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: each set of flags compiles the header again")
@@ -241,9 +240,9 @@ func TestScenario(t *testing.T) {
 	const filled, arm64 = " -ftrivial-auto-var-init=pattern", "clang " + forARM64
 	for _, c := range []struct {
 		name     string
-		compiler string // with its language or target if that is not C for the host
+		compiler string // the program, and flags that select another language, target or musl
 		flags    string
-		long     bool // at full length only
+		long     bool // only with SHMSYNC_TEST_LONG=1
 	}{
 		{"gcc -O0, variables filled", "gcc", "-O0" + filled, false},
 		{"gcc -Og", "gcc", "-Og -Wmaybe-uninitialized", true},
@@ -296,10 +295,10 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// fills maps a compiler to the first version that knows -ftrivial-auto-var-init.
+// fills maps the name of a compiler to the first major version that knows -ftrivial-auto-var-init.
 var fills = map[string]int{"gcc": 12, "clang": 8}
 
-// olderThan reports whether the compiler is older than the version of that number.
+// olderThan reports whether the major version of the compiler is below the given one.
 func olderThan(t *testing.T, compiler string, version int) bool {
 	t.Helper()
 	out, err := exec.Command(compiler, "-dumpversion").Output()
@@ -310,8 +309,8 @@ func olderThan(t *testing.T, compiler string, version int) bool {
 	return n < version
 }
 
-// arm64Emulator returns the command that runs a program for arm64. The program finds its libraries beside those
-// of gcc.
+// arm64Emulator returns the command that runs a program for arm64. The program uses the C library of the arm64 cross
+// compiler gcc.
 func arm64Emulator(t *testing.T) []string {
 	if runtime.GOARCH == "arm64" {
 		return nil
@@ -323,9 +322,9 @@ func arm64Emulator(t *testing.T) []string {
 // sanitized matches the tests that run under the sanitizers: those whose C programs have many threads.
 const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
 
-// sanitizedInBrief matches further tests for the sanitizers, which run few rounds.
+// sanitizedInBrief matches tests that run under the sanitizers only with -short.
 const sanitizedInBrief = "^(TestContract|TestCloseWaitsForCalls|TestCallsWhileTheArenaIsBeingClosed|TestRWMutex.*)$"
 
-// sanitizedByClang matches the tests that run in brief with the ThreadSanitizer of clang. With that of gcc, the 512 threads
-// of TestCrowds take three times as much CPU time.
+// sanitizedByClang matches tests that run with -short under the ThreadSanitizer of clang. TestCrowds has 512 threads,
+// and takes three times as much CPU time under the ThreadSanitizer of gcc.
 const sanitizedByClang = "^(TestCore|TestCreateInC|TestMutexPlain|TestMutexStress|TestFutexPlain|TestRWMutexPlain|TestCrowds)$"

@@ -22,8 +22,9 @@ func planned(t *testing.T, o *Options, scenario string) (names []string) {
 	return names
 }
 
-// A variant is the part of a subject's name after the first dash. Variants restrict the subjects that are selected
-// otherwise.
+// TestVariants checks that Options.Variants keeps, of the subjects that Options.Prims selects, only those whose variant
+// matches. A variant is the part of a subject's name after the first dash. The variant "plain" means a name without a
+// dash.
 func TestVariants(t *testing.T) {
 	o := &Options{CPUs: []int{0, 1}, Prims: []string{"shmsync:mutex*"}}
 	all := planned(t, o, "lock")

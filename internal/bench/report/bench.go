@@ -50,7 +50,7 @@ func writeBench(w io.Writer, d *Document) error {
 				Iters:  max(1, int(rep.Metrics["n"])),
 			}
 			for _, unit := range sortedKeys(rep.Metrics) {
-				if unit != "n" { // the line has the number of operations as its iteration count
+				if unit != "n" { // the iteration count of the line has this value
 					rec.Values = append(rec.Values, benchfmt.Value{Value: rep.Metrics[unit], Unit: unit})
 				}
 			}
@@ -65,8 +65,8 @@ func writeBench(w io.Writer, d *Document) error {
 	return nil
 }
 
-// benchName converts the name of a scenario to the form that it has in the name of a benchmark. It also converts the
-// name of a scenario that this program does not know.
+// benchName converts the name of a scenario to the form that it has in the name of a benchmark. The scenario may be
+// unknown, because a result file can come from another version of this program.
 func benchName(scenario string) string {
 	if sc := bench.ScenarioByName(scenario); sc != nil {
 		return sc.Bench

@@ -18,16 +18,16 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// alpha is the level of the comparison: of the measurements that the comparison calls changed, the expected share
-// that has not changed is at most alpha.
+// alpha is the false discovery rate of the comparison: at most this share of the reported changes is expected to be
+// false.
 const alpha = 0.05
 
 // These are the verdicts of a comparison about a cell, that is, about one measurement.
 const (
-	cellSame      = "same"      // the interval of the change lies within ± the least effect that counts
-	cellBetter    = "better"    // the interval of the change lies beyond that effect, on the better side
+	cellSame      = "same"      // the interval of the ratio lies within the limits 1/(1+least) and 1+least
+	cellBetter    = "better"    // the interval lies outside these limits, on the better side
 	cellWorse     = "worse"     //
-	cellUndecided = "undecided" // neither of these
+	cellUndecided = "undecided" // none of the other verdicts is certain
 	cellTooFew    = "too few"   // there are so few repetitions that no difference could be significant
 )
 
@@ -38,7 +38,7 @@ type comparison struct {
 	Shift     stats.Shift
 	Q         float64 // the p value of the change, corrected for the number of cells
 	Verdict   string
-	Needs     int // estimated number of repetitions with which the verdict would be certain; 0 if that is not known
+	Needs     int // estimated number of repetitions that make the verdict certain; 0 if not known
 	n1, n2    int
 	least     float64
 }
@@ -91,7 +91,8 @@ func compareSamples(key, unit string, before, after []float64, least float64) co
 		Shift: stats.Compare(before, after), n1: len(before), n2: len(after), least: least}
 }
 
-// judge gives each measurement its verdict. Before that, it corrects the p values of all measurements for their number.
+// judge gives each measurement its verdict. Before that, it corrects the p values, because many tests find some changes
+// by chance.
 func (all *Comparison) judge() {
 	ps := make([]float64, len(all.Cells))
 	for i, c := range all.Cells {
@@ -125,17 +126,16 @@ func (c *comparison) verdict() string {
 	return cellUndecided
 }
 
-// apart reports whether the figures of a measurement differ greatly, although the difference may not be proven: the
-// interval of their ratio lies on one side of 1, and the ratio itself is above 1.5 or below 1/1.5. With few
-// repetitions, the interval is only a range.
+// apart reports whether the figures of a measurement differ greatly, even if the difference is not proven: the interval
+// of their ratio lies on one side of 1, and the ratio itself is above 1.5 or below 1/1.5.
 func (c *comparison) apart() bool {
 	const far = 1.5
 	r := c.Shift.Ratio
 	return r.Lo > 1 && r.Center > far || r.Hi < 1 && r.Hi > 0 && r.Center < 1/far
 }
 
-// needs estimates how many repetitions would decide about a measurement. With that number, the interval of the change
-// should be so narrow that it lies wholly on one side of the least effect that counts.
+// needs estimates how many repetitions make the verdict certain. With that number, the interval of the change should be
+// narrow enough to lie on one side of the least effect that counts. It returns 0 if no estimate is possible.
 func (c *comparison) needs() int {
 	r := c.Shift.Ratio
 	if !c.Shift.Sure() || r.Lo <= 0 || r.Hi <= r.Lo {
@@ -189,7 +189,7 @@ func Differences(a, b *host.Environment) (list []string) {
 			list = append(list, fmt.Sprintf("the %s differs: %s, %s", d.what, d.old, d.new))
 		}
 	}
-	for _, d := range []struct{ what, old, new string }{ // a file that an earlier program wrote lacks some of these
+	for _, d := range []struct{ what, old, new string }{ // files from earlier versions of this program lack some values
 		{"the machine differs", a.Machine, b.Machine}, {"the firmware differs", a.Firmware, b.Firmware},
 		{"the microcode differs", a.Microcode, b.Microcode}, {"turbo differs", a.Turbo, b.Turbo}, {"the idle states differ", a.Idle, b.Idle},
 	} {
@@ -212,8 +212,8 @@ func Differences(a, b *host.Environment) (list []string) {
 	return list
 }
 
-// differing returns the sorted names for which the maps a and b have different texts. If one of the maps is empty, it
-// returns nothing, because a file that an earlier program wrote has no map.
+// differing returns the sorted names for which the maps a and b have different texts. It returns nothing if one of the
+// maps is empty, because files from earlier versions of this program have no such map.
 func differing(a, b map[string]string) (names []string) {
 	if len(a) == 0 || len(b) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// CompareFiles compares several documents with several others. Each document counts as one sample, which is the median
-// of the repetitions of a measurement. Repetitions of one run are no independent samples, because they share the memory
+// CompareFiles compares several documents with several others. For each measurement, a document counts as one sample:
+// the median of its repetitions. The repetitions of one run are not independent samples, because they share the memory
 // layout of the run and the state of the host.
 func CompareFiles(before, after []*Document, metric string, least float64) *Comparison {
 	if len(before) == 1 && len(after) == 1 {

@@ -35,7 +35,8 @@ func measured(rng *rand.Rand, v float64, n int) (list []float64) {
 	return list
 }
 
-// measuredFile returns a document with many cells. The first changed cells take factor times as long.
+// measuredFile returns a document with many cells. It multiplies the true figure by factor in as many cells, from the
+// first one, as the parameter changed says.
 func measuredFile(rng *rand.Rand, rounds, changed int, factor float64) *Document {
 	d := &Document{}
 	for i := range plantedCells {
@@ -56,8 +57,9 @@ func verdicts(all *Comparison) map[string]int {
 	return counts
 }
 
-// A change of 10 % in one of many cells is found, with its direction, in 9 of 10 pairs of files. The rounds of the
-// default plan are enough for that. If the least effect is set to 5 %, 15 rounds are needed.
+// TestCompareFindsPlantedChanges checks that a comparison finds a change of 10 % in one of many cells, and its
+// direction, in 9 of 10 pairs of files. With the usual least effect, the files have as many rounds as the default plan.
+// With a least effect of 5 %, they have 15 rounds.
 func TestCompareFindsPlantedChanges(t *testing.T) {
 	for _, c := range []struct {
 		factor, least float64
@@ -98,8 +100,9 @@ func TestCompareOfEqualsFindsNothing(t *testing.T) {
 	}
 }
 
-// Both rules of a comparison are needed: without the least effect, or without the correction, some cells of files
-// without a difference would be called changed.
+// A comparison calls a cell changed only if the change exceeds the least effect and its corrected p value is below
+// alpha. The test checks that the correction is needed: without it, a comparison of files without a difference calls
+// many cells changed.
 func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	naive, corrected := 0, 0
 	for seed := range uint64(100) {
@@ -147,8 +150,8 @@ func TestCompareMetricsWithZeros(t *testing.T) {
 	require.Equal(t, map[string]int{cellWorse: 1}, verdicts(CompareDocuments(zero, one(5, 6, 7, 8, 9, 10), "disturbed", usualLeast)))
 }
 
-// An undecided cell says how many repetitions would decide it. With so many repetitions, at least half of these
-// cells are decided.
+// The test checks the number of repetitions that an undecided cell asks for. With that number of repetitions, at least
+// half of the cells that were undecided find the change.
 func TestCompareSaysWhatItNeeds(t *testing.T) {
 	decided, asked := 0, 0
 	for seed := range uint64(200) {
@@ -173,7 +176,8 @@ func TestCompareSaysWhatItNeeds(t *testing.T) {
 	require.GreaterOrEqual(t, decided, asked/2)
 }
 
-// fileOf returns a document whose cells have figures around level. The run of each file also shifts all its figures.
+// fileOf returns the document of a run with one cell. All figures of the cell lie near 1000 times level: level stands
+// for what differs from run to run.
 func fileOf(level float64, seed uint64) *Document {
 	d := &Document{Schema: Schema}
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -185,8 +189,8 @@ func fileOf(level float64, seed uint64) *Document {
 	return d
 }
 
-// If there are several files for each side, each file is one sample. Suppose that the runs differ from each other by
-// chance. Then several files give the verdict undecided, although the repetitions of two files seem to show a change.
+// TestCompareSeveralFiles compares runs that differ only by chance. If each side is one file, the repetitions seem to
+// show a change. If each side has five files, each file is one sample, and the verdict is undecided.
 func TestCompareSeveralFiles(t *testing.T) {
 	levels := []float64{1, 1.1, 0.93, 1.04, 0.98}
 	side := func(f float64, n int) (list []*Document) {

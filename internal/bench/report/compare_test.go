@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// madeUpDocument returns a document that comes from no run.
+// madeUpDocument returns the JSON form of a document with made-up results.
 var madeUpDocument = sync.OnceValues(func() ([]byte, error) {
 	d, err := NewDocument(madeUp(new(testing.T)))
 	if err != nil {
@@ -23,7 +23,8 @@ var madeUpDocument = sync.OnceValues(func() ([]byte, error) {
 	return json.Marshal(d)
 })
 
-// keepMadeUp writes a result file. change modifies its document first.
+// keepMadeUp writes the made-up document to a result file, and returns the name of the file. Before that, it calls the
+// function change, if there is one, with the document.
 func keepMadeUp(t *testing.T, change func(*Document)) string {
 	t.Helper()
 	b, err := madeUpDocument()

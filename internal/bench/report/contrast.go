@@ -11,33 +11,34 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// adviceLevel is the probability of any false advice from a file in which no effect is large enough to matter.
+// adviceLevel is the largest allowed probability of false advice. Advice is false if no effect is large enough to
+// matter. The level holds for all advice from a file together.
 const adviceLevel = 0.05
 
 // mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. The p values are
-// corrected for this number, so with many more contrasts, twelve rounds could not prove any effect. The default
-// plan has at most half as many.
+// corrected for the number of contrasts. With many more contrasts, the twelve rounds of a suite could not prove even a
+// large effect. The default plan has at most half as many.
 const mostContrasts = 120
 
-// contrast compares one choice with one or several others, as a basis for advice. Rules select contrasts by the names
-// and parameters of measurements, never by the figures of the measurements. Therefore the correction for the number of
-// contrasts is valid even though a rule picks the best choice.
+// contrast compares one choice with one or several others, as a basis for advice. A rule selects its contrasts by the
+// names and parameters of measurements, never by their figures. Therefore the correction for the number of contrasts
+// stays valid.
 type contrast struct {
 	name         string
 	better       *Cell   // the choice that may be better
 	worse        *Cell   // the choice with which it is compared, or one of several such choices
-	at, from     int     // indices of better and worse in a list of cells, as knees compares them
-	of           any     // other data of the rule
+	at, from     int     // indices of better and worse in the list that the function knees compares
+	of           any     // what the rule needs besides the cells
 	least        float64 // the least effect that matters
 	stats.Effect         // how many times better the choice is; with several comparisons, the smallest of these effects
 	q            float64 // the p value of the effect, corrected for all comparisons of the document
-	level        float64 // the effect counts as proven if q is below this level
+	level        float64 // the effect is proven if q is below this level
 	family       int     // the number of comparisons for which q is corrected
 }
 
-// against adds a comparison to a contrast. It divides the figures in worse by those in better, round by round. For
-// both, a smaller figure is better. A contrast with several comparisons is only as certain as the least certain of
-// them.
+// against adds a comparison to a contrast. For each round, it divides the figure in the parameter worse by the figure
+// in the parameter better. It assumes that smaller figures are better. A contrast with several comparisons is only as
+// certain as the least certain of them.
 func (c *contrast) against(worse, better map[int]float64) {
 	e, err := stats.Paired(ratios(worse, better), c.least)
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// The plan for each recorded host makes so few comparisons that its rounds can show an effect. Each cell of a
-// comparison takes part in all rounds.
+// TestContrastsOfEveryHost checks that the plan for each recorded host makes few comparisons. The p values are
+// corrected for the number of comparisons, and the rounds of the plan must still be able to prove an effect. Each cell
+// of a comparison takes part in all rounds.
 func TestContrastsOfEveryHost(t *testing.T) {
 	for _, suite := range []struct {
 		preset       plan.Preset
@@ -45,8 +46,9 @@ func TestContrastsOfEveryHost(t *testing.T) {
 	}
 }
 
-// invented draws the rounds of a contrast. Both figures have noise, and one of twenty rounds is an outlier. If whole
-// is set, an outlier affects both figures of a round; otherwise each figure has its own outliers.
+// invented draws the rounds of a contrast. The figures of both choices have noise, and one of twenty figures is an
+// outlier. If the parameter whole is set, an outlier affects both figures of a round; otherwise each figure has its own
+// outliers.
 func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *contrast {
 	outlier := func() float64 {
 		if rng.Float64() < 0.05 {
@@ -68,7 +70,8 @@ func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *co
 	return c
 }
 
-// page draws the contrasts of a page. The first contrast has the effect first, and all others have the effect others.
+// page draws all contrasts of a report. The effect of the first contrast is the parameter first. The effect of all
+// other contrasts is the parameter others.
 func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast {
 	list := []*contrast{invented(rng, plan.Rounds, first, noise, whole)}
 	for range mostContrasts/2 - 1 {
@@ -78,14 +81,15 @@ func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast 
 	return list
 }
 
-// With 60 contrasts, no page of equal costs has advice. If all effects are exactly as large as the least one that
-// matters, at most one page in twenty has advice. Larger effects are found as often as design note 0045 says.
+// TestAdviceOfInventedRounds draws reports with 60 contrasts each. If all choices cost the same, no report has advice.
+// If each effect is exactly the least effect that matters, at most one report in twenty has advice. The test finds
+// larger effects as often as design note 0045 says.
 func TestAdviceOfInventedRounds(t *testing.T) {
 	const pages = 300
 	for _, c := range []struct {
 		noise        float64
 		whole        bool
-		found, clear int // pages of a hundred on which an effect of 1.3 and one of 1.5 is found
+		found, clear int // percentage of reports that must find an effect of 1.3 (found) or of 1.5 (clear)
 	}{{0.05, true, 95, 100}, {0.10, true, 36, 95}, {0.05, false, 60, 80}, {0.10, false, 24, 72}} {
 		rng := rand.New(rand.NewPCG(1, 45))
 		equal, border, found, clear := 0, 0, 0, 0

@@ -30,7 +30,7 @@ type decision struct {
 // comparison: the median, with the range of the repetitions.
 type peerBar struct {
 	htmlBar
-	Role string // why this peer is shown
+	Role string // why the page shows this primitive
 }
 
 // question is a question that the owner of a host has. There are at most twelve. The advice of some rules answers it.
@@ -120,9 +120,9 @@ func (q question) measure() string {
 // mostBars is the largest number of bars in the chart of a decision.
 const mostBars = 4
 
-// peers returns bars for a question: the subject of the library, the primitive of the host that is most like it,
-// and the best primitive of each family of the host. These are shown even if they are better than the subject. The
-// bars are for the first measurement in which the subject can be compared with a similar primitive.
+// peers returns the bars for a question, and a text that names their measurement. The bars show the subject of the
+// library, the primitive of the host that is most like it, and the best primitive of each family of the host. The
+// measurement is the first one that has both the subject and a similar primitive.
 func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	if q.scenario == "" {
 		return "", nil
@@ -167,8 +167,8 @@ func onOneCore(c *Cell) int {
 	return 0
 }
 
-// barsOf returns the bars of the cells. The first cell is the parameter ours. The other bars also show their ratio to
-// the bar of that cell.
+// barsOf returns a bar for each cell. The first of the cells is ours. Each other bar also shows how many times better
+// ours is than the cell of the bar.
 func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	hi := 0.0
 	for _, c := range cells {
@@ -182,7 +182,7 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo)}}
 		if q, err := gain(ours, c, ours.Unit); err == nil && q.N > 0 && i > 0 {
 			b.Ratio = formatInterval(q)
-		} else if i > 0 { // no undisturbed round has both, so the bars show disturbed rounds, too
+		} else if i > 0 { // no undisturbed round has both figures, so take the disturbed rounds, too
 			b.Ratio = formatRatio(timesBetter(ours, c))
 		}
 		bars = append(bars, b)

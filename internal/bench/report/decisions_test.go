@@ -39,7 +39,7 @@ func TestEveryRuleAnswersOneQuestion(t *testing.T) {
 	require.Len(t, answered, len(rules)+1)
 }
 
-// manyFacts is a fact that gives most questions an answer.
+// manyFacts changes the costs of cells so that most questions get an answer.
 func manyFacts(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
 	factor := shared(128)(top, c, cpus)
 	for _, base := range []topology.Class{topology.SMT, topology.SameNode, topology.Package, topology.Remote} {
@@ -199,8 +199,9 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// Before it is expanded, the page takes at most 6,000 pixels. It fits a screen of 400 pixels, and has no text smaller
-// than 11 pixels. It prints on at most four pages before the details.
+// TestPageInABrowser checks the layout of the page while its details are collapsed. On a wide screen, the page is at
+// most 6,000 pixels high. It fits a screen that is 400 pixels wide, and has no text smaller than 11 pixels. Without the
+// details, it prints on at most four pages.
 func TestPageInABrowser(t *testing.T) {
 	program, dir := browser(t), t.TempDir()
 	run := func(args ...string) string {

@@ -44,8 +44,8 @@ func distribution(title string, cells []*Cell) (*figure, error) {
 		axis{label: "%", ticks: []tick{{0, "0"}, {25, "25"}, {50, "50"}, {75, "75"}, {100, "100"}}}, all), nil
 }
 
-// lines makes a line for each cell that has a histogram. It calls the function point for each part of the histogram.
-// The function returns a point of the line, or false if the line ends there.
+// lines makes a line for each cell that has a histogram. It calls the function point for each bracket of the histogram,
+// in ascending order. The function returns the next point of the line, or false if the line has ended.
 func lines(cells []*Cell, point func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool)) (all []series, err error) {
 	for _, c := range cells {
 		h, div, err := c.pooled()

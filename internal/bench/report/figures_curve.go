@@ -43,7 +43,7 @@ func curves(cells []*Cell, name func(*Cell) string, x func(*Cell) float64) (all 
 	return slices.DeleteFunc(all, func(s series) bool { return len(s.line) < 2 })
 }
 
-// leastGap is the place on a logarithmic axis where a pause of 0 is drawn, because such an axis has no 0.
+// leastGap is where the logarithmic axis shows a gap of 0. A gap is the time for which the woken thread had slept.
 const leastGap = 2 * time.Microsecond
 
 // againstGap draws the latency of a wake against the time for which the woken thread had slept.
@@ -143,8 +143,8 @@ func measuredAt(all []series) (list []tick) {
 	return list
 }
 
-// ratioMaps draws heat maps of the throughput, by the share of holds that readers share, and by the number of workers.
-// There is a map for each lock of the library that was measured with several values of both.
+// ratioMaps draws heat maps of the throughput. The rows are percentages of reads, and the columns are numbers of
+// workers. There is a map for each lock of the library that was measured with several of both.
 func ratioMaps(cells []*Cell) (list []*figure) {
 	for _, some := range groupsBut(cells, "read", "procs", "threads") {
 		var names []string
@@ -191,8 +191,9 @@ func ratioMaps(cells []*Cell) (list []*figure) {
 	return list
 }
 
-// ideal returns a line that shows the throughput if each worker, up to the number of CPUs, does as much as a worker
-// does at the smallest number of workers. The line ends where it would rise far above all others.
+// ideal returns a line that shows perfect scaling: the throughput grows in proportion to the number of workers, up to
+// the number of CPUs. It begins at the best point with the fewest workers. The line ends earlier if it would rise above
+// 1.4 times the highest measured throughput.
 func ideal(all []series, cpus int) (s series, ok bool) {
 	most, from := 0.0, xy{}
 	for _, s := range all {

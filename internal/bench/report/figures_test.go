@@ -78,7 +78,7 @@ func TestFiguresAreComplete(t *testing.T) {
 		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix", "padding", "stream", "fence"}, sc.Name) {
 			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.Name)
 		}
-		if sc.Name != "mem" { // its figures need more than a made-up result has
+		if sc.Name != "mem" { // made-up results lack what its figures show
 			require.Contains(t, text, "<svg", sc.Name)
 		}
 	}

@@ -45,7 +45,7 @@ type htmlPage struct {
 	Skipped  []*Cell
 	Bad      []*Cell
 	Pictures []*figure // pictures of the host
-	Advised  bool      // there is advice, other than to measure what is missing
+	Advised  bool      // the page has advice
 }
 
 // htmlSection is the part of the page about one scenario.
@@ -125,7 +125,7 @@ var sectionHelp = map[string]string{
 	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
 }
 
-// sectionCommand has the command that measures a scenario, if the command has another name than the scenario.
+// sectionCommand has the command that measures a scenario, if the command is not the name of the scenario.
 var sectionCommand = map[string]string{
 	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000", "intruder": "bias", "fence": "bias",
 }
@@ -199,8 +199,8 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 	return s, nil
 }
 
-// group returns a text that is the same for all cells that can be compared with c. The text has the parameters of c. It
-// omits those that describe the subject, and those that the caller names.
+// group returns a text with the parameters of c. The text is the same for all cells that can be compared with c,
+// because it omits the parameters that describe the subject. It also omits the parameters that the caller names.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {
@@ -228,7 +228,7 @@ func scalingGroups(all []*Cell) [][]*Cell {
 		for _, c := range groups[k] {
 			procs[c.Params["procs"]], threads[c.Params["threads"]] = true, true
 		}
-		if len(procs) > 1 && len(threads) > 1 { // 2 processes with 1 thread are not the same as 1 process with 2 threads
+		if len(procs) > 1 && len(threads) > 1 { // draw a line for each number of threads
 			list = append(list, groupsBut(groups[k], "procs")...)
 			continue
 		}
@@ -237,8 +237,8 @@ func scalingGroups(all []*Cell) [][]*Cell {
 	return list
 }
 
-// varying returns the names procs and threads, as far as the cells have different values of these parameters. The
-// values are added to the names of the lines of a figure, because the title of the figure has no room for them.
+// varying returns the names of the parameters procs and threads, but only of those whose values differ between the
+// cells. The title of a figure omits these parameters, because each line of the figure has its own values.
 func varying(cells []*Cell) (names []string) {
 	for _, name := range []string{"procs", "threads"} {
 		for _, c := range cells {
@@ -252,7 +252,7 @@ func varying(cells []*Cell) (names []string) {
 }
 
 // notable returns the cells for which a figure has room: those of the library and of the most important primitives of
-// the host. For some scenarios without a subject of the library, it returns all cells.
+// the host. If a throughput scenario has no list of primitives for its ratios, notable returns all cells.
 func notable(sc *bench.Scenario, cells []*Cell) (list []*Cell) {
 	for _, c := range cells {
 		if c.ours() || sc.Higher && len(sc.Ref) == 0 || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {

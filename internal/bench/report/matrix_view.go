@@ -17,12 +17,12 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// pairs has the results of one subject in a matrix, which has values for each pair of CPUs.
+// pairs has the results of one subject in the matrix scenario, which measures each pair of CPUs.
 type pairs struct {
 	subject string
 	cpus    []int                      // ordered so that near CPUs are next to each other
-	medians map[[2]int]float64         // of the values of the repetitions
-	reps    map[[2]int]map[int]float64 // values by the number of the repetition
+	medians map[[2]int]float64         // for each pair of CPUs: the median of the repetitions
+	reps    map[[2]int]map[int]float64 // for each pair of CPUs: the value of each repetition, by its number
 }
 
 // matrices returns the results of all matrix measurements of a document, one value of type pairs for each subject.
@@ -114,10 +114,10 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 // clusterStep is the least ratio of the distance between neighbouring clusters of CPUs to the distance within a cluster.
 const clusterStep = 1.3
 
-// clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor
-// clusterStep. It begins with one group for each CPU, and repeatedly merges the two groups with the least mean
-// distance. If this distance is more than clusterStep times each earlier distance, the groups before the merge
-// become a level. The result has the levels from small groups to large ones, and is empty if there is no level.
+// clusters finds groups of CPUs that are much nearer to each other than to other CPUs. It begins with one group for
+// each CPU, and repeatedly merges the two groups with the least mean distance. If this distance exceeds all earlier
+// merge distances by the factor clusterStep, the groups that exist before the merge become a level. The result has the
+// levels from small groups to large ones.
 func (m *pairs) clusters() (levels [][][]int) {
 	groups := make([][]int, len(m.cpus))
 	for i, c := range m.cpus {
@@ -134,7 +134,7 @@ func (m *pairs) clusters() (levels [][][]int) {
 			}
 		}
 		if x < 0 {
-			return levels // the distances to the remaining groups were not measured
+			return levels // no distance between two of the groups was measured
 		}
 		if last > 0 && least > clusterStep*last {
 			level := make([][]int, len(groups))
@@ -190,8 +190,8 @@ func (m *pairs) clusterText() string {
 // mostColumns is the number of CPUs that fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes a table for each matrix of a document. In a round trip, the CPU of the row begins, and the CPU
-// of the column answers.
+// writeMatrix writes a table for each matrix of a document. In the measurement of a pair, the CPU of the row starts,
+// and the CPU of the column answers.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/madeup"
 )
 
-// Clusters are found from the figures alone, from small to large ones.
+// TestClusters checks that clusters finds the groups from the measured times alone, without the topology.
 func TestClusters(t *testing.T) {
 	for _, c := range []struct {
 		name string

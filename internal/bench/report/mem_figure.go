@@ -50,7 +50,8 @@ func memFigures(cells []*Cell) (figures []*figure) {
 	return figures
 }
 
-// placement returns where the memory of the cell was, according to the last repetition that knows, or nil.
+// placement returns where the memory of the cell was, according to the last repetition that has this information. It
+// returns nil if none has it.
 func (c *Cell) placement() *bench.Placement {
 	for _, r := range slices.Backward(c.Reps) {
 		if r.Placement != nil && len(r.Placement.Got) > 0 {

@@ -74,7 +74,8 @@ func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	return best
 }
 
-// placementOf returns where the memory was, according to the last repetition that knows, or nil.
+// placementOf returns where the memory was, according to the last repetition that has this information. If none has it,
+// the result says that the placement is not known.
 func placementOf(r *bench.Result) *bench.Placement {
 	for _, rep := range slices.Backward(r.Reps) {
 		if rep.Placement != nil {

@@ -93,7 +93,7 @@ func scaleOf(all []stats.Interval) barScale {
 	return barScale{math.Pow(10, math.Floor(math.Log10(least/1.25))), math.Pow(10, math.Ceil(math.Log10(hi)))}
 }
 
-// The method at returns the place of the value v on the scale, in percent of the width of the scale.
+// at returns the place of the value v on the scale, in percent of the width of the scale.
 func (s barScale) at(v float64) float64 {
 	switch {
 	case s.hi <= 0:

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// glanceRow is a row that shows a figure of the library, and its ratios to the most important primitives of the host.
+// glanceRow shows a result of the library, and the ratios of this result to those of the most important primitives of
+// the host.
 type glanceRow struct {
 	What, Prim, Value string
 	Versus            []string
@@ -51,7 +52,8 @@ func glanceOf(d *Document) (rows []glanceRow) {
 	return rows
 }
 
-// peers returns a text that is the same for all cells that are compared with c. These cells come from the same file.
+// peers returns a text that is the same for c and all cells with which c is compared. A cell is compared only with
+// cells of the same file.
 func (c *Cell) peers() string { return c.Scenario + " " + c.group() + " " + c.file }
 
 func cellOf(cells []*Cell, subject string) *Cell {
@@ -61,7 +63,7 @@ func cellOf(cells []*Cell, subject string) *Cell {
 	return nil
 }
 
-// ratiosOf divides the main metric of a by that of b, for each round, as bench.Ratios does.
+// ratiosOf divides, for each round, the main metric of a by that of b. bench.Ratios does the same for results.
 func ratiosOf(a, b *Cell) (rs []float64) {
 	for i := range min(len(a.Reps), len(b.Reps)) {
 		x, okx := a.Reps[i].Metrics[a.Unit]

@@ -108,8 +108,8 @@ func TestIdeal(t *testing.T) {
 	require.False(t, ok)
 }
 
-// If two files have the same cells, the page shows these cells next to each other, with the names of the files. The
-// advice is about the last file.
+// TestReportOfTheSameTwice checks a page of two files that have the same cells. The page shows these cells next to each
+// other, with the names of the files. The advice uses the last file that has a cell.
 func TestReportOfTheSameTwice(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(name string, f float64, only string) string {
@@ -170,7 +170,7 @@ func TestReportOfTheSameTwice(t *testing.T) {
 	require.Contains(t, text, "shmsync:mutex ("+strings.TrimSuffix(after, ".json")+")")
 }
 
-// A line of the first screen that is too long continues on the next line. Nothing is cut off.
+// TestGlanceGoesOn checks that a line of the overview that is too long continues on the next line, and is not cut off.
 func TestGlanceGoesOn(t *testing.T) {
 	lines := glanceLines([]glanceRow{
 		{"at a glance", "", "", []string{"times that of"}},
@@ -186,7 +186,7 @@ func TestGlanceGoesOn(t *testing.T) {
 	require.Contains(t, strings.Join(lines, ""), "7.05 chan")
 }
 
-// A table that is too wide omits columns that can be seen elsewhere, but not its last figures.
+// TestTablesAreNarrowed checks that a table that is too wide omits ranges and intervals, but no medians and no ratios.
 func TestTablesAreNarrowed(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	rows := narrow([][]string{

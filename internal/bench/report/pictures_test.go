@@ -18,7 +18,7 @@ import (
 
 var updatePictures = flag.Bool("update", false, "write the pictures of docs/shmbench.md")
 
-// pictureStyle is the style that the page has for figures, for a picture outside of the page.
+// pictureStyle gives a picture file the style that figures have on the page.
 const pictureStyle = `<style>svg { background: #fff; } text { font: 12px system-ui, sans-serif; fill: #1b1f24; } .box { fill: #fff; stroke: #d0d7de; }
 .box.package { fill: #f6f8fa; stroke: #57606a; } .box.llc { fill: #f6f8fa; } .box.core { stroke: #0072b2; } .box.host { fill: none; stroke: none; }
 .border { stroke: #1b1f24; fill: none; } .grid { stroke: #d0d7de; } .range { stroke: #1b1f24; stroke-width: 2; opacity: .7; }</style>`
@@ -53,7 +53,8 @@ func madeUpWakes() *figure {
 	return againstGap(cells)
 }
 
-// The pictures in the documents are drawn by the present program. They show a made-up host and made-up figures.
+// TestPicturesOfTheDocuments checks that the pictures in the documents are those that this program draws. They show a
+// made-up host and made-up figures.
 func TestPicturesOfTheDocuments(t *testing.T) {
 	d := syntheticMatrix(t, "nps4", 1, func(a, b, _ int) float64 {
 		way := 190.0
@@ -63,7 +64,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		case a/4 == b/4:
 			way = 92
 		}
-		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // for each pair, so that their order does not matter
+		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // the order of the pairs does not matter
 		return way * (1 + 0.06*noise.Float64())
 	})
 	for name, f := range map[string]*figure{

@@ -34,7 +34,8 @@ func recordedHosts(t *testing.T) (names []string) {
 	return append(names, plantedHosts...)
 }
 
-// truth is a fact that is planted on one host, with what the advice must say about it.
+// truth is a fact that a test plants in the results of a host. It has the rule that must find the fact, and texts that
+// the advice of this rule must contain.
 type truth struct {
 	name, rule string
 	text       []string
@@ -42,8 +43,9 @@ type truth struct {
 	fact       fact
 }
 
-// mapped returns the classes of the cells of a scenario and a subject, from near to far, and the first CPU of each.
-// It omits threads of one core, and treats classes that differ only in kinds as one.
+// mapped returns the classes of pairs of CPUs on which a scenario measures a subject, from near to far, and a first CPU
+// for each class. It omits threads of one core. If classes differ only in the kinds of their CPUs, it returns one of
+// them.
 func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (list []topology.Class, first map[topology.Class]int) {
 	first = map[topology.Class]int{}
 	for _, c := range cells {
@@ -60,7 +62,8 @@ func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (lis
 	return list, first
 }
 
-// within returns the given CPU, and the used CPUs whose class with that CPU is SMT or one of the given classes.
+// within lists the given CPU and all used CPUs that are near it: their class with this CPU is SMT or one of the classes
+// in the parameter near.
 func within(o *plan.Options, cpu int, near []topology.Class) string {
 	var cpus []int
 	for _, id := range o.CPUs {
@@ -72,7 +75,8 @@ func within(o *plan.Options, cpu int, near []topology.Class) string {
 	return topology.FormatList(cpus)
 }
 
-// beyond returns a fact: the cells of a scenario cost more if their CPUs are as far apart as class, or farther.
+// beyond returns a fact: the cells of a scenario cost more if their CPUs are at least as far apart as the CPUs of the
+// given class.
 func beyond(scenario string, class topology.Class, factor float64) fact {
 	return func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
 		if c.Scenario.Name != scenario || len(cpus) < 2 || cpus[0] < 0 || cpus[1] < 0 || !topology.Class(c.Place).Valid() {
@@ -86,7 +90,8 @@ func beyond(scenario string, class topology.Class, factor float64) fact {
 	}
 }
 
-// shared returns a fact: counters cost more if their distance is less than the given one.
+// shared returns a fact: increments of counters cost more if the counters lie less than the given distance apart, in
+// bytes.
 func shared(distance uint64) fact {
 	return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
 		if c.Scenario.Name == "padding" && c.Pad < distance {
@@ -174,8 +179,8 @@ func cohortTruths(o *plan.Options, cells []*bench.Cell) []truth {
 	}}}
 }
 
-// memoryTruths returns facts about memory: a slow node, if other memory at the same distance was measured, and slow
-// interleaving.
+// memoryTruths returns facts about memory: that one node is slow, and that interleaved memory is slow. A slow node can
+// be found only if another node at the same distance was measured.
 func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	at := map[int]map[int]bool{} // nodes with memory, by distance
 	spread := false
@@ -222,8 +227,9 @@ func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	return list
 }
 
-// Every planted fact that the default plan of a recorded host can show is found, with the CPUs and nodes that it is
-// about. No rule says anything that the fact does not explain. Equal costs give no advice.
+// TestPlantedFactsOfEveryHost plants, for each recorded host, each fact that the default plan can show. The advice must
+// report the fact, with its CPUs and nodes, and nothing that the fact does not explain. If all costs are equal, there
+// must be no advice.
 func TestPlantedFactsOfEveryHost(t *testing.T) {
 	seeds, several := proctest.Rounds[uint64](1, 3), 0
 	if proctest.Long() {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// A long suite finds where data that many cores stream should lie. It gives no advice if all costs are equal, or if
-// the pages were on other nodes than requested.
+// TestPlantedStreams checks the advice of a long suite on where to put data that many cores stream. There is no advice
+// if all costs are equal, or if the pages were on other nodes than requested.
 func TestPlantedStreams(t *testing.T) {
 	data := func(factor float64, places ...string) fact {
 		return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
@@ -63,7 +63,8 @@ func TestPlantedStreams(t *testing.T) {
 	require.Contains(t, a.Text, "a load takes")
 }
 
-// A long suite finds which holds should be biased, and which should not. It gives no advice if the costs are equal.
+// TestPlantedBias checks the advice of a long suite on whether holds should be biased. There is no advice if the costs
+// are equal.
 func TestPlantedBias(t *testing.T) {
 	slow := func(subject string) fact {
 		return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {

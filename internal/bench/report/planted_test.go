@@ -19,14 +19,15 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// The tests below plant facts in results of the real default plan of a recorded host: all cells cost the same,
-// multiplied by what the facts say, with noise.
+// The tests below plant facts in made-up results. The cells come from the real default plan of a recorded host. All
+// cells cost the same, but a fact multiplies the cost of some cells, and all figures have noise.
 
-// plantedHosts are hosts with several caches in a node, with nodes that share a cache, with many packages, with
-// memory-only nodes, with little information, and with unequal CPUs.
+// plantedHosts have various topologies: several caches in a node, a cache that several nodes share, many packages,
+// nodes without CPUs, little information, and unequal CPUs.
 var plantedHosts = []string{"two-by-96", "sub-numa", "eight", "modules", "no-shared-cache", "hybrid", "two-socket", "memoryless", "cpuless", "nps4"}
 
-// fact returns the factor by which a cell costs more than the others, or lets less through.
+// fact returns the factor by which the times of a cell are longer and its rates are lower. The factor is 1 for a cell
+// that the fact does not concern.
 type fact func(t *topology.Topology, c *bench.Cell, cpus []int) float64
 
 // noise returns the noise of one repetition. It is log-normal, with an outlier in one of twenty repetitions.
@@ -94,8 +95,8 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 	return d
 }
 
-// timed returns the advice that prefers one choice to another because of its time. R1 and R10 only report what was
-// measured, and R11 is about settings.
+// timed returns the advice that prefers a faster choice to a slower one. It omits R1 and R10, which only report what
+// was measured, and R11, which is about settings.
 func timed(all []advice) (list []advice) {
 	for _, a := range all {
 		if a.Verdict == adviceDo && a.Rule != "R1" && a.Rule != "R10" && a.Rule != "R11" {
@@ -105,7 +106,8 @@ func timed(all []advice) (list []advice) {
 	return list
 }
 
-// Equal costs give no advice: at most one file in twenty has any.
+// TestNullDataGivesNoAdvice checks results in which all cells cost the same: at most one file in twenty leads to
+// advice.
 func TestNullDataGivesNoAdvice(t *testing.T) {
 	for _, name := range plantedHosts {
 		o, cells := plannedCells(t, name)
@@ -127,8 +129,8 @@ func among(t *topology.Topology, cpus []int, base topology.Class) bool {
 	return len(cpus) > 1 && cpus[0] >= 0 && cpus[1] >= 0 && t.Class(cpus[0], cpus[1]).Base() == base
 }
 
-// Each planted fact is found, with the CPUs and nodes that it is about. No other rule says anything that the fact
-// does not explain.
+// TestPlantedFactsAreFound checks that the advice reports each planted fact, with its CPUs and nodes. No other rule may
+// give advice that the fact does not explain.
 func TestPlantedFactsAreFound(t *testing.T) {
 	distant := func(scenario string, factor float64, bases ...topology.Class) fact {
 		return func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
@@ -226,8 +228,8 @@ func TestPlantedFactsAreFound(t *testing.T) {
 	}
 }
 
-// The report does not recommend a cohort lock that wins if its threads did not stay on their CPUs. It never
-// recommends a cohort lock that loses.
+// TestCohortAdviceNeedsProof checks when the report recommends a cohort lock. It recommends a faster one only if the
+// threads stayed on their CPUs, and never a slower one.
 func TestCohortAdviceNeedsProof(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	gains := func(by float64) fact {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The figures do not use a plot library, because the library would also be part of each worker, which is the same
-// program. Some measurements kill workers, and the death of a process with more memory takes longer. The usual library
+// The figures do not use a plot library. This program also runs as the worker processes, which would have the library
+// in memory. Some measurements kill workers, and a process with more memory takes longer to die. The usual library
 // would add half as much memory again, and a third of a millisecond to the slowest deaths.
 
 // xy is a point of a curve.

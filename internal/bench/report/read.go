@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// ReadDocument reads a file that --out wrote, and refuses any other file.
+// ReadDocument reads a result file, which the option --out writes, and refuses any other file.
 func ReadDocument(name string) (*Document, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -78,14 +78,14 @@ func (c *Cell) Values(metric string) []float64 {
 	return bench.Or(vs, dirty...)
 }
 
-// pooled returns one histogram with the samples of all repetitions, or nil if there is none. The caller has to divide
-// the values of the histogram by the result div.
+// pooled returns one histogram with the samples of all repetitions, or nil if there is none. To get nanoseconds, the
+// caller divides the values of the histogram by div.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
 	return c.merged(func(r *Repetition) string { return r.Hist })
 }
 
-// merged merges one histogram of each repetition. The function text returns that histogram of a repetition in its text
-// form, or an empty string if the repetition has none.
+// merged returns one histogram with the samples of all repetitions. The function text selects a histogram of a
+// repetition, in text form. It returns an empty string if the repetition does not have this histogram.
 func (c *Cell) merged(text func(*Repetition) string) (h *hdrhistogram.Histogram, div float64, err error) {
 	for i := range c.Reps {
 		r := &c.Reps[i]

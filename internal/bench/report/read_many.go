@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ReadDocuments reads several result files into one document. If two files have measured the same cell, all cells of
-// its scenario get the names of their files, and are shown next to each other. Differences between the hosts become
-// warnings.
+// ReadDocuments reads several result files into one document. If two files have measured the same cell, the document
+// has both results. In this case, all cells of the scenario of this cell get labels that name their files. Differences
+// between the hosts become warnings.
 func ReadDocuments(names []string) (*Document, error) {
 	var all *Document
 	seen := map[string]bool{}

@@ -54,9 +54,9 @@ type rule struct {
 	judge     func(d *Document, list []*contrast) *advice
 }
 
-// rules has the rules for advice, in the order of reports. Each rule uses the cells of a document, its topology, and
-// the comparisons that the function in the field list has returned. If the function in the field judge returns nil, the
-// cells that the rule needs were not measured.
+// rules has the rules for advice, in the order in which a report shows them. For each rule, the function in the field
+// list returns the comparisons that the rule needs. The function in the field judge gives the advice, or returns nil if
+// the cells that the rule needs were not measured.
 var rules = []rule{
 	{"R1", "spinning", "shmbench handoff", nil, adviseSpin},
 	{"R2", "where processes run", "shmbench matrix", colocateContrasts, adviseColocate},
@@ -107,8 +107,8 @@ func Recommend(d *Document) []advice {
 	return append(all, hygiene(d)...)
 }
 
-// Rule R2 says which CPUs to use, and rule R13 may say to use only one thread of each core. oneEach combines the advice
-// of both: of the CPUs that R2 names, use one of each core.
+// oneEach combines the advice of two rules. R2 names the CPUs to use, and R13 may advise to use only one thread of each
+// core. The combined advice names one thread of each core of the CPUs of R2.
 func oneEach(d *Document, all []advice) {
 	domain := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R2" && a.Verdict == adviceDo && len(a.cpus) > 0 })
 	apart := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R13" && a.Verdict == adviceDo })
@@ -123,7 +123,7 @@ func oneEach(d *Document, all []advice) {
 	list := topology.FormatList(cpus)
 	all[domain].Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list + ": one thread of each core"}
 	all[apart].Do = nil
-	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // these are CPUs of the whole host
+	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // R2 excludes some CPUs that R13 names
 		_, after, _ = strings.Cut(after, ":")
 		all[apart].Text = before + ":" + after
 	}
@@ -135,7 +135,7 @@ func noTiming(d *Document) (why []string) {
 	if host.Emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	judged := d.Rounds != nil // the run judged each of its rounds by itself
+	judged := d.Rounds != nil // the run has checked each round for disturbances
 	if e.Others > host.MostOthers && !judged {
 		why = append(why, fmt.Sprintf("other programs took %.1f %% of the time of the CPUs that were used", 100*e.Others))
 	}
@@ -163,16 +163,16 @@ func noTiming(d *Document) (why []string) {
 // awake has the scenarios whose workers wait only for each other, so that they hardly ever sleep.
 var awake = []string{"handoff", "lock", "readers", "padding", "home", "matrix"}
 
-// These limits decide which workers the method lost takes into account.
+// These limits decide which workers the method lost considers, and whether it returns a result.
 const (
-	mostSleeps = 50  // per second; a sleep costs up to 0.1 ms until the thread runs again, so all together explain 0.5 % of the time
-	leastTime  = 0.2 // seconds of all workers together; 5 % of this time is more than one time slice of another program
+	mostSleeps = 50  // per second; each costs at most 0.1 ms until the thread runs again
+	leastTime  = 0.2 // seconds of all workers; a shorter time may be one time slice of another program
 )
 
-// lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU
-// alone. It considers only workers that hardly ever slept: if such a worker did not run, another program had its
-// CPU. The number of involuntary context switches would say less, because each sched_yield of a busy wait counts as
-// one switch, and another program may take the CPU only once and keep it.
+// lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU alone. It
+// considers only workers that hardly ever slept. If such a worker did not run, another program had its CPU. The number
+// of involuntary context switches shows less: each sched_yield of a busy wait counts as a switch, and a program that
+// takes the CPU once may keep it for long.
 func (d *Document) lost() float64 {
 	used, seconds := 0.0, 0.0
 	for i := range d.Cells {
@@ -216,7 +216,7 @@ next:
 	return list
 }
 
-// These functions return conditions for the method find, each of which selects cells.
+// The functions by, with and alike return conditions for the method find.
 func by(subject string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Subject == subject }
 }
@@ -225,8 +225,8 @@ func with(param, value string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Params[param] == value }
 }
 
-// alike returns a condition for the method find. It selects the cells that differ from a only in the subject or in the
-// named parameters.
+// alike returns a condition for the method find: the cell has the same scenario and parameters as the cell a. The
+// subject and the named parameters may differ.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }
@@ -256,8 +256,8 @@ func (c *Cell) byRound(metric string) map[int]float64 {
 	return m
 }
 
-// gain returns how many times better a is than b in a metric. It compares the two round by round. For the metrics in
-// BetterHigher, more is better.
+// gain returns how many times better the cell a is than the cell b in a metric. It uses the rounds in which both cells
+// have the metric. If the metric is in BetterHigher, larger values are better.
 func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	x, y := b.byRound(metric), a.byRound(metric)
 	if bench.BetterHigher[metric] {
@@ -266,14 +266,14 @@ func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	return roundRatio(x, y)
 }
 
-// roundRatio returns the ratio of x to y, with its interval. It uses the rounds that have a value in both.
+// roundRatio returns the ratio of x to y, with its interval. It uses the rounds for which both x and y have a value.
 func roundRatio(x, y map[int]float64) (stats.Interval, error) {
 	e, err := stats.Paired(ratios(x, y), 1)
 	return e.Interval, err
 }
 
-// fewest is the least number of rounds for a figure that becomes a setting. Two rounds would be too few, because they
-// may agree by chance.
+// fewest is the least number of rounds for a figure that becomes a setting. The figures of only two rounds may be close
+// to each other by chance.
 const fewest = 3
 
 // exceeds reports whether the whole interval of an effect is at least as large as the parameter least. This is good

@@ -9,11 +9,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// biasGain is the least gain for which rule R18 advises a lock that is biased toward one process, or one that is not.
+// biasGain is the least gain for which rule R18 recommends one of two choices: a lock that becomes biased toward one
+// process, or a lock that never does.
 const biasGain = 1.1
 
-// biasContrasts returns the comparisons for rule R18. For each pause between two holds by another process, it compares
-// a biased lock with one that is not biased, and the other way round.
+// biasContrasts returns the comparisons for rule R18. An intruder is another process that locks the owner's lock now
+// and then. For each pause of the intruder, there are two comparisons: whether bias is faster, and whether a lock
+// without bias is faster.
 func biasContrasts(d *Document) (list []*contrast) {
 	for _, biased := range d.find("intruder", by("shmsync:mutex")) {
 		for _, plain := range d.find("intruder", by("shmsync:mutex-checked"), alike(biased)) {

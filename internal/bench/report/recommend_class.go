@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells returns the cells of a scenario that run on a class of pairs of CPUs and satisfy the conditions, from
-// the nearest class to the farthest. It omits cells on threads of one core. If classes differ only in the kinds of
+// classCells returns the cells of a scenario whose CPUs are a pair of some class and that satisfy the conditions, from
+// the nearest class to the farthest. It omits pairs of threads of one core. If classes differ only in the kinds of
 // CPUs, it returns only the cell of the first class.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
@@ -54,8 +54,8 @@ func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	return cpus
 }
 
-// domainName says what the CPUs of a domain share, that is, of a set of CPUs that are near each other. The parameter
-// near is the farthest class that two of these CPUs have.
+// domainName names what the CPUs of a domain share. A domain is a set of CPUs that are near each other. The parameter
+// near is the class of the two CPUs of the domain that are farthest apart.
 func domainName(near topology.Class) string {
 	switch near.Base() {
 	case topology.Module:
@@ -84,8 +84,8 @@ func (c *Cell) firstCPU() int {
 	return -1
 }
 
-// adviseClasses is rule R2 for measurements that run on classes of pairs of CPUs. It looks for the smallest group of
-// CPUs beyond which access to a cache line costs far more.
+// adviseClasses is rule R2 for matrix measurements with one pair of CPUs for each class. It looks for the smallest
+// group of CPUs such that access to a cache line from outside the group costs far more.
 func adviseClasses(d *Document, list []*contrast) *advice {
 	cells := d.mappedClasses()
 	if len(cells) < 2 {
@@ -120,8 +120,8 @@ func (d *Document) mappedClasses() []*Cell {
 	return d.classCells("matrix", by("go:one-line"))
 }
 
-// wakeLines returns a list of wake cells for each pause before the wake. The cells of a list are in the order of their
-// classes of pairs of CPUs, from the nearest to the farthest.
+// wakeLines returns lists of wake cells. There is a list for each gap, that is, for each time that the waiter sleeps
+// before the wake. A list has one cell for each class of pairs of CPUs, from the nearest class to the farthest.
 func (d *Document) wakeLines() (lines [][]*Cell) {
 	seen := map[string]bool{}
 	for _, gap := range d.find("wake", by("shmsync:futex"), asleep) {
@@ -166,7 +166,7 @@ func adviseWakes(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// smtCost is the least slowdown by a shared core for which rule R13 advises against sharing the core.
+// smtCost is the least slowdown of two workers on one core for which rule R13 advises to run them on two cores.
 const smtCost = 1.1
 
 // smtContrasts returns the only comparison that rule R13 needs.
@@ -203,12 +203,12 @@ func adviseSMT(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// slowNode is the least ratio of the latency of a NUMA node to that of comparable nodes for which rule R14 names
-// the node.
+// slowNode is the least slowdown for which rule R14 calls a NUMA node slow. The slowdown is the ratio of the latency of
+// the node's memory to that of other nodes at the same distance.
 const slowNode = 1.15
 
-// reach returns the cells that measure how long loads take. They are grouped by the distance from the CPUs to the
-// memory, and by the node of the memory.
+// reach returns the cells that measure how long loads from one NUMA node take. It groups the cells by the distance from
+// the CPUs to the memory, and then by the node of the memory.
 func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	byDistance = map[int]map[int][]*Cell{}
 	if d.Topology == nil {
@@ -229,8 +229,9 @@ func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	return byDistance
 }
 
-// slowContrasts returns the comparisons for rule R14. It compares each NUMA node with all others that were measured at
-// the same distances. It takes the mean over the distances, because a slow node is slow from everywhere.
+// slowContrasts returns the comparisons for rule R14. It compares each NUMA node with each other node, at the distances
+// at which both were measured. For a pair of nodes, it takes the mean over these distances, because a slow node is slow
+// from everywhere.
 func slowContrasts(d *Document) (list []*contrast) {
 	byDistance := d.reach()
 	reached := map[int]bool{}
@@ -288,7 +289,8 @@ func adviseSlowNode(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// joined returns the mean of several lists of figures. It has a mean for each round that all of the lists have.
+// joined returns, for each round, the mean of the figures of all items of list. The function rounds returns the figures
+// of an item, by round. joined omits rounds that an item lacks.
 func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	sums, counts := map[int]float64{}, map[int]int{}
 	for _, s := range list {
@@ -307,12 +309,12 @@ func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// inPlaceLeast is for rule R6. Threads check on which CPU they run, and at least this share of the checks must have
-// found them on the CPUs of the plan.
+// inPlaceLeast is a limit for rule R6. During a measurement, each thread checks repeatedly on which CPU it runs. At
+// least this share of the checks must have found the CPU of the plan.
 const inPlaceLeast = 0.99
 
-// proven reports whether the workers of a lock cell were enough contenders on each of two or more NUMA nodes. The
-// result doubt is a reason to doubt that they ran there, or empty. Goroutines that share a CPU count as one contender.
+// proven reports whether a lock cell had enough contenders on each of two or more NUMA nodes. Goroutines that share a
+// CPU count as one contender. If doubt is not empty, it says why the workers may have run on other CPUs.
 func (c *Cell) proven(t *topology.Topology) (enough bool, doubt string) {
 	nodes := map[int]map[int]bool{}
 	for _, r := range c.Reps {

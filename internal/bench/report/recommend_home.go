@@ -13,8 +13,8 @@ import (
 // homeGain is the least gain for which rule R16 advises to place the memory of a lock on a NUMA node of its users.
 const homeGain = 1.1
 
-// placed is the share in percent of the memory of a measurement that must have been on the NUMA node of the plan,
-// at least. Advice does not use other measurements.
+// placed is a percentage. Advice uses a measurement only if at least this share of its memory was on the NUMA nodes of
+// the plan.
 const placed = 99
 
 // homes returns the cells of a subject that measure memory on a chosen NUMA node, and whose memory was there.

@@ -13,14 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// These are limits for rule R6, the advice on a NUMA-aware lock: its least gain, and what it may cost.
+// These are limits for rule R6, the advice on a NUMA-aware lock: the least gain, the greatest ratio of the p99 of its
+// waits to that of the plain lock, and how evenly the workers must share it.
 const (
 	cohortCrowd  = 4 // least number of contenders on each of two nodes
 	cohortGain   = 1.1
 	cohortTail   = 2.0
 	cohortJain   = 0.8
 	cohortShare  = 0.5      // least share of any worker, relative to the mean share
-	cohortMarker = "cohort" // the names of NUMA-aware locks contain this
+	cohortMarker = "cohort" // each name of a NUMA-aware lock contains this
 )
 
 // cohortContrasts returns the comparisons for rule R6. It compares each NUMA-aware lock with the plain lock, in
@@ -45,18 +46,18 @@ func (d *Document) cohortLocks() []*Cell {
 	return d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) })
 }
 
-// adviseCohort is rule R6: whether to use a lock that prefers waiters of the node that has the lock. The advice
-// requires proof that contenders of several nodes wanted the lock, and a large gain. The slowest waits and the worker
-// with the smallest share must not pay much for the gain.
+// adviseCohort is rule R6: whether to use a lock that prefers waiters of the node that has the lock. The rule
+// recommends such a lock only if it gains enough, its slowest waits are not much longer, and each worker gets a fair
+// share. It also requires proof that contenders ran on several nodes.
 func adviseCohort(d *Document, list []*contrast) *advice {
 	if d.Env.Nodes < 2 && d.Topology != nil && len(d.cohortLocks()) > 0 {
 		return &advice{Verdict: adviceMoot, Text: "one NUMA node: nothing to prefer"}
 	}
 	var top *advice
-	crowd := 0 // number of workers of the cell that top is about
+	crowd := 0 // number of workers of the cell in top
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b *contrast) int { return b.better.workers() - a.better.workers() })
-	ended := map[string]bool{} // placements for which a cell with more contenders gained nothing, or cost too much
+	ended := map[string]bool{} // placements for which a cell with more workers gained too little, or cost too much
 	for _, x := range list {
 		c, p := x.better, x.worse
 		line := c.group("procs", "threads")
@@ -90,11 +91,12 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// rwGain is the least gain in throughput for which rule R7 advises one kind of lock instead of the other.
+// rwGain is the least gain in throughput for which rule R7 recommends an RWMutex instead of a Mutex, or a Mutex instead
+// of an RWMutex.
 const rwGain = 1.1
 
-// rwContrasts returns the comparisons for rule R7. It compares an RWMutex with a Mutex at each share of reads, and a
-// Mutex with an RWMutex at the largest share.
+// rwContrasts returns the comparisons for rule R7. It tests at each percentage of reads whether an RWMutex is better
+// than a Mutex. At the largest percentage, it also tests whether a Mutex is better.
 func rwContrasts(d *Document) (list []*contrast) {
 	most := map[string]*contrast{}
 	for _, c := range d.find("rw", by("shmsync:rwmutex")) {
@@ -117,7 +119,7 @@ func rwContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseRW is rule R7: at which share of reads an RWMutex begins to have more throughput than a Mutex.
+// adviseRW is rule R7: from which percentage of reads on an RWMutex has more throughput than a Mutex.
 func adviseRW(_ *Document, list []*contrast) *advice {
 	var names []string
 	lines := map[string][]*contrast{}
@@ -134,7 +136,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	if len(names) == 0 {
 		return nil
 	}
-	where := func(name string) string { // says which cells the advice is about, if it could be about several
+	where := func(name string) string { // names the parameters of the cells, unless all cells have the same ones
 		if len(names) == 1 {
 			return ""
 		}
@@ -145,7 +147,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	for _, name := range names {
 		line := lines[name]
 		slices.SortFunc(line, func(a, b *contrast) int { return a.at - b.at })
-		from := len(line) // index in line of the first share of reads from which the RWMutex is better
+		from := len(line) // index in line of the least percentage of reads from which on the RWMutex is better
 		for from > 0 && line[from-1].sure() {
 			from--
 		}

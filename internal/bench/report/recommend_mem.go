@@ -28,13 +28,13 @@ func (d *Document) chased(policy string) []*Cell {
 	})
 }
 
-// nodeGain is the least gain of the memory of one NUMA node over that of the others for which rule R3 advises the
-// node.
+// nodeGain is the least gain for which rule R3 recommends the memory of one NUMA node. The gain is relative to the
+// memory of any other node.
 const nodeGain = 1.1
 
-// nodeCosts says how long loads take to the memory of each NUMA node, by policy that binds memory to a node, and by
-// round. A cost is a sum over the nodes with CPUs: the latency from the node, multiplied by the number of CPUs of
-// the run on the node. nodeCosts omits a policy that was not measured from all of these nodes.
+// nodeCosts returns the cost of putting all memory on one NUMA node, for each policy that binds memory to a node, and
+// for each round. The cost is a weighted sum of the latencies of loads from all nodes with CPUs. The weight of a node
+// is the number of its CPUs that the run uses. nodeCosts omits a policy that was not measured from each of these nodes.
 func (d *Document) nodeCosts() map[string]map[int]float64 {
 	cells := d.chased("bind:")
 	weight := map[string]float64{}
@@ -128,8 +128,8 @@ func adviseNode(d *Document, list []*contrast) *advice {
 // interleaveGain is the least speedup of a scan of memory for which rule R4 advises where to put pages.
 const interleaveGain = 1.1
 
-// policies returns the values of a metric by NUMA policy and round. If CPUs of several nodes have a value, it takes the
-// worst of them, because nodes that work together all wait for the slowest.
+// policies returns the values of a metric by NUMA policy and round. If a policy was measured from the CPUs of several
+// nodes, the function worst selects the value. Nodes that work together wait for the slowest of them.
 func policies(cells []*Cell, metric string, worst func([]float64) float64) map[string]map[int]float64 {
 	all := map[string]map[int][]float64{}
 	for _, c := range cells {
@@ -151,8 +151,8 @@ func policies(cells []*Cell, metric string, worst func([]float64) float64) map[s
 	return figures
 }
 
-// spreadAndBound returns the mem cells whose memory is spread over all nodes in turn, and those whose memory is on one
-// node.
+// spreadAndBound returns two lists of mem cells. The pages of the cells in spread lie on all nodes in turn. The pages
+// of the cells in bound lie on one node.
 func (d *Document) spreadAndBound() (spread, bound []*Cell) {
 	return append(d.chased("interleave"), d.chased("weighted")...), d.chased("bind:")
 }
@@ -184,8 +184,8 @@ func adviseInterleave(d *Document, list []*contrast) *advice {
 		return nil
 	}
 	spread, bound := d.spreadAndBound()
-	// The function top returns the best choice of one side. A choice whose effect is proven is better than one whose
-	// effect is not.
+	// top returns the best choice of one side. Side 0 has the ways to spread memory, and side 1 has the single nodes. A
+	// choice with a proven effect is better than a choice without one.
 	top := func(side int) (best *contrast) {
 		for _, c := range list {
 			if c.from == side && (best == nil || c.sure() && !best.sure() || c.sure() == best.sure() && c.Center > best.Center) {

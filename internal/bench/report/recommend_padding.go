@@ -17,8 +17,8 @@ const padGain = 1.1
 const lineBytes = 64
 
 // padLines returns lists of cells that differ only in the distance of the data. The distance ascends in each list.
-// There is a list for each placement that the user named, and one each for the nearest and the farthest class of
-// CPUs on different cores.
+// There is a list for each placement that the user named. Of the classes of pairs of CPUs on different cores, only the
+// nearest and the farthest have a list.
 func (d *Document) padLines() (lines [][]*Cell) {
 	var classes [][]*Cell
 	for _, first := range d.find("padding") {
@@ -47,8 +47,8 @@ func padContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// advisePadding is rule R15: the distance between the data of different CPUs beyond which more distance gains nothing.
-// If several classes of pairs of CPUs were measured, the advice is about the class with the largest gain.
+// advisePadding is rule R15: the smallest distance between the data of different CPUs such that a larger distance gains
+// nothing. If several placements were measured, the advice is about the placement with the largest gain.
 func advisePadding(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.padLines() {
@@ -81,7 +81,7 @@ func advisePadding(d *Document, list []*contrast) *advice {
 // worse reports whether advice a is about a larger effect than advice b.
 func worse(a, b *advice) bool { return a.Effect.Center > b.Effect.Center }
 
-// onCPUs lists the CPUs on which the workers ran, from the first repetition that has them.
+// onCPUs lists the CPUs on which the workers ran, from the first repetition that recorded them.
 func (c *Cell) onCPUs() string {
 	for _, r := range c.Reps {
 		var cpus []int

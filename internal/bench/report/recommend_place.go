@@ -20,7 +20,8 @@ import (
 const widest = 2.0
 
 // adviseSpin is rule R1: how long waiters should spin before they sleep. The advice is to spin for as long as a sleep
-// costs both sides. Then a wait never costs more than twice the cost of the best choice.
+// costs the waiter and the waker together. Then no wait costs more than twice what it would cost with the best choice
+// for this wait.
 func adviseSpin(d *Document, _ []*contrast) *advice {
 	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *Cell) bool { return c.Params["place"] != bench.PlaceSame && c.Params["place"] != bench.PlaceAny })
 	c := best(longest(cells), "p50-ns")
@@ -60,8 +61,8 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 	return a
 }
 
-// longest returns the cells that have at least half as many undisturbed rounds as the cell with the most rounds. A
-// figure that becomes a setting needs several rounds, and some cells of a suite take part in few rounds.
+// longest returns the cells that have at least half as many undisturbed rounds as the cell with the most. In a suite,
+// some cells take part in few rounds. These are too few for a figure that becomes a setting.
 func longest(cells []*Cell) []*Cell {
 	most := 0
 	for _, c := range cells {
@@ -70,8 +71,8 @@ func longest(cells []*Cell) []*Cell {
 	return slices.DeleteFunc(slices.Clone(cells), func(c *Cell) bool { return 2*len(c.byRound(c.Unit)) < most })
 }
 
-// asleep reports whether the waiters of a wake cell were nearly always asleep in the kernel. If the pause before the
-// wake is short, they still spin, and then the figure is not the time of a wake.
+// asleep reports whether the waiters of a wake cell were nearly always asleep in the kernel. With a short gap, waiters
+// still spin when the wake comes, and the figure is not the time of a wake.
 func asleep(c *Cell) bool {
 	const nearly = 0.9
 	slept := c.Values("slept")
@@ -90,12 +91,12 @@ func crowded(d *Document) (list []string) {
 	return list
 }
 
-// farther is for rule R2, which advises to stay within a group of CPUs. It is the least ratio of the time that a
-// cache line takes to CPUs outside the group to the time that it takes within the group.
+// farther is the least ratio for which rules R2 and R12 advise to stay within a group of CPUs. It is the ratio of a
+// time between CPUs in different groups to the same time within a group.
 const farther = 1.3
 
-// sameGood is a limit for the ratio of two gains. Below it, the two ways to divide CPUs into groups that have these
-// gains count as equally good.
+// sameGood is a limit for rule R2. The rule treats two ways to divide the CPUs into groups as equally good if the ratio
+// of their gains is below this limit.
 const sameGood = 1.05
 
 // partition is a way to divide the CPUs of a matrix into groups.
@@ -104,8 +105,9 @@ type partition struct {
 	groups [][]int
 }
 
-// partitions returns the ways to divide the CPUs of a matrix into groups. They are the ways that the host reports, and
-// the clusters that the measurement shows.
+// partitions returns the ways to divide the CPUs of a matrix into groups: by the caches, NUMA nodes and packages that
+// the host reports, and by the clusters that the measurement shows. It omits a way with one group, or with one group
+// for each CPU.
 func partitions(m *pairs, t *topology.Topology) (list []partition) {
 	if t != nil {
 		for _, p := range []struct {
@@ -130,8 +132,8 @@ type divided struct {
 	within  float64
 }
 
-// divide computes the median of the pairs of CPUs within one group, and of the pairs between two groups. It omits pairs
-// of threads of one core, which are near but slow each other down.
+// divide computes, for each round, the median of the pairs of CPUs within a group, and the median of the pairs between
+// groups. It omits pairs of threads of one core, which are near each other but slow each other down.
 func (m *pairs) divide(p partition, t *topology.Topology) *divided {
 	part := map[int]int{}
 	for i, g := range p.groups {
@@ -278,5 +280,5 @@ func (m *pairs) directions() (list []string) {
 	return list
 }
 
-// orOne returns vs. If vs is empty, orOne returns a list with one infinite value, because an empty list has no summary.
+// orOne returns vs, or a list with one infinite value if vs is empty. Summarize needs at least one value.
 func orOne(vs []float64) []float64 { return bench.Or(vs, math.Inf(1)) }

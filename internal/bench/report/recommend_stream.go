@@ -10,15 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// In stream measurements, cores read and write memory as fast as they can. These are the metric of these
-// measurements, and the least gain for which rule R17 advises where the data should lie.
+// In stream measurements, cores read and write memory as fast as they can. streamMetric is the metric of these
+// measurements. streamGain is the least gain for which rule R17 advises where to put the data.
 const (
 	streamMetric = "MB/s"
 	streamGain   = 1.1
 )
 
-// streams returns cells in which cores read memory as fast as they can, without pauses, by the placement of their data.
-// It takes the cells with the largest number of cores. On a host with several nodes, these are the cores of all nodes.
+// streams returns, for each placement of the data, the cell in which the largest number of cores read memory without
+// pauses. On a host with several nodes, these are the cores of all nodes.
 func (d *Document) streams() map[string]*Cell {
 	cells := d.find("stream", with("duty", "100"), with("read", "100"), func(c *Cell) bool {
 		found := c.Values("as-asked-%")

@@ -37,7 +37,7 @@ func synthetic(t *testing.T, tree string) *Document {
 		Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: top.IDs(), Nodes: len(top.Nodes)}}
 }
 
-// add adds a cell to a document. metrics has the values of each metric by round.
+// add adds a cell to a document. The parameter metrics has the values of each metric, one for each round.
 func (d *Document) add(scenario, subject string, params map[string]string, metrics map[string][]float64) {
 	sc := bench.ScenarioByName(scenario)
 	unit := map[string]string{"mem": memChaseMetric}[scenario]
@@ -61,7 +61,8 @@ func (d *Document) add(scenario, subject string, params map[string]string, metri
 	d.Cells = append(d.Cells, c)
 }
 
-// addLong adds a cell that has the values four times, so four times as many rounds.
+// addLong does the same as add, but repeats the values of each metric four times. The cell has four times as many
+// rounds.
 func (d *Document) addLong(scenario, subject string, params map[string]string, metrics map[string][]float64) {
 	long := map[string][]float64{}
 	for name, values := range metrics {
@@ -89,7 +90,7 @@ func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round 
 	return d
 }
 
-// about returns n values around v, which differ from v by at most the given share.
+// about returns n random values near v. Each differs from v by at most share times v.
 func about(rng *rand.Rand, v, share float64, n int) (list []float64) {
 	for range n {
 		list = append(list, v*(1+share*(2*rng.Float64()-1)))
@@ -108,7 +109,8 @@ func adviceOf(t *testing.T, d *Document, rule string) advice {
 	return advice{}
 }
 
-// R0: for a host that is emulated or busy, there is no advice on times, but all advice on settings of the host.
+// TestNoAdviceOnTimesUnderNoise checks rule R0: for a host that is emulated or busy, there is no advice on times. The
+// advice on settings of the host remains.
 func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	far := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
 	for name, c := range map[string]struct {
@@ -158,7 +160,8 @@ func (d *Document) addWorkers(workers ...bench.WorkerReport) {
 	d.Cells[len(d.Cells)-1].Reps[0].Workers = workers
 }
 
-// Workers that slept, that were not pinned, or that yielded often do not show how much time other programs took.
+// TestLostTimeIsThatOfBusyWorkers checks that workers that slept, that were not pinned, or that yielded often do not
+// count as disturbed by other programs.
 func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	busy := bench.WorkerReport{Seconds: 1, UserNs: 99e7}
 	for name, w := range map[string]bench.WorkerReport{
@@ -184,7 +187,7 @@ func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	require.Empty(t, noTiming(d), "one time slice of another program in a short run")
 }
 
-// R2 for matrices that are clear, flat, overlapping, noisy, asymmetric and hybrid.
+// TestColocation checks rule R2 for many kinds of matrices, such as flat, noisy and hybrid ones.
 func TestColocation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	noise := func(v, share float64) float64 { return v * (1 + share*(2*rng.Float64()-1)) }
@@ -214,7 +217,7 @@ func TestColocation(t *testing.T) {
 		{"noisy", "two-socket", func(a, b, round int) float64 {
 			quiet := map[bool]float64{true: 100, false: 150}[twoSocket(a, b)]
 			if round%2 == 0 == twoSocket(a, b) {
-				return quiet * 3 // another program ran at that time
+				return quiet * 3 // as if another program had run
 			}
 			return quiet
 		}, adviceUndecided, nil},
@@ -257,7 +260,8 @@ func TestColocation(t *testing.T) {
 	}
 }
 
-// R2 ignores threads of one core: they are near, but two processes that spin should not share a core.
+// TestColocationLeavesSiblingsOut checks that rule R2 ignores threads of one core: they are near each other, but two
+// processes that spin should not share a core.
 func TestColocationLeavesSiblingsOut(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 6, func(a, b, _ int) float64 {
 		if a%4 == b%4 {
@@ -299,12 +303,12 @@ func TestSpinAdvice(t *testing.T) {
 	require.InDelta(t, 45e3, a.Effect.Center, 1)
 	require.Equal(t, "ns", a.Unit)
 
-	// A thread that had not fallen asleep was not woken, so its figure does not count.
+	// The figure of a cell does not count if its waiters were awake when the wake came.
 	awake := map[string]string{"place": bench.PlaceCross, "gap": "0"}
 	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
 	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
 
-	// What spinning costs with more workers than CPUs is among the evidence.
+	// The evidence includes what spinning costs if there are more workers than CPUs.
 	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
 		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
 	}
@@ -341,11 +345,12 @@ func TestMemoryAdvice(t *testing.T) {
 	require.InDelta(t, (90+3*140)/(140+3*90.0), a.Effect.Center, 0.03)
 	require.Len(t, a.Evidence, 4)
 
-	// On the same host, if both nodes are used alike, neither is better.
+	// If the run uses as many CPUs of one node as of the other, neither node is better.
 	d.Env.Used = d.Topology.IDs()
 	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
 
-	// With interleaving, the slowest node scans faster, and its loads take no longer than remote ones.
+	// With interleaving, the node with the slowest scan scans faster than with memory on one node. A load takes no
+	// longer than a load from a remote node.
 	a = adviceOf(t, d, "R4")
 	require.Equal(t, adviceDo, a.Verdict, a.Text)
 	require.InDelta(t, 9.0/7, a.Effect.Center, 0.03)
@@ -366,7 +371,7 @@ func TestMemoryAdvice(t *testing.T) {
 	require.InDelta(t, 1.5, a.Effect.Center, 0.05)
 }
 
-// A node that was measured only from some nodes is not compared with one that was measured from all.
+// Rule R3 ignores a memory node that was measured from the CPUs of only some nodes.
 func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	for _, node := range []string{"0", "1"} {
@@ -376,8 +381,8 @@ func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 	require.Equal(t, adviceMoot, adviceOf(t, d, "R3").Verdict)
 }
 
-// ranOn sets, in all repetitions of the last cell, on which CPUs its threads ran, and the share of the checks that
-// found them there.
+// ranOn changes all repetitions of the last cell: the threads ran on the given CPUs. The parameter share is the share
+// of the checks that found a thread on the CPU of the plan.
 func (d *Document) ranOn(share float64, cpus ...int) {
 	c := &d.Cells[len(d.Cells)-1]
 	for i := range c.Reps {
@@ -420,8 +425,8 @@ func TestCohortAdvice(t *testing.T) {
 	}
 }
 
-// The advice names the smallest number of contenders such that the lock gains with this number and with every
-// larger number.
+// TestCohortAdviceNamesTheLeastCrowd checks the number of contenders that the advice names. It is the smallest measured
+// number from which on a cohort lock gains with each larger number, too.
 func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	for _, c := range []struct {
 		gains []float64 // with 8, 16 and 32 contenders
@@ -443,7 +448,8 @@ func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	}
 }
 
-// The spin budget comes from wakes that were measured in every round, not from those that only show a curve.
+// TestSpinningRestsOnWakesOfManyRounds checks that the spin budget comes from a cell that was measured in every round.
+// A faster cell with few rounds does not count.
 func TestSpinningRestsOnWakesOfManyRounds(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	add := func(gap string, ns float64, rounds int) {
@@ -457,8 +463,8 @@ func TestSpinningRestsOnWakesOfManyRounds(t *testing.T) {
 	require.Contains(t, a.Do[0], "Spin: 60 * time.Microsecond")
 }
 
-// If every round was disturbed, each question that was measured is undecided, and says why. The figures are still
-// shown beside those of peers.
+// TestDisturbedRunsAreUndecided checks the decisions if other programs disturbed every round. A question whose cells
+// were measured is undecided, and says why. The bars still show the disturbed figures.
 func TestDisturbedRunsAreUndecided(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	d := planted(o, cells, 5)
@@ -481,7 +487,8 @@ func TestDisturbedRunsAreUndecided(t *testing.T) {
 	}
 }
 
-// If R2 names two threads of a core, and R13 advises against that, the command names one thread of each core.
+// TestColocationAndCoresAreOneCommand checks the case that R2 names both threads of each core, and R13 advises to use
+// one of them. The command names one thread of each core.
 func TestColocationAndCoresAreOneCommand(t *testing.T) {
 	o, cells := plannedCells(t, "hosts/epyc9654-2p-nps4")
 	d := planted(o, cells, 7, manyFacts)
@@ -571,7 +578,8 @@ func TestHygiene(t *testing.T) {
 	}
 }
 
-// Two repetitions may agree by chance, so no rule gives advice because of two.
+// TestTooFewRepetitionsAreNoGround checks that no rule gives advice because of two repetitions, which may be close to
+// each other by chance.
 func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
 	for rounds, want := range map[int]string{1: adviceNone, 2: adviceNone, 3: adviceDo} {

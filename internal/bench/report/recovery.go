@@ -13,15 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// recovery has the times from the kill of a process until a survivor reached a stage: until it learned of the death, or
-// until it owned the lock. It has the kills of all rounds together, because one round has too few to show a tail.
+// recovery has the times from the kill of a process until a survivor reached a stage. It has the kills of all rounds
+// together, because one round has too few kills for a high quantile.
 type recovery struct {
 	Subject, Stage string
 	Kills          int
 	hist           *hdrhistogram.Histogram
 }
 
-// These are the stages of the recovery from a death, as the survivor reaches them.
+// These are the stages of a recovery, in the order in which the survivor reaches them.
 const (
 	stageTold  = "told of the death"
 	stageOwned = "owns the lock"
@@ -56,7 +56,7 @@ func (c *Cell) recoveries() (list []recovery, err error) {
 }
 
 // Quantile returns a quantile of the times with its interval, as text. If there are too few kills for an interval, the
-// text says how many are needed.
+// text says how many kills are needed.
 func (r recovery) Quantile(q float64) string {
 	v, err := stats.OrderInterval(r.hist, q)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r recovery) P90() string { return r.Quantile(0.9) }
 // P99 returns the time that one kill in a hundred exceeds, as text.
 func (r recovery) P99() string { return r.Quantile(0.99) }
 
-// Text returns a sentence about the times until the survivor reached this stage.
+// Text returns the most important quantiles of the times, and the number of kills.
 func (r recovery) Text() string {
 	text := "p50 " + r.P50()
 	if _, err := stats.OrderInterval(r.hist, 0.99); err != nil {
@@ -86,13 +86,13 @@ func (r recovery) Text() string {
 	return fmt.Sprintf("%s, p99 %s, of %d kills", text, r.P99(), r.Kills)
 }
 
-// recoveryTable returns the times of all cells of a group, for each stage. The stages of one subject follow each other.
+// recoveryTable returns the recoveries of all crash cells of a group, cell by cell.
 func recoveryTable(cells []*Cell) (list []recovery) {
 	for _, c := range cells {
 		if c.Scenario != "crash" {
 			continue
 		}
-		if all, err := c.recoveries(); err == nil { // a histogram that cannot be decoded gives no row
+		if all, err := c.recoveries(); err == nil { // a cell has no row if its histogram cannot be decoded
 			list = append(list, all...)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// killed adds a made-up crash cell. The parameters owned and told are the shortest times in µs. In each round, each
-// kill takes 1 µs longer than the one before. If told is 0, the cell has no such times.
+// killed adds a made-up crash cell. The parameters owned and told are the shortest times of the two stages, in µs. In
+// each round, each kill takes 1 µs longer than the kill before. If told is 0, the cell has no times until the survivor
+// learned of the death.
 func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned, told int64) *Cell {
 	t.Helper()
 	encoded := func(from int64) string {
@@ -40,7 +41,8 @@ func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned,
 	return c
 }
 
-// The advice states p50 and p99 of both stages of a death with intervals, next to those of a robust mutex in C.
+// TestRecoveryHasATail checks the times in the advice: the survivor learns of a death, and owns the lock, each with
+// p50, p99 and intervals. The advice also has the time of a robust mutex in C.
 func TestRecoveryHasATail(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	killed(t, d, "c:robust", 12, 41, 80, 0)

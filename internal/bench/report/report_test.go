@@ -131,7 +131,8 @@ func TestTableOfBars(t *testing.T) {
 	}
 }
 
-// If a run was interrupted, the report says so, and how much is missing.
+// TestInterruptedRunSaysSo checks that the report of an interrupted run has a warning with the number of missing
+// repetitions.
 func TestInterruptedRunSaysSo(t *testing.T) {
 	r := madeUp(t)
 	r.End(false, 10)

@@ -72,7 +72,7 @@ type Run struct {
 	Env      host.Environment
 	Warnings []string
 	Notes    []string // notes on what this host cannot show
-	Rounds   *Rounds  // nil if rounds were not judged one by one
+	Rounds   *Rounds  // nil if the run did not check each round for disturbances
 	Topology *topology.Topology
 	Command  []string
 	Options  *plan.Options

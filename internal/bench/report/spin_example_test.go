@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// The advice about spinning prints lines of code. They work when they are pasted into examples/spin, in place of the
-// lines there, which are from another host.
+// TestSpinAdviceWorksWhenPasted checks the lines of code that the advice about spinning prints. The example
+// examples/spin has such lines from another host. The test replaces them, and builds and runs the example.
 func TestSpinAdviceWorksWhenPasted(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	cell := map[string]string{"place": bench.PlaceCross, "gap": "1.5ms"}

@@ -29,8 +29,8 @@ var families = []family{
 // dashes are the kinds of line by which a page distinguishes subjects of a family that have the same shade.
 var dashes = []string{"", "5 3", "2 3", "8 3 2 3", "12 4", "1 4", "8 3 2 3 2 3", "12 3 5 3", "16 2", "3 6", "20 3 2 3", "6 6"}
 
-// styles gives each subject of this program a colour and a kind of line. The styles do not depend on the measurements
-// of a document, so a subject looks the same on each page.
+// styles maps the name of each subject to its colour and kind of line. The styles do not depend on a document: a
+// subject looks the same on each page.
 var styles = sync.OnceValue(func() map[string]style {
 	all, seen := map[string]style{}, map[string]int{}
 	for _, s := range subjects.All {

@@ -83,8 +83,8 @@ func groups(results []*bench.Result) [][]*bench.Result {
 	return all
 }
 
-// reference returns the result to which the ratios of a group refer. The scenario has a list of candidates. If none of
-// them was measured, reference returns nil.
+// reference returns the result to which the ratios of a group refer: the first subject of the list Ref of the scenario
+// that was measured. It returns nil if none was measured.
 func reference(group []*bench.Result) *bench.Result {
 	for _, name := range group[0].Cell.Scenario.Ref {
 		for _, r := range group {
@@ -112,8 +112,8 @@ func writeGroup(w io.Writer, group []*bench.Result) {
 	writeRows(w, narrow(rows))
 }
 
-// narrow makes a table narrower if it is too wide. It removes the column of ranges, and then the intervals of the
-// ratios. It does not shorten the figures themselves.
+// narrow makes a table narrower if it is too wide. It removes the column of ranges, and then, if necessary, the
+// intervals of the ratios.
 func narrow(rows [][]string) [][]string {
 	const ranges = 2
 	if wide(rows) {
@@ -152,7 +152,7 @@ func wide(rows [][]string) bool {
 	return total > TableWidth
 }
 
-// rowOf returns the row of a table that shows the result r. Its last column has the ratio to the result ref.
+// rowOf returns the row of a table that shows the result r. The last column has the ratio of r to the result ref.
 func rowOf(r, ref *bench.Result, best bool) []string {
 	sc := r.Cell.Scenario
 	name := "  " + r.Cell.Subject.Name()

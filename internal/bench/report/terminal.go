@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// These constants say how much room the answer of a suite takes on a terminal.
+// These constants limit how much room the decisions of a suite take on a terminal.
 const (
 	TerminalWidth = 80
 	TerminalLines = 60
@@ -80,10 +80,10 @@ func (d *Document) headline() string {
 	return clip(e.CPU, TerminalWidth-utf8.RuneCountInString(rest)) + rest
 }
 
-// mostDetail is the highest level of detail that the function answers knows.
+// mostDetail is the highest level of detail of the function answers.
 const mostDetail = 4
 
-// The function answers renders decisions at a level of detail. Level 4 shows the effect, the comparison with other
+// answers renders decisions at one of five levels of detail. Level 4 shows the effect, the comparison with other
 // primitives, and the whole text of each decision. Level 3 shows shorter texts. Level 2 shows the comparison only for
 // decisions that ask for an action. Level 1 shows no effects. Level 0 shows one line for each decision.
 func answers(all []decision, detail int) (lines []string) {
@@ -201,8 +201,8 @@ func clip(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
-// wrap breaks a text into lines of the given width, but into no more lines than the parameter most says. If the text
-// needs more, the last line ends in an ellipsis.
+// wrap breaks a text into at most as many lines as the parameter most says, each of the given width. If the text needs
+// more lines, the last line ends in an ellipsis.
 func wrap(head, indent, text string, width, most int) (lines []string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

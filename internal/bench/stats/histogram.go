@@ -8,9 +8,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A histogram in the control page, which workers share with the parent, has the counters of an HDR histogram without
-// its head. The HDR histogram has three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact.
-// Above that, each power of two has 1024 buckets.
+// A histogram in the control page, which workers share with the parent, consists only of the counters of an HDR
+// histogram. The HDR histogram has three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact.
+// Above 2048, each power of two has 1024 buckets.
 const (
 	histSubBits = 11
 	histHalf    = 1 << (histSubBits - 1)
@@ -70,9 +70,9 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// A report shows a quantile only if at least TailMin samples lie above it. For crash, event and seq measurements
-// TailMinCrash is enough, because each of their samples takes long: a crash measurement kills a process for each
-// sample, and the others sleep.
+// A report shows a quantile only if at least TailMin samples are larger. For crash, event and seq measurements,
+// TailMinCrash such samples are enough, because each sample takes long. A crash measurement kills a process for each
+// sample. In event and seq measurements, the threads sleep.
 const (
 	TailMin      = 10
 	TailMinCrash = 3

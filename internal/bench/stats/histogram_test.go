@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuantilesAgainstSorted compares quantiles of histograms with those of the sorted samples. A histogram may be
-// off by one part in a thousand.
+// TestQuantilesAgainstSorted compares quantiles of histograms with quantiles of the sorted samples. They may differ by
+// one part in a thousand.
 func TestQuantilesAgainstSorted(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	draws := map[string]func() int64{

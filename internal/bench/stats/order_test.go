@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In 19 of 20 samples the interval contains the true quantile, even with the least number of samples.
+// TestOrderIntervalContainsTheQuantile checks that the interval contains the true quantile in about 19 of 20 tries,
+// even with the least number of samples.
 func TestOrderIntervalContainsTheQuantile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, q := range []float64{0.5, 0.9, 0.99} {

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// KindPaired is the kind of a Hodges-Lehmann interval for the ratios of two figures in several rounds. The limits of
-// the interval come from the distribution of the signed-rank statistic.
+// KindPaired is the Kind of a Hodges-Lehmann interval for the ratio of two figures that were measured in the same
+// rounds. The limits of the interval come from the distribution of the signed-rank statistic.
 const KindPaired = "signed rank 95%"
 
 // Effect is the ratio of two figures that were measured in the same rounds. Each round gives one ratio. A disturbance
@@ -62,9 +62,9 @@ func hodgesLehmann(logs []float64) Interval {
 	return q
 }
 
-// signedRankP returns the p value of the one-sided signed-rank test. It is the probability that values with a
-// distribution symmetric about 0 have a sum of positive ranks at least as large as that of vs. Values of equal size
-// share their ranks, and a 0 counts as negative.
+// signedRankP returns the p value of the one-sided signed-rank test. It is the probability that values from a
+// distribution symmetric about 0 have a sum of positive ranks that is at least as large as that of vs. Values with the
+// same magnitude get the mean of their ranks, and a 0 counts as negative.
 func signedRankP(vs []float64) float64 {
 	order := slices.Clone(vs)
 	slices.SortFunc(order, func(a, b float64) int {
@@ -76,14 +76,14 @@ func signedRankP(vs []float64) float64 {
 		}
 		return 0
 	})
-	doubled := make([]int, len(order)) // twice the ranks, because the shared rank of equal sizes may end in one half
+	doubled := make([]int, len(order)) // twice the ranks, because a mean of ranks may be half an integer
 	sum := 0
 	for begin, end := 0, 0; begin < len(order); begin = end {
 		for end < len(order) && math.Abs(order[end]) == math.Abs(order[begin]) {
 			end++
 		}
 		for i := begin; i < end; i++ {
-			doubled[i] = begin + 1 + end // first rank plus last rank of equal sizes
+			doubled[i] = begin + 1 + end // first plus last rank of values with this magnitude
 		}
 	}
 	for i, v := range order {
@@ -120,12 +120,12 @@ func signedRanks(ranks []int) []float64 {
 	return chance
 }
 
-// signedRankCache caches the results of signedRankOf, by the number of values.
+// signedRankCache caches the results of signedRankOf. The key is the number of values.
 var signedRankCache sync.Map
 
-// signedRankOf returns how many of the sorted means of all pairs of n values lie below the lower end of the
-// confidence interval. The same number lies above the upper end. The result is -1 if even the range of all means
-// does not have the required confidence.
+// signedRankOf returns a rank for the interval of n values. Of the sorted means of all pairs of values, so many means
+// lie below the confidence interval, and as many lie above it. The result is -1 if n is too small for the required
+// confidence.
 func signedRankOf(n int) int {
 	if known, ok := signedRankCache.Load(n); ok {
 		return known.(int)
@@ -145,15 +145,15 @@ func signedRankOf(n int) int {
 	return k
 }
 
-// EnoughRounds returns the least number of rounds with which a test can have a p value below alpha.
+// EnoughRounds returns the least number of rounds with which the signed-rank test can have a p value below alpha.
 func EnoughRounds(alpha float64) int { return int(math.Floor(-math.Log2(alpha))) + 1 }
 
 // mostNeeded is the largest number of rounds that the method Needs returns.
 const mostNeeded = 1000
 
-// Needs returns an estimate of the number of rounds that decide, at the level alpha, whether an effect exceeds the
-// least effect that matters. With that number, 4 of 5 runs decide it. It returns 0 if the effect is so close to the
-// least effect that no practicable number is enough.
+// Needs estimates how many rounds decide, at the level alpha, whether the effect exceeds the least effect that matters.
+// With that number of rounds, about 4 of 5 runs decide the question. Needs returns 0 if the effect is so close to the
+// least effect that even mostNeeded rounds are too few.
 func (e Effect) Needs(alpha float64) int {
 	if e.N < 2 || e.Lo <= 0 || e.Hi <= e.Lo {
 		return EnoughRounds(alpha)
@@ -161,10 +161,10 @@ func (e Effect) Needs(alpha float64) int {
 	spread := math.Log(e.Hi/e.Lo) / 2 * math.Sqrt(float64(e.N)) / normalQuantile(1-(1-Confidence)/2) // standard deviation of a round
 	room := math.Log(e.Center / e.least)
 	level := alpha
-	if room < 0 { // for the decision that the effect does not matter, the interval must end below the least effect
+	if room < 0 { // to prove that the effect does not matter, its whole interval must lie below the least effect
 		level = (1 - Confidence) / 2
 	}
-	const efficiency = 3 / math.Pi // of this test relative to the t test, if the noise is normal
+	const efficiency = 3 / math.Pi // efficiency of this test relative to the t test, for normal noise
 	n := math.Pow((normalQuantile(1-level)+normalQuantile(0.8))*spread/room, 2) / efficiency
 	if !(n <= mostNeeded) {
 		return 0

@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test and the interval agree with R: wilcox.test(x, mu = log(least), alternative = "greater", conf.int = TRUE).
+// TestPaired compares p values and intervals with those of R: wilcox.test(x, mu = log(least), alternative = "greater",
+// conf.int = TRUE).
 func TestPaired(t *testing.T) {
 	e, err := Paired([]float64{math.Exp(1.83), math.Exp(0.50), math.Exp(1.62), math.Exp(2.48), math.Exp(1.68), math.Exp(1.88), math.Exp(1.55), math.Exp(3.06), math.Exp(1.30)}, 1)
 	require.NoError(t, err)
 	require.InDelta(t, 1/512.0, e.P, 1e-12)
 	require.Equal(t, KindPaired, e.Kind)
 
-	// These are the pairs of Hollander and Wolfe, whose p value is 0.01953.
+	// These pairs are an example in the book of Hollander and Wolfe. Their p value is 0.01953.
 	x := []float64{1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30}
 	y := []float64{0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29}
 	diffs, ratios := make([]float64, len(x)), make([]float64, len(x))
@@ -46,7 +47,7 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// The least p value of n rounds is 2 to the power of -n.
+// TestEnoughRounds checks that the least p value that n rounds can have is 2 to the power of -n.
 func TestEnoughRounds(t *testing.T) {
 	for n := 1; n < 30; n++ {
 		vs := make([]float64, n)
@@ -65,8 +66,8 @@ func TestEnoughRounds(t *testing.T) {
 	require.Equal(t, 13, signedRankOf(12))
 }
 
-// For ratios without an effect, the share of samples whose p value is p or less is at most p. The interval contains
-// the true ratio in 95 of 100 samples.
+// TestPairedLevel draws ratios whose true effect is the least effect. At most about 5 of 100 samples have a p value of
+// 0.05 or less. The interval contains the true ratio in about 95 of 100 samples.
 func TestPairedLevel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	const samples = 4000
@@ -91,7 +92,7 @@ func TestPairedLevel(t *testing.T) {
 	}
 }
 
-// The number of rounds that Needs returns for an undecided effect decides it in most runs.
+// TestNeeds checks that, if an effect is undecided, the number of rounds that Needs returns decides it in most runs.
 func TestNeeds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	draw := func(effect float64, n int) Effect {

@@ -50,8 +50,9 @@ func Summarize(vs []float64) Interval {
 	return Interval{Median(vs), slices.Min(vs), slices.Max(vs), len(vs), KindRange}
 }
 
-// RatioInterval returns the median of the ratios that the repetitions have. The interval is a rank interval, which does
-// not assume a distribution. If there are too few ratios for such an interval, it is their range instead.
+// RatioInterval returns the median of rs, which has one ratio for each repetition. The interval is a rank interval,
+// which needs no assumption about the distribution. If there are too few ratios for a rank interval, the interval is
+// their range.
 func RatioInterval(rs []float64) (Interval, error) {
 	if len(rs) == 0 {
 		return Interval{}, fmt.Errorf("no repetition has both")
@@ -63,8 +64,8 @@ func RatioInterval(rs []float64) (Interval, error) {
 	return Interval{s.Center, s.Lo, s.Hi, len(rs), KindRank}, nil
 }
 
-// QuantileRatio returns the ratio of a quantile of histogram a to the same quantile of b. Each histogram has the
-// samples of all repetitions, because one repetition has too few samples for a tail. The interval is a percentile
+// QuantileRatio returns the ratio of a quantile of a to the same quantile of b. Each histogram has the samples of all
+// repetitions, because one repetition has too few samples for a high quantile. The interval comes from a percentile
 // bootstrap.
 func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, okx := Quantile(a, q, TailMinCrash)
@@ -82,7 +83,7 @@ func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x / y, Lo: lo, Hi: hi, N: int(min(a.TotalCount(), b.TotalCount())), Kind: KindBootstrap}, nil
 }
 
-// QuantileInterval returns a quantile of a histogram that has the samples of all repetitions. The interval is a
+// QuantileInterval returns a quantile of a histogram that has the samples of all repetitions. The interval comes from a
 // percentile bootstrap.
 func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, ok := Quantile(h, q, TailMinCrash)
@@ -100,7 +101,8 @@ func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 }
 
 // OrderInterval returns a quantile of a histogram that has the samples of all repetitions. Both ends of the interval
-// are samples, and no distribution of the samples is assumed. It returns an error if there are fewer than LeastSamples.
+// are samples. The interval needs no assumption about their distribution. OrderInterval returns an error if there are
+// fewer than LeastSamples(q) samples.
 func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
 	n := int(h.TotalCount())
 	ci := moremath.QuantileCI(n, q, Confidence)
@@ -144,8 +146,8 @@ func newResampler(h *hdrhistogram.Histogram) resampler {
 	return values
 }
 
-// quantile draws as many samples as the histogram has, with replacement, and returns their q-quantile. The values of r
-// are ascending. Therefore quantile draws only indices, and looks up the value of the q-quantile of the indices.
+// quantile draws as many samples as r has, with replacement, and returns their q-quantile. It draws only indices:
+// because the values of r ascend, the q-quantile of the indices is the index of the q-quantile of the samples.
 func (r resampler) quantile(rng *rand.Rand, q float64) float64 {
 	drawn := make([]int, len(r))
 	for i := range drawn {

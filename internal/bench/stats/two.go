@@ -18,7 +18,7 @@ const KindShift = "shift 95%"
 // Shift is the difference between two samples, without an assumption about their distribution.
 type Shift struct {
 	Ratio  Interval // ratio of the second sample to the first, by Hodges and Lehmann; zero if a value is not positive
-	P      float64  // p value of the U test: the probability of such a difference if both samples had the same distribution
+	P      float64  // p value of the U test: how probable so large a difference is without a true one
 	LeastP float64  // the least p value that samples of these sizes can have
 }
 
@@ -61,9 +61,9 @@ func Compare(before, after []float64) Shift {
 // ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf returns how many of the sorted pairwise differences of two samples lie below the lower end of the
-// confidence interval. The same number lies above the upper end. The result is -1 if even the range of all
-// differences does not have the required confidence.
+// rankOf returns a rank for the interval of two samples of n1 and n2 values. Of the sorted differences between a value
+// of one sample and a value of the other, so many lie below the confidence interval, and as many lie above it. The
+// result is -1 if the samples are too small for the required confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {

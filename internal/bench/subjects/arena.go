@@ -18,11 +18,12 @@ import (
 var noFence = child.Without("membarrier")
 
 const (
-	arenaPerEach = 3 << 10 // bytes for an object, its wait node, and a share of the structures that find them
+	arenaPerEach = 3 << 10 // bytes for an object, its wait node, and its share of the directory and the heap
 
 	// fenceTime is how long the library may take to register a process for membarrier(2), which it needs for fences.
 	fenceTime = 2 * time.Minute
-	// biasPairs is the number of pairs of lock and unlock by one process after which a lock must be biased toward it.
+	// biasPairs is a limit: after so many pairs of Lock and Unlock by one process, the lock must be biased toward this
+	// process. Otherwise the measurement fails.
 	biasPairs = 1 << 20
 )
 

@@ -54,8 +54,7 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is the library's futex as one end of a token, with a mistake: now and then Pass wakes the other end once
-// more than it should.
+// twice is the futex of the library as one end of a token, with a mistake: now and then Pass wakes the other end twice.
 type twice struct {
 	*ping
 	passed int
@@ -76,8 +75,8 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky lets many goroutines wait, with a mistake: when the wait of one goroutine is cancelled, all goroutines
-// return.
+// panicky lets many goroutines wait, with a mistake: if the context of one goroutine is cancelled, the waits of all
+// goroutines end.
 type panicky struct {
 	open chan struct{}
 	once sync.Once
@@ -96,14 +95,14 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// stall is a lock that one thread holds for StallTime, once, soon after the measurement has begun.
+// stall is a lock that one of its holders keeps for StallTime, once, soon after the measurement has begun.
 type stall struct {
 	sync.Mutex
 	w *bench.Worker
 	n int
 }
 
-// StallTime is how long the lock that the test subject test:stall measures is held, once.
+// StallTime is how long one holder keeps the lock of the subject test:stall.
 const StallTime = 400 * time.Millisecond
 
 func openStall(w *bench.Worker, _ int) (any, error) {
@@ -119,7 +118,7 @@ func (s *stall) Lock() {
 	}
 }
 
-// stampede is wrong on purpose: each call of Rouse wakes three threads, however many it should wake.
+// stampede is wrong on purpose: each call of Rouse wakes three threads, whatever its argument is.
 type stampede struct{ *peers.FutexEnd }
 
 func (s stampede) Rouse(int) { s.FutexEnd.Rouse(3) }

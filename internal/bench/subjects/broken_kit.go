@@ -9,8 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenKit has subjects that are wrong on purpose, like brokenPeers. They are for the scenarios that need more than a
-// lock.
+// brokenKit has further subjects that are wrong on purpose. Their scenarios call other methods than Lock and Unlock.
 var brokenKit = []*bench.Subject{
 	brokenPeer("open-rw", openRW{}, "readers", "rw"),
 	brokenPeer("generous", openPermits{}, "sem"),

@@ -13,7 +13,7 @@ import (
 // or each for a mutex of its own.
 type mutexCrowd struct {
 	mutexes []*prims.Mutex
-	got     []int // a counter for each mutex, guarded by the mutex and therefore not atomic
+	got     []int // for each mutex: how many goroutines have locked it; the mutex guards the counter
 }
 
 func openMutexCrowd(w *bench.Worker, _ int) (any, error) {

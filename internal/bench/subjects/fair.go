@@ -90,7 +90,7 @@ func (l *multiLock) UnlockKeys(keys []uint32) {
 	}
 }
 
-// Held tries to lock each of the keys, and reports whether one is held.
+// Held reports whether any of the keys is locked. It tries to lock each of them.
 func (l *multiLock) Held(keys []uint32) bool {
 	for _, k := range keys {
 		h, ok := l.m.TryLock(uint64(k))
@@ -102,7 +102,7 @@ func (l *multiLock) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock use key 0, so that all threads contend for the same lock.
+// Lock and Unlock use key 0: all threads contend for the same lock.
 func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
 func (l *multiLock) Unlock() { l.one.Unlock() }
 

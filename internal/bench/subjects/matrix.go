@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// matrixWaitLimit is how often one end reads the word of the other end before it checks whether the measurement has
-// stopped. Without this check, a measurement could hang: if other programs use these CPUs, a batch may take longer
-// than the whole measurement should.
+// matrixWaitLimit is how often an end reads the word of the other end before it checks whether the measurement has
+// stopped. If other programs use these CPUs, a batch of trips may take far longer than the planned time of the
+// measurement.
 const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are ways in which two CPUs pass a cache line back and forth.
@@ -21,21 +21,22 @@ var matrixSubjects = []*bench.Subject{
 	{By: "test", Prim: "miscount", Scenarios: []string{"matrix", "home"}, Hidden: true, Open: openMiscount},
 }
 
-// oneLine passes one word back and forth. One end changes the word from even to odd values, and the other end
-// changes it from odd to even values.
+// oneLine passes one word back and forth. One end waits for an even value and increments it. The other end waits for an
+// odd value and increments it.
 type oneLine struct{ turn, phase *atomic.Uint32 }
 
 func openOneLine(w *bench.Worker, _ int) (any, error) {
 	return oneLine{w.Word(matrixFirst), &w.Phase}, nil
 }
 
-// These are the numbers of two cache lines of the segment. They are so far apart that no prefetcher fetches both lines.
+// These are the indices of two cache lines in the segment. The lines are so far apart that no prefetcher fetches them
+// together.
 const (
 	matrixFirst  = 0
 	matrixSecond = 8
 )
 
-// On returns a subject that does the same with another word, in another cache line.
+// On returns a copy of the subject that uses the word first, which lies in another cache line.
 func (l oneLine) On(first, _ *atomic.Uint32) any { return oneLine{first, l.phase} }
 
 func (l oneLine) Trips(from, n uint32) uint32 {
@@ -73,11 +74,11 @@ func openTwoLines(w *bench.Worker, _ int) (any, error) {
 	return twoLines{w.Word(matrixFirst), w.Word(matrixSecond), &w.Phase}, nil
 }
 
-// On returns a subject that does the same with two other words, in other cache lines.
+// On returns a copy of the subject that uses the given words, which lie in other cache lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips counts the last trip, too, even if the measurement stops before the other end has answered this trip.
-// Finish waits for the answer.
+// Trips makes n trips, and returns how many it has begun when the measurement stops. The other end may not have
+// answered the last trip. Finish waits for this answer.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1

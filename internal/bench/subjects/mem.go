@@ -75,8 +75,8 @@ func openMemory(w *bench.Worker, _ int) (any, error) {
 	return m, nil
 }
 
-// transparent returns the kind of huge pages that the process has to request when it maps the memory. Other kinds of
-// huge pages are a property of the file, so the process requests none.
+// transparent returns the kind of huge pages to request when a process maps the memory. Only transparent huge pages
+// need such a request. Other kinds are a property of the file.
 func transparent(h shm.HugePages) shm.HugePages {
 	if h == shm.HugeTransparent {
 		return h

@@ -17,13 +17,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// libSubjects are primitives of this module. The suffix of a name says how the subject differs from the subject
-// without the suffix:
+// libSubjects are primitives of this module. A suffix of a name says how the subject differs from the subject without
+// the suffix:
 //
-//   - -nofence has no asymmetric unlock, as on a kernel without membarrier.
+//   - -nofence has no biased holds, as on a kernel without membarrier(2).
 //   - -checked is never biased toward a process.
-//   - -norobust, -nowaitv and -noofd each lack one of the features that report deaths.
-//   - -bare has only the byte lock.
+//   - -norobust, -nowaitv and -noofd each lack one of the kernel features that report deaths.
+//   - -bare has only the byte lock of these features.
 //   - -50m and -1g: the processes that are killed have that much additional private memory.
 //   - -nothreads lacks the feature that shows that a process is gone before the kernel
 //     has freed its memory.
@@ -84,8 +84,8 @@ func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
 	return mutex{m}, nil
 }
 
-// bias uses the mutex until it is biased toward this process, because the subject must not be measured in another
-// state. It returns an error if the mutex does not become biased.
+// bias locks and unlocks the mutex until it is biased toward this process. It returns an error if the mutex does not
+// become biased. The uncontended scenario measures only a biased mutex.
 func (m mutex) bias() error {
 	return untilBiased(func() (word string) {
 		m.Lock()
@@ -95,9 +95,9 @@ func (m mutex) bias() error {
 	})
 }
 
-// untilBiased makes a lock biased toward this process. It calls the function pair until the result says that the
-// lock is biased. pair locks, unlocks, and returns the state of the lock as text. After biasPairs calls,
-// untilBiased returns an error.
+// untilBiased makes a lock biased toward this process. The function pair locks and unlocks the lock, and returns the
+// state of the lock as text. untilBiased calls pair until the text says that the lock is biased. After biasPairs calls,
+// it returns an error.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -134,7 +134,8 @@ func openTold(w *bench.Worker, thread int) (any, error) {
 	return toldMutex{m.(mutex)}, nil
 }
 
-// Inherit does the same as mutex.Inherit, but stores the instant at which it learned of the death in the field Owned.
+// Inherit does the same as mutex.Inherit, but the field Owned of its result is the instant at which it learned of the
+// death.
 func (m toldMutex) Inherit() (bench.Succession, error) {
 	s, err := inherit(m)
 	return bench.Succession{Owned: s.Told}, err
@@ -143,8 +144,8 @@ func (m toldMutex) Inherit() (bench.Succession, error) {
 // residentMemory is the memory that the function withMemory has allocated in this process.
 var residentMemory []byte
 
-// withMemory returns a function that opens a lock in the same way as the function open. In each process but the first,
-// the returned function also allocates the given number of bytes of private memory.
+// withMemory returns a function that opens a lock with the function open. Before that, each process but the first
+// allocates the given number of bytes of private memory.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {
@@ -184,8 +185,8 @@ func inherit(m recoverer) (s bench.Succession, err error) {
 	return s, m.LockContext(ctx)
 }
 
-// ping is one of two ends that pass a token to each other. It has a prims.Futex for each direction. A futex does
-// not carry the value of the token, so ping computes the value from the number of posts by the other end.
+// ping is one of two ends that pass a token to each other. It has a prims.Futex for each direction. A futex only counts
+// posts. Await computes the value of the token from the number of posts by the other end.
 type ping struct {
 	out, in *prims.Futex
 	end     uint32
@@ -221,7 +222,7 @@ func (p *ping) Await() uint32 {
 	case err != nil:
 		panic(err)
 	}
-	// The ends pass in turn. Therefore the k-th value from the first end is 2k-1, and the k-th from the second end is
-	// 2k.
+	// The two ends pass the token alternately, and each pass increments its value. The k-th value from the first end is
+	// 2k-1, and the k-th value from the second end is 2k.
 	return 2*uint32(p.in.Get()) - p.end
 }

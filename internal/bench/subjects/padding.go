@@ -15,8 +15,8 @@ var paddingSubjects = []*bench.Subject{
 	{By: "test", Prim: "lossy-counters", Scenarios: []string{"padding"}, Hidden: true, Open: openRecounted},
 }
 
-// paddingFirst is the offset of the first counter. It is the start of a page, so that a prefetcher that fetches lines
-// in pairs treats the first two cache lines as a pair.
+// paddingFirst is the offset of the first counter. It is the start of a page. Some prefetchers fetch cache lines in
+// pairs, and the first two lines of a page are such a pair.
 const paddingFirst = 4096
 
 // openCounter returns the counter of a thread. The counters lie in the order of the threads, process by process.
@@ -25,7 +25,8 @@ func openCounter(w *bench.Worker, thread int) (any, error) {
 	return control.WordAt(w.Mem, paddingFirst+index*int(w.Shape.Pad)), nil
 }
 
-// openRecounted returns a counter that is not 0 at the start, as if an increment had been counted wrongly.
+// openRecounted returns a counter that is wrong on purpose: its value at the start is not 0, so its last value is not
+// the number of increments.
 func openRecounted(w *bench.Worker, thread int) (any, error) {
 	v, err := openCounter(w, thread)
 	if err == nil {

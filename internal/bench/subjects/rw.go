@@ -10,8 +10,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks are not measured with all
-// threads on one CPU, where a waiter only keeps the holder from running.
+// rwSubjects are the reader/writer locks and the spin locks of the library.
 var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},
@@ -104,8 +103,8 @@ func (l rwMutex) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// readPairs is a lock that the uncontended scenario locks and unlocks for reading. The only thread of that scenario
-// may increment the counter under a shared hold.
+// readPairs is a lock that the uncontended scenario locks and unlocks for reading. This scenario has only one thread,
+// so the thread may increment the counter without an exclusive hold.
 type readPairs struct{ *prims.RWMutex }
 
 func openReadPairs(w *bench.Worker, thread int) (any, error) {
@@ -168,8 +167,8 @@ func (p spinReadPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgrader is a reader/writer lock in its upgradable mode. It calls the methods of the lock through variables, so that
-// it serves both kinds of lock.
+// upgrader is a reader/writer lock in its upgradable mode. Its fields are methods of the lock, which is an RWMutex or
+// an RWSpinLock.
 type upgrader struct {
 	lock, upgrade, unlock func()
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semSubjects has the library's semaphore in three roles: a semaphore with the permits of the plan, a lock, and a
-// token that two threads pass to each other. The token uses a semaphore for each direction.
+// semSubjects has the semaphore of the library in three roles: a semaphore whose number of permits is a parameter of
+// the cell, a lock, and a token that two threads pass to each other. The token uses a semaphore for each direction.
 var semSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "semaphore", Segment: newArena, Open: openSemaphore,
 		Brief:     []string{"uncontended", "sem", "handoff"},
@@ -52,8 +52,7 @@ func openSemaphore(w *bench.Worker, thread int) (any, error) {
 	return semaphore{s}, err
 }
 
-// herdPermits is the largest number of permits of a semaphore from which many threads take permits. It is so large that
-// it is never reached.
+// herdPermits is the largest number of permits that the semaphore of a herd cell can have. No measurement reaches it.
 const herdPermits = 1 << 20
 
 func (s semaphore) Acquire() {

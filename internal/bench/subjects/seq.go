@@ -108,8 +108,8 @@ func (e event) Pairs(n int, counter *uint64) {
 	}
 }
 
-// eventGate lets waiters through in rounds. It has an event for the even rounds and one for the odd rounds. Each event
-// stays set until the next round opens.
+// eventGate lets waiters through in rounds. It has one event for the even rounds and one for the odd rounds. The event
+// of a round stays set until the next round begins.
 type eventGate [2]*prims.Event
 
 func (g eventGate) Open(round uint64) {

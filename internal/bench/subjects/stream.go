@@ -46,8 +46,8 @@ func openStreamed(w *bench.Worker, _ int) (any, error) {
 	})
 }
 
-// openRotten returns memory that is wrong on purpose: the first word of the first streaming thread is lost again and
-// again.
+// openRotten returns memory that is wrong on purpose: a goroutine sets the first word of the first streaming thread to
+// 0 again and again.
 func openRotten(w *bench.Worker, thread int) (any, error) {
 	v, err := openStreamed(w, thread)
 	if err == nil && thread == 0 {

@@ -25,8 +25,8 @@ func Find(name string) (*bench.Subject, error) {
 }
 
 // Select returns the subjects that a scenario can measure and whose names match any of the patterns, in the syntax of
-// path.Match. Without patterns, it returns all subjects that are not hidden. If variants are given, it returns only the
-// subjects whose variant matches one of them.
+// path.Match. A hidden subject matches only its exact name. Without patterns, Select returns all subjects that are not
+// hidden. If there are variants, which are also patterns, it returns only subjects with a matching Variant.
 func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
 	var picked []*bench.Subject
 	for _, s := range All {

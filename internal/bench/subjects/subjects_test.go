@@ -46,7 +46,7 @@ func TestNoFenceIsOff(t *testing.T) {
 	require.Equal(t, "SHMSYNC_DISABLE", name)
 	require.Equal(t, shmsync.FeatureMembarrier.Name(), value)
 	for _, s := range libSubjects {
-		for _, env := range s.Env { // an unknown name would disable nothing
+		for _, env := range s.Env { // the library would ignore an unknown name
 			_, names, _ := strings.Cut(env, "=")
 			for name := range strings.SplitSeq(names, ",") {
 				require.True(t, slices.ContainsFunc(shmsync.Features(), func(f *shmsync.Feature) bool { return f.Name() == name }), name)

@@ -4,8 +4,9 @@ package subjects
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// wordToken is one of two ends that pass a token to each other. The value of the token is in a plain word for each
-// direction. The function post at one end, and the function wait at the other end, order the accesses to that word.
+// wordToken is one of two ends that pass a token to each other. There is a plain word for each direction, which has the
+// value of the token. An end writes its word before it calls the function post. The other end reads the word after its
+// function wait has returned.
 type wordToken struct {
 	out, in    *uint64
 	post, wait func()
