@@ -75,8 +75,8 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	sound(t, name)
 }
 
-// A call in C that has to wait fails while the arena is being closed. The call changes nothing, and does not keep the
-// lock of its process locked.
+// A call in C that has to wait fails while the arena is being closed. The call changes nothing, and does not leave the
+// private lock of its process locked.
 func TestRefusedCallChangesNothing(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	runC(t, "refused.c", name)

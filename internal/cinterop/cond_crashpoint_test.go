@@ -37,7 +37,7 @@ func TestCondGoStoppedAtEachPoint(t *testing.T) {
 	for _, s := range condStops {
 		for _, point := range s.points {
 			if point == "park.waitnode.asleep" {
-				continue // a process in Go does not pass it: its poller sleeps
+				continue // not in Go, where a goroutine waits behind a poller
 			}
 			t.Run(strings.TrimPrefix(s.verb+" "+s.wakes, "cond.")+fmt.Sprint(s.args)+"/"+point, func(t *testing.T) {
 				condStopped(t, "go", "c", s.verb, s.args, s.wakes, point)

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Reset of a Future waits until the dead producer is gone, but only while the word names that producer. Later another
-// participant may get the same ID, and Reset would wait for the death of this participant.
+// A Reset of a Future waits until the dead producer is gone, but only while the word names that producer. When the word
+// no longer names it, another participant may have the same ID. Reset would then wait for the death of the wrong
+// participant.
 func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {

@@ -31,7 +31,8 @@ func TestOpenInCRefusesAForeignAdmission(t *testing.T) {
 	runGate(t, "admission", name)
 }
 
-// If on_first returns an errno value, the open returns the same value, even if opens have another meaning for it.
+// If on_first returns an errno value, the open returns the same value, even if this value has another meaning in an
+// open.
 func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
 
 // An on_first that opens or closes its own arena gets an error, and does not wait for itself.

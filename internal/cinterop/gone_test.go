@@ -425,8 +425,8 @@ func TestReaperEndsBetweenTheStages(t *testing.T) {
 	}
 }
 
-// A recover waits until a dead holder is gone, but only while the word names that holder. Later another participant may
-// get the same ID, and the recover would wait for the death of this participant.
+// A recover waits until a dead holder is gone, but only while the word names that holder. When the word no longer names
+// it, another participant may have the same ID. The recover would then wait for the death of the wrong participant.
 func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, h := range hands() {
 		kind, report := strings.CutSuffix(h.name, "/report")

@@ -220,8 +220,8 @@ func TestSignalWakerKilledHolder(t *testing.T) {
 	})
 }
 
-// A worker is killed while it sleeps. Another one is killed after it was woken and was stopped before it could act.
-// Another worker gets the permit.
+// A worker is killed while it sleeps. A second worker is killed after it was woken and was stopped before it could act.
+// A third worker gets the permit.
 func TestSignalWakerKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 1)
