@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A close of the arena waits for each call that still needs the arena. That is so from before the call enqueues
-// its wait until it has accepted its grant or has undone what it did.
+// A close of the arena waits for each call that has begun to enqueue a wait. The close goes on only when the call has
+// accepted its grant, or has undone what it did.
 func TestCloseWaitsForCalls(t *testing.T) {
 	bin := program(t, "closes.c")
 	out, err := exec.Command(bin, "count").Output()
@@ -40,9 +40,9 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
-// A call in C that begins while the arena is being closed is refused. Only a call of a thread that is inside
-// another call proceeds, because the close waits for that other call. A refused call leaves no object that nobody
-// can find, and writes nothing on behalf of the participant that has left.
+// A call in C that begins while the arena is being closed fails. It leaves no object without a name, and writes nothing
+// on behalf of the participant that has left. A call inside another call proceeds, because the close waits for the
+// outer call.
 func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 	bin := program(t, "ending.c")
 	out, err := exec.Command(bin, "count").Output()
@@ -64,8 +64,8 @@ func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 	}
 }
 
-// A C program that takes the slot of a dead participant records the wakes that the dead participant owed. The
-// record stays until the program has made these wakes.
+// A C program takes the slot of a participant that died while it owed wakes. The program records that it owes these
+// wakes, and keeps the record until it has made them.
 func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
@@ -75,8 +75,8 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	sound(t, name)
 }
 
-// A call in C that has to wait, and is refused because the arena is being closed, changes nothing, and keeps no lock of
-// its process.
+// A call in C that has to wait fails while the arena is being closed. The call changes nothing, and does not leave the
+// private lock of its process locked.
 func TestRefusedCallChangesNothing(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	runC(t, "refused.c", name)
@@ -91,8 +91,8 @@ func TestRefusedCallChangesNothing(t *testing.T) {
 	require.ErrorIs(t, m.State(1).Err, shmsync.ErrOwnerDead)
 }
 
-// A process in C that frees the slot records of an object does not free a block that a peer has allocated
-// meanwhile. Its loop over the records ends, whatever a peer writes.
+// A process in C frees the slot records of an object while a peer changes their list. The process does not free a block
+// that the peer has allocated, and its loop over the records ends.
 func TestPeerChangesSlotRecordsThatCFrees(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, MaxParticipants: 64})
@@ -108,15 +108,15 @@ func TestCloseFreesHandles(t *testing.T) {
 	sound(t, name)
 }
 
-// A handle in C remembers the slot records of an object. It uses them in a call that comes after the handle was
-// closed, and when a peer changes the list of the records.
+// A handle in C remembers the slot records that it has found. Calls use them after a peer has changed the list of the
+// records, and when another thread closes the handle during the call.
 func TestCKeepsKnownRecords(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	runC(t, "shares.c", name)
 }
 
-// A process in C asks a transferable Semaphore for more permits than there are. The refused call changes nothing,
-// even while others acquire and release permits.
+// A process in C asks a transferable Semaphore for more permits than it has in total. The call fails, and all permits
+// stay, even while another process acquires and releases permits.
 func TestCRefusalLeavesThePool(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	path := program(t, "pool.c", "-DSHMSYNC_IMPLEMENTATION")
@@ -134,9 +134,9 @@ func TestCRefusalLeavesThePool(t *testing.T) {
 	require.EqualValues(t, 4, s.State().Free)
 }
 
-// The holder of a permit dies. The only other process that notices the death has not opened the Semaphore, so it
-// cannot grant the permit. It wakes the waiter instead: a thread in C that sleeps only on its wait node, and
-// rarely makes a periodic check.
+// The holder of a permit dies, and only a process that has not opened the Semaphore notices the death. This process
+// cannot grant the permit, but it wakes the waiter, which then takes the permit. The waiter is a thread in C that makes
+// a periodic check only once an hour.
 func TestCWaiterIsToldByStrangers(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	a, err := arena.Attach(name, nil)

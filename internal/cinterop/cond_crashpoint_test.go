@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// These tests repeat tests of cond_test.go. Here a process in Go stops or dies, beside processes in C.
+// These tests repeat tests of cond_test.go. A process in Go stops or dies, and the other processes are in C.
 
 func TestCondGoSignalledDies(t *testing.T) {
 	for _, point := range condWoken {
@@ -37,7 +37,7 @@ func TestCondGoStoppedAtEachPoint(t *testing.T) {
 	for _, s := range condStops {
 		for _, point := range s.points {
 			if point == "park.waitnode.asleep" {
-				continue // a goroutine waits behind a poller
+				continue // not in Go, where a goroutine waits behind a poller
 			}
 			t.Run(strings.TrimPrefix(s.verb+" "+s.wakes, "cond.")+fmt.Sprint(s.args)+"/"+point, func(t *testing.T) {
 				condStopped(t, "go", "c", s.verb, s.args, s.wakes, point)

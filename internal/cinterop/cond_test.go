@@ -34,14 +34,14 @@ func condValue(t *testing.T, arenaName string, off uint64, word int) uint32 {
 	return binary.LittleEndian.Uint32(image[word+4:])
 }
 
-// condChanges returns how many changes of a Cond there were.
+// condChanges returns how often a Cond has changed.
 func condChanges(t *testing.T, arenaName string, off uint64) uint64 {
 	t.Helper()
 	image, _ := body(t, arenaName, off)
 	return binary.LittleEndian.Uint64(image[condCommit:]) >> 11
 }
 
-// sleeps starts an order, and returns when one thread more than before sleeps in the object at off.
+// sleeps starts an order of x, and returns when one more thread sleeps in the object at off.
 func (x *agent) sleeps(t *testing.T, off uint64, verb, name string, args ...any) pending {
 	t.Helper()
 	return x.blocked(t, off, x.do(t, "waiters", "-", off)+1, verb, name, args...)
@@ -72,7 +72,8 @@ func condIdle(t *testing.T, name string, off uint64) {
 // their order, and visits all nodes of the arena only a few times.
 func TestSignalsThatManyDeadWaitsOweInC(t *testing.T) { runC(t, "debts.c", newArena(t)) }
 
-// Waits call functions of the program to unlock and to lock. The functions may fail, and waits may time out.
+// TestCondFunctions checks waits that unlock and lock through functions of the program. The functions may fail, and
+// waits may time out.
 func TestCondFunctions(t *testing.T) {
 	quick := program(t, "cond.c")
 	// Here no periodic check wakes a wait.
@@ -93,7 +94,8 @@ func TestCondFunctions(t *testing.T) {
 	}
 }
 
-// condDies has a process die at a crash point of a wait that a Signal has woken. The Signal passes on to one wait.
+// condDies kills a process at a crash point of a wait that a Signal has woken. The Signal passes on to exactly one
+// other wait.
 func condDies(t *testing.T, lang, other, point string) {
 	name := newArena(t)
 	b := newAgent(t, other, name, "b")
@@ -153,7 +155,7 @@ func condBroadcastDies(t *testing.T, lang, other, point string) {
 
 // Each of many Signals wakes one thread of a process, and the process dies. Every Signal passes on to another wait.
 func TestCondManySignalledDie(t *testing.T) {
-	const waits = 70 // more than the list of such waits has room for
+	const waits = 70 // more than a C program lists in one search for the waits of the dead
 	for _, other := range []string{"go", "c"} {
 		t.Run(other, func(t *testing.T) {
 			name := newArena(t)
@@ -182,8 +184,9 @@ func TestCondManySignalledDie(t *testing.T) {
 	}
 }
 
-// Waits begin between successive Signals, and the process that all of these Signals have woken dies. A Signal passes on
-// only to a wait that began before it. So a later Signal must not take the only wait to which an earlier Signal may go.
+// Several Signals wake waits of one process, which then dies. Other waits begin between these Signals, and a Signal
+// passes on only to a wait that began before it. A later Signal must not take the only wait to which an earlier Signal
+// can pass.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, other := range []string{"go", "c"} {
@@ -198,7 +201,7 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 			}
 			b.do(t, "cond.broadcast", "c")
 			for _, w := range first {
-				w.must(t) // now the wait nodes of the victim are used again, in another order
+				w.must(t) // from now on the victim uses its wait nodes again, in another order
 			}
 			for range signals {
 				x.sleeps(t, off, "cond.wait", "c")
@@ -222,8 +225,8 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	}
 }
 
-// A process that a Signal has woken dies, and all processes that watch it are stopped. The next waiter, which does not
-// watch it, finds the death.
+// A process that a Signal has woken dies, and all processes that watch the dead one are stopped. The process of the
+// next waiter does not watch the dead one, but finds the death.
 func TestCondDeathThatNobodyCounts(t *testing.T) {
 	for _, waits := range []string{"go", "c"} {
 		t.Run(waits, func(t *testing.T) {
@@ -278,10 +281,10 @@ func condNoLaterWait(t *testing.T, lang, other string) {
 	condIdle(t, name, off)
 }
 
-// condCannotLock tests a wait of a victim that a Signal has woken, and that then cannot lock, because the holder of the
-// lock has died. The Signal passes on to a wait of process b, even if the victim dies at the crash point meanwhile. If
-// point is empty, the victim does not die. If b is faster and wakes its own wait, the victim does not reach the crash
-// points that follow. So condCannotLock repeats the scene until the victim has died at the point.
+// condCannotLock checks a wait that a Signal has woken and that cannot lock, because the holder of the lock has died.
+// The Signal passes on to a wait of process b. If point is not empty, the victim, whose wait was woken, dies at that
+// crash point. The victim does not come to the point if b is faster and wakes its own wait. So condCannotLock repeats
+// the scene until the victim has died.
 func condCannotLock(t *testing.T, lang, other, point string) {
 	for tries := 0; !condDiesWithoutLock(t, lang, other, point); tries++ {
 		require.Less(t, tries, 20, "the process never comes to %s", point)
@@ -324,8 +327,8 @@ func condDiesWithoutLock(t *testing.T, lang, other, point string) (died bool) {
 	return died || point == ""
 }
 
-// condPassing lists the crash points of a process that passes a Signal on. The first record of the process has queued
-// its wait, and has changed four words.
+// condPassing lists the crash points of a process that passes a Signal on. The numbers skip the passes by the first
+// record of the process, which has queued its wait and has changed four words.
 var condPassing = []string{
 	"record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6", "record.complete.begun:8",
 	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
@@ -340,8 +343,8 @@ func TestCondCannotLock(t *testing.T) {
 	}
 }
 
-// A process that a Signal has woken dies. The next waiter is stopped, and the only other process that notices the
-// death, a stranger, has not opened the Cond. The stranger passes the Signal on.
+// A process that a Signal has woken dies, and the next waiter is stopped. Only a stranger, a process that has not
+// opened the Cond, notices the death. The stranger passes the Signal on.
 func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	for _, stranger := range []string{"go", "c"} {
 		for _, waits := range []string{"go", "c"} {
@@ -368,9 +371,9 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	}
 }
 
-// As in TestCondSignalledDiesBesideStrangers, but the stranger has no room for a record that could pass the Signal on.
-// It reaps the dead process, and leaves the wait node that owes the Signal. The next waiter passes the Signal on when
-// it runs again. If no wait is left, the next call on the Cond settles the Signal.
+// This test is like TestCondSignalledDiesBesideStrangers, but the arena has no room for a record of the stranger. The
+// stranger reaps the dead process, and leaves the wait node that owes the Signal. The next waiter passes the Signal on
+// when it runs again. If there is no waiter, the next call on the Cond settles the Signal.
 func TestCondSignalledDiesWithoutRoom(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		for _, waits := range []bool{true, false} {
@@ -383,10 +386,10 @@ func condWithoutRoom(t *testing.T, other string, waits bool) {
 	name := newArena(t)
 	stranger, b := newAgent(t, "c", name, "stranger"), newAgent(t, other, name, "b")
 	off := b.do(t, "cond.open", "c")
-	b.do(t, "cond.signal", "c") // this reaps for the first time
+	b.do(t, "cond.signal", "c") // the first call of b on the Cond, which searches for dead waits
 	x := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT_STOP=cond.wait.woken")
 	x.mortal = true
-	const slot, phaseLive, phaseFree = 3, 2, 0 // slot is that of the victim
+	const slot, phaseLive, phaseFree = 3, 2, 0 // the slot of the victim, and phases of a slot
 	x.sleeps(t, off, "cond.apart", "c")
 	var w pending
 	if waits {
@@ -433,8 +436,8 @@ func condUnfinished(t *testing.T, lang, other string) {
 	condIdle(t, name, off)
 }
 
-// condStops are the crash points at which a process in C is stopped in a call. wakes is the verb that lets the call
-// go on to the points, if it waits.
+// condStops lists calls, and the crash points at which the process of a call is stopped. If the call waits before it
+// comes to the points, wakes is the verb that ends the wait.
 var condStops = []struct {
 	verb   string
 	args   []any
@@ -460,7 +463,7 @@ var condStops = []struct {
 	}},
 }
 
-// A process that is stopped at a crash point delays nobody: others wait, signal and broadcast.
+// A process that is stopped at a crash point does not delay other processes: they wait, signal and broadcast.
 func TestCondStoppedAtEachPoint(t *testing.T) {
 	for _, s := range condStops {
 		for _, point := range s.points {
@@ -480,7 +483,7 @@ func condStopped(t *testing.T, lang, other, verb string, args []any, wakes, poin
 	x.mortal = true
 	var before []pending
 	if verb != "cond.apart" {
-		for range 2 { // at most three turns fit into a record
+		for range 2 { // four waits, which are more than one record can wake
 			before = append(before, y.sleeps(t, off, "cond.apart", "c"), z.sleeps(t, off, "cond.apart", "c"))
 		}
 	}
@@ -497,7 +500,7 @@ func condStopped(t *testing.T, lang, other, verb string, args []any, wakes, poin
 			w.must(t)
 		}
 	}
-	// The wait of the stopped process uses up one Signal at most.
+	// The wait of the stopped process takes at most one of these three Signals.
 	v, w := y.sleeps(t, off, "cond.apart", "c"), z.sleeps(t, off, "cond.apart", "c")
 	y.do(t, "cond.signal", "c")
 	z.do(t, "cond.signal", "c")
@@ -513,7 +516,7 @@ func condStopped(t *testing.T, lang, other, verb string, args []any, wakes, poin
 	condIdle(t, name, off)
 }
 
-// A peer has overwritten words of a Cond. Calls in C end.
+// All calls in C return, with whatever result, after a peer has overwritten words of a Cond.
 func TestCondOverwritten(t *testing.T) {
 	for _, word := range []int{condCommit, condFirst, condLast, condBoundary, condFlying} {
 		for _, value := range []uint64{1 << 32, 5<<32 | 7, 0x3000 << 32, 1<<63 | 1, 2048, 1<<64 - 1} {

@@ -15,7 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// skipped is the exit status of contract.c if the host lacks what a verb needs. The program says what that is.
+// skipped is the exit status of contract.c if the host lacks something that a verb needs. The program prints what the
+// host lacks.
 const skipped = 77
 
 // lacks maps a verb of contract.c to what the program prints if the host lacks something that the verb needs. Other

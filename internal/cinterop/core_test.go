@@ -57,7 +57,8 @@ func program(t testing.TB, source string, flags ...string) string {
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(source, ".c"), len(programs.paths))
 	cc := quickCompiler(compiler(t))
 	all := append([]string{optimize()}, flags...)
-	// A plugin exports functions, several files share them, and with -O2 a test measures what users compile.
+	// The usual form of the header serves three programs: a plugin exports its functions, the files of a program share
+	// them, and a test with -O2 measures what users compile.
 	usual := slices.ContainsFunc(flags, func(f string) bool { return f == "-shared" || strings.HasSuffix(f, ".c") || f == "-O2" })
 	switch {
 	case usual:
@@ -213,7 +214,7 @@ func coreArena(t testing.TB, size int64) string {
 	return name
 }
 
-// A process forks and is killed. The child, which is not a participant, does not make the parent look alive.
+// A participant forks, and is killed. Its child, which is not a participant, does not make the dead process look alive.
 func TestForkedChildKeepsNobodyAlive(t *testing.T) {
 	for _, disable := range []string{"", "robust"} {
 		t.Run("disable="+disable, func(t *testing.T) {
@@ -271,7 +272,8 @@ func TestDeclaredDeadInC(t *testing.T) {
 	require.NoError(t, peer.Wait())
 }
 
-// A C program that was stopped learns of a death, however many participants have left meanwhile.
+// A C program is stopped while a participant dies and many others leave. When the program continues, it still learns of
+// the death.
 func TestLeavesDisplaceNoDeathsInC(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	observer, out, stderr := core(t, program(t, "core.c"), "observe", name)
@@ -303,7 +305,7 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 			require.NoError(t, m.Close())
 		}
 		require.NoError(t, a.Close())
-		// The program waits in the arena, so there are wait nodes that have nothing to do with the death.
+		// These wait nodes have nothing to do with the death.
 		a, err = arena.Attach(name, nil)
 		require.NoError(t, err)
 		for range n / 10 {
@@ -357,12 +359,12 @@ func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
 	require.Empty(t, i.Participants(), "after %d joins", joins)
 }
 
-// All slots are taken. A joiner that died has one of them, and its death is visible only when its byte lock
-// becomes free. Another joiner waits for that.
+// All slots are taken. One slot belongs to a dead joiner, whose death shows only when its byte lock becomes free.
+// Another joiner waits until then.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
-			// On a busy machine, the byte lock may become free too late for a joiner that waits.
+			// On a busy machine, the joiner may give up before the byte lock becomes free.
 			for begun := time.Now(); !joinerWaits(t, lang); {
 				require.Less(t, time.Since(begun), timeout, "no joiner gets the slot")
 			}
@@ -370,7 +372,8 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	}
 }
 
-// joinerWaits reports whether a joiner got the slot of a dead joiner whose byte lock became free while the joiner waited.
+// joinerWaits lets a joiner wait for the slot of a dead joiner, and meanwhile frees the byte lock of the dead one. It
+// reports whether the waiting joiner got the slot.
 func joinerWaits(t *testing.T, lang string) bool {
 	t.Helper()
 	name := unusedName(t)
@@ -413,8 +416,8 @@ func joinElsewhere(t *testing.T, lang, name string) (says string, joined bool) {
 	return string(out), err == nil
 }
 
-// The only slot belongs to another joiner, which has no byte lock. A joiner takes the slot over if the other one
-// began to join long ago.
+// A first joiner, without a byte lock, has the only slot. A second joiner takes the slot over if the first one began to
+// join long ago, or says that it will begin in the future.
 func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
 	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
 		for ago, joins := range map[time.Duration]bool{0: false, time.Minute: true, -time.Hour: true} {
@@ -474,7 +477,8 @@ func TestMissedDeathsAreCountedInC(t *testing.T) {
 const waitersInWaitable = 20
 
 func init() {
-	// waitable.wait waits in a Waitable for a state that never comes. C does not know this kind.
+	// The verb waitable.wait waits in a Waitable for a state that never comes. C programs do not know this kind of
+	// object.
 	verbs["waitable"] = func(x *goAgent, o order) (uint64, error) {
 		w, err := openWaitable(x.a, o.name)
 		if err != nil || o.verb == "waitable.open" {
@@ -489,8 +493,8 @@ func openWaitable(a *arena.Arena, name string) (*prims.Waitable[int64, int64], e
 	return prims.OpenWaitable(a, name, 0, prims.Rules[int64, int64]{Claim: never}, nil)
 }
 
-// A C program, which does not know the kind of a Waitable, deletes a Waitable in which waiters died. It also
-// frees their wait nodes, so the next object at that place inherits none.
+// A C program deletes a Waitable, although it does not know this kind of object. The program also frees the wait nodes
+// of dead waiters. So the next object at the same offset has no waits.
 func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	name := newArena(t)
 	x, other := newAgent(t, "go", name, "waiter"), newAgent(t, "c", name, "witness")
@@ -548,8 +552,8 @@ func compiledAgain(t *testing.T) {
 	}
 }
 
-// A program that was built for another layout gets an error that says so. A program that does not know a feature
-// that the arena needs gets such an error, too.
+// A program that was built for another layout gets an error that names both layouts. A program that does not know a
+// feature that the arena needs gets an error that says so.
 func TestVersionRefused(t *testing.T) {
 	opened := func(path, name string) string {
 		out, err := exec.Command(path, "open", name).CombinedOutput()
@@ -645,7 +649,7 @@ func TestVersionRefused(t *testing.T) {
 		f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
 		require.NoError(t, err)
 		defer f.Close()
-		// The checksum covers random bytes, so any fixed value would be correct now and then.
+		// The test inverts a byte. A fixed value would sometimes be right, because the checksum covers random bytes.
 		sum := make([]byte, 1)
 		_, err = f.ReadAt(sum, 168)
 		require.NoError(t, err)

@@ -15,9 +15,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process that has a part of the work of a WaitGroup dies. The waiter is stopped, and the only other process that
-// notices the death, a C program, has not opened the WaitGroup. It makes a slot record for itself, and turns the share
-// into work that the dead owe. If the arena has no room for the record, the waiter does that when it runs again.
+// A process that owes a part of the count of a WaitGroup dies while the waiter is stopped. Only a stranger, a C program
+// that has not opened the WaitGroup, notices the death. The stranger makes a slot record for itself, and folds the
+// share of the dead process. If the arena has no room for that slot record, the waiter folds the share when it runs
+// again.
 func TestWaitGroupReapedByStrangers(t *testing.T) {
 	for _, waits := range []string{"go", "c"} {
 		for _, room := range []bool{true, false} {
@@ -33,7 +34,7 @@ func waitGroupReapedByStranger(t *testing.T, waits string, room bool) {
 	b.do(t, "wg.add", "g", 1)
 	x := newAgent(t, "c", name, "victim")
 	x.mortal = true
-	const slot, phaseFree = 3, 0 // slot is that of the victim
+	const slot, phaseFree = 3, 0 // the slot of the victim, and a phase of a slot
 	x.do(t, "wg.open", "g")
 	x.do(t, "wg.add", "g", 2)
 	w := b.sleeps(t, off, "wg.wait", "g")
@@ -46,7 +47,7 @@ func waitGroupReapedByStranger(t *testing.T, waits string, room bool) {
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
 	defer a.Close()
-	records := map[bool]uint64{true: 3, false: 2}[room] // those of the waiter and the victim, and that of the stranger
+	records := map[bool]uint64{true: 3, false: 2}[room] // of the waiter, the victim and, if there is room, the stranger
 	require.Equal(t, records, a.Stats().SlotRecords)
 	if room {
 		g, err := prims.AttachWaitGroup(a, "g", nil)

@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// In a C program, many threads that wait for long become a crowd: they sleep longer, and the death watcher makes
-// the periodic checks of their objects. It finds a wake that a stopped process owes as soon as the threads
-// themselves would, and a close ends their waits at once.
+// Many threads of a C program that wait for long become a crowd. They sleep longer, and the death watcher makes the
+// periodic checks for them. The death watcher finds a wake that a stopped process owes as soon as the threads
+// themselves would. A close of the arena ends the waits of a crowd at once.
 func TestCrowds(t *testing.T) {
 	bin := program(t, "crowd.c")
 	out, err := exec.Command(bin, "kinds").Output()

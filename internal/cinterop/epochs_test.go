@@ -57,7 +57,7 @@ func joinForever(args []string) {
 			}
 		}
 		stay(100)
-		w[self].Store(uint32(os.Getpid())) // from here on, another process that begins an epoch must find this one in
+		w[self].Store(uint32(os.Getpid())) // until this word changes, no other process may begin an epoch
 		w[epochProcesses+1].Add(1)
 		return nil
 	}
@@ -66,7 +66,7 @@ func joinForever(args []string) {
 		check(err)
 		w[self].Store(uint32(os.Getpid()))
 		w[epochProcesses].Add(1)
-		if rand.IntN(8) == 0 { // not in each epoch, or there would be few epochs
+		if rand.IntN(8) == 0 { // rarely, because long stays would leave few epochs
 			stay(1000)
 		}
 		w[self].Store(0)

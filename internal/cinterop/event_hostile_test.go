@@ -33,8 +33,8 @@ func asPeer(t *testing.T, name string, off uint64, f func(a *arena.Arena, o aren
 	f(a, o)
 }
 
-// A peer changes the participant ID in the slot record of a participant that waits, so the waits of that
-// participant no longer count. Each Set still ends exactly one of them.
+// A peer changes the participant ID in the slot record of a process that waits. Then the record no longer counts the
+// waits of this process. Each Set still ends exactly one of the waits.
 func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	name := newArena(t)
 	x, y := newAgent(t, "c", name, "waits"), newAgent(t, "c", name, "sets")
@@ -72,8 +72,8 @@ func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	}
 }
 
-// A peer damages the list of slot records before the process that sets the Event has seen the record of a waiting
-// process. The wait still ends. A process that knows the record subtracts the wait from its count.
+// A peer damages the list of slot records, so the process that sets the Event cannot find the slot record of a waiting
+// process. The wait still ends, and is subtracted from the count in that record.
 func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	name := newArena(t)
 	sets, y := newAgent(t, "c", name, "sets"), newAgent(t, "c", name, "counts")

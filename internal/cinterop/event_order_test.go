@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The machine code for arm64 orders a change of an event before the loads of the caller. The code is for processors
-// without the instructions of LSE: only there a compare-and-swap is not a fence.
+// In the machine code for arm64, a change of an Event comes before later loads of the caller. The test compiles for
+// processors without LSE instructions, because only on these a compare-and-swap is no fence.
 func TestEventOrdersLoads(t *testing.T) {
 	const mend = "shmi_order_loads();"
 	dir, without := t.TempDir(), t.TempDir()

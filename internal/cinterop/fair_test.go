@@ -32,8 +32,7 @@ const (
 	fairWrongKind = 7
 )
 
-// A call that cannot lock leaves the owner word open for its holder. A wait closes the word, and opens it again when it
-// gives up.
+// A try that fails leaves the owner word open. A wait closes the word, and opens it again when the wait times out.
 func TestFairMutexStaysOpen(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, with which a process in Go opens no owner word")
@@ -65,7 +64,7 @@ func unlockStopped(t *testing.T, lang, other string) {
 	b := newAgent(t, other, name, "tries")
 	off := b.do(t, "fair.open", "f")
 	b.do(t, "fair.lock", "f")
-	// Its first record queues its wait.
+	// The first record of x queues its wait, and its second record unlocks.
 	x := newAgent(t, lang, name, "stops", "SHMSYNC_CRASHPOINT_STOP=record.commit.named:2")
 	x.mortal = true
 	w := x.blocked(t, off, 1, "fair.lock", "f")
@@ -121,8 +120,8 @@ func TestFairMutexDiesAroundAccept(t *testing.T) {
 	}
 }
 
-// A participant accepts a lock, passes it on to another wait of its own, and dies before it accepts that grant. It has not
-// held the lock the second time, so its death is not reported.
+// A participant accepts a lock, and unlocks it, which grants the lock to another wait of the same participant. It dies
+// before it accepts this second grant. Its death is not reported, because it did not hold the lock.
 func TestFairMutexDiesBeforeSecondAccept(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		t.Run(other, func(t *testing.T) { dieBeforeSecondAccept(t, "c", other) })
@@ -160,9 +159,9 @@ func queuedWaits(t *testing.T, name string, off uint64) int {
 	return len((*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: arenakernel.Offset(off)}))
 }
 
-// A holder dies, and the only process that notices it has not opened the lock. It takes the lock back: without a record
-// if the owner word is open, and with a record if the holder got the lock by a grant, which leaves the word closed. The
-// next call reports the death.
+// The holder of a lock dies, and only a stranger, a process that has not opened the lock, notices the death. The
+// stranger takes the lock back. If the owner word is open, the stranger needs no record. After a grant the word is
+// closed, and the stranger makes a record. Without PolicyRelease, the next call reports the death.
 func TestFairMutexHolderDiesBesideStrangers(t *testing.T) {
 	for _, stranger := range []string{"go", "c"} {
 		for _, user := range []string{"go", "c"} {
@@ -215,8 +214,8 @@ func dieBesideStrangers(t *testing.T, stranger, user string, policy int, granted
 	u.do(t, "fair.lock", "f")
 }
 
-// The holder of a lock that others wait for dies. The only other process that notices it has not opened the lock. It wakes
-// the waiter, a thread in C that sleeps on nothing but its wait node and looks for the dead seldom.
+// The holder of a lock dies, and only a process that has not opened the lock notices the death. This process wakes the
+// waiter, a thread in C that makes a periodic check only once an hour.
 func TestCFairWaiterIsToldByStrangers(t *testing.T) {
 	for i, policy := range []int{0, release, 0, release} {
 		stranger := []string{"go", "go", "c", "c"}[i]
@@ -243,8 +242,7 @@ func TestCFairWaiterIsToldByStrangers(t *testing.T) {
 	}
 }
 
-// If a repair fails while others wait, their waits end with an error. They also do if a peer has overwritten the owner
-// word.
+// A wait ends with an error if a repair of the lock fails, or if a peer overwrites the owner word.
 func TestFairMutexRefusesWaits(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang+"/repair fails", func(t *testing.T) { refuseNotRecoverable(t, "c", lang) })

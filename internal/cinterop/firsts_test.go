@@ -49,7 +49,7 @@ func TestFirstInCReapsTheDead(t *testing.T) {
 // A process in C learns that the file of its arena was removed.
 func TestOnDetachedInC(t *testing.T) { runFirsts(t, "detached", emptyArena(t)) }
 
-// The first participant of an epoch, in C, makes usable again what a death has made unusable.
+// A C program that is the first participant of an epoch recovers the objects that a death has made unusable.
 func TestRecoverAllInC(t *testing.T) { runFirsts(t, "recover", emptyArena(t)) }
 
 // runRecover runs a verb of recover.c. SIGALRM ends a verb that hangs.
@@ -62,15 +62,15 @@ func runRecover(t *testing.T, verb string) {
 	runC(t, "recover.c", verb, name)
 }
 
-// shmsync_recover_all finds a lock that a death has left, although a living process reads, or has begun to lock.
+// shmsync_recover_all finds a lock whose holder has died, even while a living process reads or has begun to lock.
 func TestRecoverAllInCBesideCallsOfTheLiving(t *testing.T) { runRecover(t, "busy") }
 
-// shmsync_recover_all locks no healthy object, so a process that dies at any point of it leaves healthy objects
+// shmsync_recover_all locks no healthy object. So a process that dies at any point of this call leaves healthy objects
 // healthy.
 func TestRecoverAllInCLocksNothingThatIsHealthy(t *testing.T) { runRecover(t, "healthy") }
 
-// TestRecoverAllInCNeedsNoMemory: shmsync_recover_all of a participant that has opened no object only reads healthy
-// objects. It takes no memory of the arena, and succeeds in a full one.
+// TestRecoverAllInCNeedsNoMemory checks shmsync_recover_all in a participant that has opened no object. The call only
+// reads healthy objects and takes no memory of the arena, so it succeeds in a full arena.
 func TestRecoverAllInCNeedsNoMemory(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Open(name, &arena.Options{Size: 2 << 20, MaxParticipants: 8})
@@ -175,48 +175,50 @@ func usedLock(l sync.Locker, err error) error {
 	return err
 }
 
-// TestRecoverAllInCFindsWhatIsLost: shmsync_recover_all of a participant that has opened no object finds what the death
-// of a participant, a failed repair, or a peer has done to each of them.
+// TestRecoverAllInCFindsWhatIsLost checks shmsync_recover_all in a participant that has opened no object. The call
+// finds each object that the death of a participant, a failed repair, or a peer has made unusable.
 func TestRecoverAllInCFindsWhatIsLost(t *testing.T) { runRecover(t, "found") }
 
-// TestRecoverAllInCSaysThatThereIsNoRoom: in a full arena, shmsync_recover_all does not pass over a lost object for whose
-// recovery there is no room.
+// TestRecoverAllInCSaysThatThereIsNoRoom checks that shmsync_recover_all fails in a full arena if it has no room to
+// recover an object.
 func TestRecoverAllInCSaysThatThereIsNoRoom(t *testing.T) {
 	for _, object := range []string{"rwmutex", "fair", "rwspin", "multi", "group", "latch", "barrier"} {
 		t.Run(object, func(t *testing.T) { runRecover(t, "full "+object) })
 	}
 }
 
-// TestRecoverAllInCUsesTheHeadroom: users have filled an arena with their data. shmsync_recover_all recovers an object
-// whose record takes room of the arena, although no process with a slot record is left.
+// TestRecoverAllInCUsesTheHeadroom checks shmsync_recover_all in an arena that users have filled with their data. The
+// call recovers an object, although it needs a new slot record for that. The headroom has room for the slot record.
 func TestRecoverAllInCUsesTheHeadroom(t *testing.T) {
 	for _, object := range []string{"rwmutex", "fair", "rwspin", "multi", "group", "latch", "barrier"} {
 		t.Run(object, func(t *testing.T) { runRecover(t, "headroom "+object) })
 	}
 }
 
-// TestFullArenaLosesNothingInC: users have filled an arena with their data. A process that joins uses objects of all kinds,
-// and waits for some. After the death of the process that holds them, another process that joins recovers them.
+// TestFullArenaLosesNothingInC checks an arena that users have filled with their data. A process joins, uses objects of
+// all kinds, and waits for some of them. After the holder of these objects has died, another process joins and recovers
+// them.
 func TestFullArenaLosesNothingInC(t *testing.T) {
 	for _, verb := range []string{"newcomers", "newcomers, one by one"} {
 		t.Run(verb, func(t *testing.T) { runRecover(t, verb) })
 	}
 }
 
-// If repair sets a Future whose producer has died, that result stays.
+// If the repair function sets a Future whose producer has died, the result of the repair function stays.
 func TestRecoverAllInCKeepsWhatRepairHasSet(t *testing.T) { runRecover(t, "kept") }
 
-// shmsync_recover_all returns an error if a peer has overwritten an object, and if memory ran out.
+// shmsync_recover_all returns an error if a peer has overwritten an object, or if memory runs out.
 func TestRecoverAllInCReportsDamage(t *testing.T) { runRecover(t, "damage") }
 
 // A peer overwrites the word of a lock while a process in C repairs the lock. The call returns an error.
 func TestRecoveryInCThatAPeerOverwrites(t *testing.T) { runRecover(t, "lost") }
 
-// A lock in C that meets a death and repairs has succeeded, so shmsync_error and shmsync_who_died still describe the last
-// failure.
+// A lock call in C that finds a dead holder and repairs the data succeeds. So shmsync_error and shmsync_who_died still
+// describe the last call that failed.
 func TestRepairInCIsNoFailure(t *testing.T) { runRecover(t, "notes") }
 
-// A process in C removes only the file that it has checked, and leaves no other file behind if it dies.
+// A process in C removes only a file that it has checked. If the process dies during the removal, it leaves no
+// additional file behind.
 func TestRemovalInC(t *testing.T) {
 	for _, verb := range []string{"judged", "taken", "removed", "without bytes", "not new", "not whole", "foreign", "foreign without renameat2"} {
 		t.Run(verb, func(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Reset waits until the dead producer can write no more, but only while the word names that producer. Once the
-// word does not, another participant may have the same ID, and Reset would wait for the death of that one.
+// A Reset of a Future waits until the dead producer is gone, but only while the word names that producer. When the word
+// no longer names it, another participant may have the same ID. Reset would then wait for the death of the wrong
+// participant.
 func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -30,13 +31,13 @@ func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 			x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
 			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{begun} })
 			reset.fails(t, syscall.EBUSY)
-			victim.in.Close() // this ends the child of the victim
+			victim.in.Close() // ends the child that keeps the byte lock of the victim
 		})
 	}
 }
 
-// A RecoverAll waits until the dead producer of a Future can write no more. Meanwhile another process resets the
-// Future, claims it and sets it. RecoverAll keeps that result.
+// RecoverAll waits until the dead producer of a Future is gone. Meanwhile another process resets the Future, claims it
+// and sets it. RecoverAll keeps the result of that process.
 func TestRecoverAllKeepsTheNextResult(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestRecoverAllKeepsTheNextResult(t *testing.T) {
 			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{set, 0, decided | result} })
 			recovers.must(t)
 			require.EqualValues(t, result, x.do(t, "future.wait", "f"))
-			victim.in.Close() // this ends the child of the victim
+			victim.in.Close() // ends the child that keeps the byte lock of the victim
 		})
 	}
 }

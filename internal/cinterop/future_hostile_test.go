@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// overwrite does what a faulty peer can do. It overwrites the state of the Future at off, and the words of its
-// results, with the words that f returns; the remaining words become 0. f gets the present state.
+// overwrite does what a faulty peer can do. It passes the state of the Future at off to f. It stores the first word
+// that f returns as the new state, and the other words as the result. The remaining words of the result become 0.
 func overwrite(t *testing.T, name string, off uint64, f func(state uint64) []uint64) {
 	t.Helper()
 	asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
@@ -50,8 +50,8 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 	}
 }
 
-// A word that says that the producer died is corrupt if that process is alive. Reset does not wait for the end of
-// that process.
+// The word of a Future says that its producer died, but the producer is alive. So the Future is corrupt: Reset fails,
+// and does not wait for the death of the producer.
 func TestFutureAbandonedByTheLiving(t *testing.T) {
 	const over, abandoned, died, decided = 1, 1 << 33, 1 << 32, 1 << 33
 	name := newArena(t)

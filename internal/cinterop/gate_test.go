@@ -31,20 +31,21 @@ func TestOpenInCRefusesAForeignAdmission(t *testing.T) {
 	runGate(t, "admission", name)
 }
 
-// If on_first returns an errno value, the open returns the same value, even if the library gives that value
-// another meaning elsewhere.
+// If on_first returns an errno value, the open returns the same value, even if this value has another meaning in an
+// open.
 func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
 
 // An on_first that opens or closes its own arena gets an error, and does not wait for itself.
 func TestOnFirstInCDoesNotWaitForItself(t *testing.T) { runGate(t, "itself", unusedName(t)) }
 
-// An open whose limit for on_first of another process is the largest number waits for that on_first.
+// An open waits for the on_first of another process. If the time limit of the open is the largest number, it does not
+// time out.
 func TestLongestGateTimeoutInC(t *testing.T) { runGate(t, "no end", unusedName(t)) }
 
 // A child that is forked while another thread removes an arena does not keep the arena gate locked.
 func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) }
 
-// The last close of an ephemeral arena waits for the gate, but not without end.
+// The last close of an ephemeral arena waits for the gate, but only for a limited time.
 func TestLastCloseInCAwaitsTheGate(t *testing.T) { runGate(t, "last", unusedName(t)) }
 
 // A relative path of a process in C still counts as the path of the arena after a chdir.
@@ -55,13 +56,16 @@ func TestRelativePathInCOutlivesARenamedWorkingDirectory(t *testing.T) {
 	runGate(t, "rename", t.TempDir())
 }
 
-// A process in C learns that a symbolic link to the file of its arena has replaced the file at the path.
+// A symbolic link to the file of an arena replaces this file at its path. A process in C learns that its file is no
+// longer at the path.
 func TestSymbolicLinkIsNoPathInC(t *testing.T) { runGate(t, "symlink", t.TempDir()) }
 
-// A process in C that opens a further name of a removed arena replaces this name.
+// The file of an arena has two names, and the arena is removed by one of them. A process in C that opens the other name
+// creates a new arena there.
 func TestOpenInCReplacesAFurtherNameOfARemovedArena(t *testing.T) { runGate(t, "further", t.TempDir()) }
 
-// A process in C, in a user namespace that maps no user, opens only its own files.
+// A process in C is in a user namespace that maps no user, so all users look the same to it. The process still opens
+// only its own files.
 func TestUnmappedUserInCIsNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		proctest.Skip(t, "needs root: it changes the owner of a file")

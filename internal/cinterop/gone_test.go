@@ -18,18 +18,18 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A hand is one way in which data passes from a dead process to a living one, such as a kind of lock with a
-// policy.
+// A hand is one way in which data passes from a dead process to a living one. For example, each kind of lock with each
+// policy is a hand.
 type hand struct {
 	name string
 	open order // creates the object
-	take order // takes the object, and so its data; a survivor waits in this order until the victim has died
-	// recover gets the data if take ends with ErrOwnerDead.
+	take order // takes the object and its data; in a survivor, this order waits until the victim has died
+	// The order recover takes the data if the order take ends with ErrOwnerDead.
 	recover order
-	// try fails with busy while the dead process keeps the data.
+	// The order try fails with the error busy while the dead process keeps the data.
 	try  order
 	busy syscall.Errno
-	// timed is take with a deadline in milliseconds.
+	// The function timed returns the order take with a deadline of ms milliseconds.
 	timed func(ms int) order
 }
 
@@ -89,7 +89,7 @@ func hands() (all []hand) {
 	)
 }
 
-// begin creates the object of a hand, with something in it to take.
+// begin creates the object of a hand. If the object is a queue, begin puts an item into it.
 func (h hand) begin(t testing.TB, x *agent) {
 	t.Helper()
 	x.give(t, h.open).must(t)
@@ -119,8 +119,8 @@ func bigArena(t testing.TB, size int) string {
 	return name
 }
 
-// handOver kills a victim that holds an object while it reads a file into the data. A survivor then takes the
-// object. handOver returns how many pages were written after the survivor had taken it.
+// handOver kills a victim that holds an object and reads a file into the data by a system call. A survivor then takes
+// the object. handOver returns how many pages of the data changed after that.
 func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *agent) uint64 {
 	victim := newAgent(t, "c", arenaName, "victim")
 	h.begin(t, survivor)
@@ -162,15 +162,16 @@ func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	}
 }
 
-// Environment settings by which a victim declares which of its system calls write into the arena.
+// Environment settings by which a victim declares which of its system calls write into the arena: calls that belong to
+// its threads, also calls that belong to no thread, or none.
 const (
 	synchronousIO  = "SHMSYNC_CINTEROP_KERNEL_IO=0"
 	asynchronousIO = "SHMSYNC_CINTEROP_KERNEL_IO=1"
 	noKernelIO     = "SHMSYNC_CINTEROP_KERNEL_IO=2"
 )
 
-// dying starts a victim, has it take the object of h, and kills it. A child keeps the byte lock of the victim
-// until the input of the victim is closed. Without a declaration in env, the victim is not gone before that.
+// dying starts a victim, has it take the object of h, and kills it. A child of the victim keeps the byte lock of the
+// victim until the test closes the input of the victim. Without settings in env, the victim is not gone before that.
 func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...string) (victim *agent) {
 	if len(env) == 0 {
 		env = []string{asynchronousIO}
@@ -182,15 +183,16 @@ func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...stri
 		survivor.do(t, "barrier.join", "x", 1)
 	}
 	victim.do(t, "gone.fork", "x")
-	// Do not wait for the process: once its parent has waited, nothing would show whether its threads have ended.
+	// Do not wait for the process, because then the threads of the process could no longer be examined.
 	require.NoError(t, victim.cmd.Process.Kill())
 	victim.ends(t)
 	return victim
 }
 
-// A process that was killed, and for which its parent has waited, passes on what it had, even if its byte lock
-// stays. The kernel may keep the memory of a process for a while, and the lock with it; here a child made by fork
-// keeps the lock. The survivor is stopped until the parent has waited, so it cannot look at the threads.
+// A process was killed, and its parent has waited for it. What the process had passes on, even if its byte lock stays.
+// The kernel may keep the memory of a process for a while, and with it the byte lock. In the test, a child of the
+// process keeps the byte lock. The survivor is stopped until the parent has waited, so it cannot examine the threads of
+// the process.
 func TestWaitedForIsGone(t *testing.T) {
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {
@@ -215,10 +217,10 @@ func TestWaitedForIsGone(t *testing.T) {
 	}
 }
 
-// A Claim takes over the work of a process that was killed. First it waits until it is certain that the process
-// executes no more instructions. Here there is no proof of that at first: the victim is not registered for
-// membarrier, as is the case for a while after a join; the claimant cannot look at the threads of the victim; and
-// a child of the victim keeps the byte lock.
+// A Claim takes over the work of a process that was killed, but only when this process certainly executes no more
+// instructions. In this test, three things make that uncertain. The victim is not registered for membarrier, as happens
+// for a while after a join. The claimant cannot examine the threads of the victim. A child of the victim keeps its byte
+// lock.
 func TestClaimAwaitsADeath(t *testing.T) {
 	for _, kind := range []string{"latch", "wg"} {
 		for _, lang := range []string{"c", "go"} {
@@ -242,7 +244,7 @@ func TestClaimAwaitsADeath(t *testing.T) {
 					t.Fatalf("%v, while the dead one may write", a)
 				default:
 				}
-				victim.in.Close() // this ends the child of the victim
+				victim.in.Close() // ends the child that keeps the byte lock of the victim
 				claims.must(t)
 				x.start(t, kind+".claim", "x", 1).fails(t, syscall.EINVAL)
 			})
@@ -250,7 +252,7 @@ func TestClaimAwaitsADeath(t *testing.T) {
 	}
 }
 
-// has returns the order by which a survivor gets the data in the end.
+// has returns the order that gives the data to a survivor: recover if the hand has this order, and otherwise take.
 func (h hand) has(ms int) order {
 	if h.recover.verb != "" {
 		return h.recover
@@ -289,7 +291,7 @@ func (h hand) wordsBeforeData(t *testing.T, lang string) {
 		t.Fatalf("%s: %v, while the dead one may write", has.what, a)
 	default:
 	}
-	victim.in.Close() // this ends the child of the victim
+	victim.in.Close() // ends the child that keeps the byte lock of the victim
 	has.must(t)
 	sound(t, name)
 }
@@ -315,8 +317,8 @@ func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
 	}
 }
 
-// A process whose data has passed on keeps its slot and its memory until it has ended. Until then the kernel may
-// still mark words of the slot, or finish a system call that belongs to no thread.
+// The data of a dead process may pass on before the process has ended, but its slot stays in use until then. The kernel
+// may still mark words of the slot, or finish a system call that belongs to no thread.
 func TestSlotOfADeadOneIsKeptUntilItEnds(t *testing.T) {
 	const phaseDead, phaseFree = 4, 0
 	for _, lang := range []string{"c", "go"} {
@@ -382,7 +384,7 @@ func TestDeadOneKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// A reaper dies or is stopped between the two stages of reaping, or in the second stage. Another survivor then
+// Reaping has two stages. A reaper dies or is stopped between the stages, or in the second one. Another survivor then
 // gets the locks of the dead participant.
 func TestReaperEndsBetweenTheStages(t *testing.T) {
 	for _, h := range hands() {
@@ -423,8 +425,8 @@ func TestReaperEndsBetweenTheStages(t *testing.T) {
 	}
 }
 
-// A call that waits until a dead holder can write no more waits only while the word names that holder. Once the
-// word does not, another participant may have the same ID, and the call would wait for the end of that one.
+// A recover waits until a dead holder is gone, but only while the word names that holder. When the word no longer names
+// it, another participant may have the same ID. The recover would then wait for the death of the wrong participant.
 func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, h := range hands() {
 		kind, report := strings.CutSuffix(h.name, "/report")
@@ -442,14 +444,14 @@ func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 				x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
 				forgetOwner(t, name, off, "victim")
 				recovers.must(t)
-				victim.in.Close() // this ends the child of the victim
+				victim.in.Close() // ends the child that keeps the byte lock of the victim
 			})
 		}
 	}
 }
 
-// forgetOwner finds the word of an object that says that the participant with the label died as the owner, and
-// makes the word free. A process that recovers the lock and unlocks it does the same.
+// forgetOwner makes a lock free. It finds the word that names the participant with the given label as a dead owner. A
+// process that recovers the lock and unlocks it changes the word in the same way.
 func forgetOwner(t *testing.T, name string, off uint64, label string) {
 	t.Helper()
 	const kindShift, ownerDead, slotBits = 29, 3, 11
@@ -468,7 +470,7 @@ func forgetOwner(t *testing.T, name string, off uint64, label string) {
 	}
 	require.NotZero(t, dead)
 	found := 0
-	for at := o.Offset; at < o.Body+arenakernel.Offset(o.Size); at += 4 { // the gate of an RWMutex is in the header
+	for at := o.Offset; at < o.Body+arenakernel.Offset(o.Size); at += 4 { // the header has the gate of an RWMutex
 		w := arena.At[atomic.Uint32](a, at)
 		if w.Load() != dead|ownerDead<<kindShift {
 			continue

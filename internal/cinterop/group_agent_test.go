@@ -42,7 +42,7 @@ func inMs(ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
 }
 
-// The function but returns err. If err is one of the errors in the parameter fine, it returns nil.
+// The function but returns err, or nil if err is one of the errors in the parameter fine.
 func but(err error, fine ...error) error {
 	for _, f := range fine {
 		if errors.Is(err, f) {
@@ -54,7 +54,8 @@ func but(err error, fine ...error) error {
 
 var errTwo = errors.New("there are two")
 
-// alone returns an error if another process is in the critical section of that name.
+// alone passes through the critical section of the given name. It returns an error if another process is in that
+// critical section.
 func (x *goAgent) alone(name string) error {
 	s, err := prims.OpenSequencer(x.a, name+"-in", nil)
 	if err != nil {

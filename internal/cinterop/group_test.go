@@ -24,14 +24,14 @@ import (
 type groupKind struct {
 	kind   string
 	open   []any    // arguments of the verb that opens the object
-	points []string // prefixes of the crash points that its work passes
-	// rest checks the state at the end. killed is the number of processes that were killed.
+	points []string // prefixes of the names of crash points that the work passes
+	// The function rest checks the state at the end. The parameter killed is the number of processes that were killed.
 	rest func(t *testing.T, x *agent, killed int)
 }
 
 var groups = []groupKind{
 	{"queue", []any{16}, []string{"queue."}, func(t *testing.T, x *agent, killed int) {
-		// A killed process has put as many items as it had taken, and at most one more in each of its threads.
+		// Each thread puts an item before it takes one. So each killed thread leaves at most one item.
 		left := 0
 		eventually(t, "nobody has an item on lease", x.arena, func() bool {
 			for x.start(t, "queue.get", "x", 1).wait(t).err == 0 {
@@ -64,8 +64,8 @@ var groups = []groupKind{
 			left = x.do(t, "sig.left", "x")
 			return left>>32 == 0 && x.do(t, "sig.reserved", "x") == 0 && x.do(t, "sig.sleepers", "x") == 0
 		})
-		// Each item that was put was also announced, except for items that a killed thread had no time to
-		// announce.
+		// Each thread puts an item and then announces it. So each killed thread leaves at most one item that is not
+		// announced.
 		require.LessOrEqual(t, int(left), killed*groupThreads)
 	}},
 	{"sync", nil, []string{"synchronized."}, func(t *testing.T, x *agent, _ int) {
@@ -174,7 +174,8 @@ func groupPoints(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// groupRare lists the points that a group may not pass, because another process must die or be stopped first.
+// groupRare lists prefixes of crash points that a group may not pass, because another process must die or be stopped
+// first.
 var groupRare = []string{
 	"fairmutex.recover.", "future.reap.", "event.wait.before_pass", "sequencer.reset.",
 	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "barrier.reap.", "barrier.tell.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.rollback.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
@@ -189,7 +190,7 @@ func hasPrefix(prefixes []string, point string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(point, p) })
 }
 
-// groupTries is how many more groups run to reach a point that the first two did not pass.
+// groupTries is how many groups run after the first two, to reach a crash point that the first two did not pass.
 const groupTries = 10
 
 // A C process is killed at each crash point.

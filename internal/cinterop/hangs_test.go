@@ -12,8 +12,8 @@ func runHangs(t *testing.T, verb string) {
 	sound(t, name)
 }
 
-// A cancellation (pthread_cancel) that is pending when a thread begins to wait takes effect after the call, not
-// in it.
+// A cancellation (pthread_cancel) may be pending when a thread begins to wait. It takes effect after the call, not in
+// it.
 func TestCancelWaitsForTheCall(t *testing.T) { runHangs(t, "cancel-waits") }
 
 // After a thread was cancelled in an open or a close, the next open of the process does not hang.
@@ -23,8 +23,8 @@ func TestCancelLeavesOpenUsable(t *testing.T) { runHangs(t, "cancel-open") }
 // participant.
 func TestForkWhileClosing(t *testing.T) { runHangs(t, "fork-close") }
 
-// A process that has only one thread registers as a target of fences at once. A process with more threads
-// registers later, because the registration takes long and a process that is killed meanwhile cannot end.
+// A process with one thread registers for membarrier at once. A process with more threads registers later, because the
+// registration takes long, and would delay the end of a process that is killed meanwhile.
 func TestRegistrationDelaysNobody(t *testing.T) {
 	runHangs(t, "register-alone")
 	runHangs(t, "register-late")

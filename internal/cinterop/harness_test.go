@@ -167,10 +167,10 @@ func compilerFlags(form string, flags ...string) []string {
 	return slices.Concat(args, flags, []string{"-I" + filepath.Join(built.dir, form)}, strings.Fields(os.Getenv(cflagsEnv)))
 }
 
-// wholeProgram returns the flags by which gcc drops the functions of the header that a program does not call, before
-// it optimizes. That halves the time for most programs. It also inlines more, and then has more false
-// warnings of texts that the header truncates on purpose, and of variables without a value. The agent is compiled with
-// all warnings, and TestScenario looks for variables without a value.
+// wholeProgram returns the flags by which gcc drops the functions of the header that a program does not call, before it
+// optimizes. That halves the time for most programs. But gcc then inlines more, and gives more false warnings: of texts
+// that the header truncates on purpose, and of variables without a value. So these warnings are off. The agent is
+// compiled with all warnings, and TestScenario looks for variables without a value.
 func wholeProgram(cc string) []string {
 	out, err := exec.Command(cc, "-dM", "-E", "-x", "c", os.DevNull).Output()
 	if err != nil || bytes.Contains(out, []byte("__clang__")) {
@@ -192,9 +192,9 @@ func internalLinkage(cc string) []string {
 	return []string{"-I" + filepath.Join(built.dir, "internal"), "-Wno-unused-function", "-Wno-undefined-internal"}
 }
 
-// internalHeader writes a header of the same name, in the directory internal below dir, that includes the header of dir
-// and gives all its functions internal linkage. The headers of the system come before it, because their functions must
-// not get that.
+// internalHeader writes a header of the same name into the directory internal below dir. The new header includes the
+// header of dir, and gives internal linkage to its functions. It includes the headers of the system first, because the
+// functions of the system must keep their linkage.
 func internalHeader(dir string) error {
 	whole, err := os.ReadFile(filepath.Join(dir, "shmsync.h"))
 	if err != nil {
@@ -269,8 +269,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// cWithoutByteLock is the language of a C agent that may not open the file of the arena a second time. So it has no byte
-// lock.
+// cWithoutByteLock is the language of a C agent that has no byte lock, because it cannot open the file of the arena a
+// second time.
 const cWithoutByteLock = "c without a byte lock"
 
 // newAgent starts an agent with the given language, arena and label. env has settings such as a crash point.
@@ -480,12 +480,13 @@ func eventually(t testing.TB, what string, arenaName string, is func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s\n%s", what, describe(arenaName))
 		}
-		// Another process gives no signal here, so check again after 1 ms.
+		// No process reports the change, so check again after 1 ms.
 		syscall.Nanosleep(&syscall.Timespec{Nsec: 1e6}, nil)
 	}
 }
 
-// blocked starts an order, and returns when n threads, this order's among them, sleep in the object at off.
+// blocked starts an order of x, and returns when n threads sleep in the object at off, including the thread of this
+// order.
 func (x *agent) blocked(t testing.TB, off uint64, n uint64, verb, name string, args ...any) pending {
 	t.Helper()
 	p := x.start(t, verb, name, args...)

@@ -20,8 +20,8 @@ func deletesInGo(t *testing.T, name string) error {
 	return a.Delete("x")
 }
 
-// A process closes its only handle of an object and keeps a hold. A process in C deletes the object as one in Go does:
-// not before the hold has ended. What the process still has to do for others is no hold.
+// A process closes its only handle of an object and keeps a hold. Processes in C and Go can delete the object only
+// after the hold has ended. What the process owes to others, such as the count of a WaitGroup, is not a hold.
 func TestDeleteOfAHeldObject(t *testing.T) {
 	holds := []string{
 		"mutex", "rwmutex_read", "rwmutex_write", "rwmutex_upgradable", "spinlock", "rwspinlock_read", "rwspinlock_write",

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene has two agents, a and b, that a test may kill, and a third agent, c, that stays to reap.
+// scene has three agents: a test may kill a and b, and c stays to reap.
 type scene struct {
 	arena   string
 	a, b, c *agent
@@ -130,8 +130,8 @@ func TestEventPlain(t *testing.T) {
 	})
 }
 
-// A Set gives its token to the wait of a stopped process, so a try gets nothing. A later wait takes the token
-// nevertheless, whether the stopped process is still alive by then or has been killed.
+// A Set gives its token to a wait of a stopped process, so a try gets nothing. A later wait gets the token, whether the
+// stopped process still lives or has been killed.
 func TestEventOfAStoppedWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "event.open", "auto", 1)
@@ -442,8 +442,8 @@ func TestBarrierKilledWaiter(t *testing.T) {
 	})
 }
 
-// A wait for a broken phase fails even if more phases have broken since. Reset(0) goes on with the parties that
-// are left. Both hold for all pairs of languages.
+// A wait for a broken phase fails even if later phases have broken, too. Reset(0) continues with the parties that are
+// left.
 func TestBarrierEveryBrokenPhase(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.b.do(t, "barrier.open", "b", 5)
@@ -470,8 +470,8 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 	})
 }
 
-// If other processes have arrived in place of a process, they are the parties, and the replaced process no longer
-// is one. This holds while the completion runs, and after the death of the process that ran it.
+// Processes that arrive in place of another process become parties, and the replaced process is a party no longer. This
+// holds while the completion runs, and after the death of the process that ran the completion.
 func TestBarrierReplacedParties(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		lost := func(name string, n uint64) {
@@ -511,15 +511,15 @@ func TestBarrierReplacedParties(t *testing.T) {
 	})
 }
 
-// A Reset in C begins no phase while a party that it knows to be dead is not gone.
+// A Reset in C begins no phase as long as it knows of a dead party that is not gone.
 func TestBarrierBeginsWhenTheDeadAreGoneInC(t *testing.T) {
 	name := newArena(t)
 	runC(t, "barrier_gone.c", name)
 	sound(t, name)
 }
 
-// The death of a party wakes a waiter in C even if the processes that watch the party have never opened the
-// Barrier. The waiter may be awake for a periodic check at that moment.
+// The death of a party wakes a waiter in C even if the processes that watch the party have never opened the Barrier.
+// The test repeats the scene if a periodic check of the waiter found the death first.
 func TestBarrierDeathBesideStrangersInC(t *testing.T) {
 	for range 5 {
 		var exit *exec.ExitError
@@ -533,8 +533,8 @@ func TestBarrierDeathBesideStrangersInC(t *testing.T) {
 	t.Fatal("only periodic checks find the death")
 }
 
-// Either language may open an object first. An open with the number 0 creates nothing and accepts the number of
-// the creator. An attach finds only an object that exists.
+// A program in either language may create an object. An open with the number 0, for example of permits, creates nothing
+// and accepts the number of the creator. An attach finds only an object that exists.
 func TestAttachElsewhere(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		for _, kind := range []struct{ kind, look string }{{"latch", "count"}, {"barrier", "lost"}, {"sem", "free"}, {"queue", "len"}} {

@@ -12,8 +12,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A C program is killed as it returns from a wait for a WaitGroup, and as it records the share of a dead process
-// as work that a dead process owes.
+// A C program is killed when it returns from a wait for a WaitGroup, or when it folds the share of a dead process.
 func TestKillWaitGroup(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run("counter.wait.woken/"+lang, func(t *testing.T) {
@@ -62,8 +61,8 @@ func TestKillWaitGroup(t *testing.T) {
 func TestKillRemoving(t *testing.T) {
 	core, n := program(t, "core.c"), 0
 	for _, point := range points(t) {
-		// Only a program that replaces a file passes arena.remove.judged, and it has changed nothing by then. A
-		// removal passes arena.remove.placed only on a file system without RENAME_NOREPLACE: see firsts.c.
+		// This test passes neither of two crash points. A program passes arena.remove.judged only before it replaces a
+		// file. A program passes arena.remove.placed only on a file system without RENAME_NOREPLACE: see firsts.c.
 		if elsewhere[prefixOf(point)] != "TestKillRemoving" || point == "arena.remove.judged" || point == "arena.remove.placed" {
 			continue
 		}

@@ -48,7 +48,7 @@ func TestKillOnce(t *testing.T) {
 			x.blocked(t, goOff, 1, "once.do", "o")
 			victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=once.reap.left")
 			victim.mortal = true
-			victim.do(t, "once.open", "o") // a call that waits here would take over before the reaper does
+			victim.do(t, "once.open", "o") // only opens: a call that waits would take over before the reaper does
 			x.kill(t)
 			victim.ends(t)
 			successor := newAgent(t, lang, name, "successor")

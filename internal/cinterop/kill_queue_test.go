@@ -88,8 +88,8 @@ func TestKillQueue(t *testing.T) {
 }
 
 // A C program is killed after it has put an item back, and before it has announced the item. Another C program has
-// earlier taken an item that came back, and remembers that it found no other such item. It still finds the item of the
-// dead program.
+// already searched for items that came back, and remembers that it found only one. It still finds the item of the dead
+// program.
 func TestKillQueueReturnAfterASearch(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "gets")

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// recordUse is how agents use an object with slot records.
+// recordUse has the calls by which agents use an object with slot records.
 type recordUse struct {
 	open       string   // opens the object, and takes a part of it
 	back       []string // gives that part back
@@ -39,9 +39,9 @@ var recordUses = map[string]recordUse{
 	"sem":  {"sem.open x 4 0", nil, []string{"sem.open x 4 0", "sem.acquire x 4 9999999"}, []string{"sem.release x 4"}},
 }
 
-// A C program is killed while it makes its slot record of an object, or while it frees the slot records of a
-// deleted object. Another participant uses and deletes the object, and no block leaks. The slot record may be the
-// first one of the object; in a Semaphore the first one is also the base.
+// A C program is killed while it makes its slot record of an object, or while it frees the slot records of a deleted
+// object. Another participant uses and deletes the object, and no block leaks. The parameter first says whether the
+// slot record is the first one of the object.
 func TestKillRecord(t *testing.T) {
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {
@@ -100,9 +100,9 @@ func killRecord(t *testing.T, point, lang string, use recordUse, freeing, first 
 	require.Zero(t, a.Stats().SlotRecords)
 }
 
-// The program that opens a Semaphore first is stopped when it has a block for its slot record, which is to be the
-// base, but has not made the block a slot record yet. A C program dies while it grants permits: it has committed
-// the grant, but has not woken the waiter.
+// A first program opens a Semaphore. It is stopped when it has claimed a block for its slot record, but has not made
+// the block a slot record yet. A second program, in C, grants permits, and dies after it has committed the grant and
+// before it has woken the waiter.
 func TestKillGranterBesideClaimedRecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, moves := range []int{0, 1} {
@@ -130,9 +130,9 @@ func TestKillGranterBesideClaimedRecord(t *testing.T) {
 	}
 }
 
-// A C program dies after it has set an auto-reset Event and before it has woken a waiter, or at each step of a
-// wait. The program that opened the Event first is stopped when it has a block for its slot record, but has not
-// made the block a slot record yet.
+// A first program opens an auto-reset Event. It is stopped when it has claimed a block for its slot record, but has not
+// made the block a slot record yet. A second program, in C, dies after it has set the Event and before it has woken a
+// waiter, or at each step of a wait.
 func TestKillEventBesideClaimedRecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for point, dies := range map[string]func(t *testing.T, victim, waits *agent, off uint64) (left int){
@@ -156,7 +156,7 @@ func TestKillEventBesideClaimedRecord(t *testing.T) {
 			},
 			"event.wait.ended": func(t *testing.T, victim, waits *agent, off uint64) int {
 				w := waits.asleep(t, off, 1, "event.wait", "x")
-				waits.stop(t) // at first the victim leaves the token to this wait; then it takes the token
+				waits.stop(t) // the victim first leaves the token to this stopped wait, and takes it later
 				victim.do(t, "event.set", "x")
 				victim.starts("event.wait x")
 				victim.ends(t)
@@ -215,8 +215,8 @@ func dieWaiting(t *testing.T, victim, waits *agent, off uint64) (left int) {
 	return 0
 }
 
-// A C program is killed after it has put its slot record on the list. A peer has damaged the list in front of
-// that record. The reaper, in C, does not free the block, because handles may remember it.
+// A C program is killed after it has put its slot record on the list. A peer has damaged the list, so the reaper, in C,
+// does not find the record there. The reaper does not free the block of the record, because handles may remember it.
 func TestKillRecordBehindADamagedPlace(t *testing.T) {
 	for kind, use := range recordUses {
 		t.Run(kind, func(t *testing.T) {

@@ -36,7 +36,8 @@ func points(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// elsewhere maps the prefixes of crash points that the worker group does not pass to the tests that pass them.
+// elsewhere has the prefixes of crash points that the worker group does not pass. It maps each prefix to the test that
+// passes the points.
 var elsewhere = map[string]string{
 	"arena.enter.":                "TestKillEntering",
 	"arena.close.":                "TestKillEntering",
@@ -66,8 +67,8 @@ func prefixOf(point string) string {
 	return ""
 }
 
-// teamWork starts the work of one agent in a round: locks, deadlines, posts, and the creation and deletion of
-// names.
+// teamWork starts the work of one agent in a round. Some of its threads lock a Mutex, without and with deadlines.
+// Others create and delete names, and post. The parameter crowd is the number of threads that lock without a deadline.
 func teamWork(t *testing.T, x *agent, rounds, crowd int) (all []pending) {
 	for range crowd {
 		all = append(all, x.start(t, "mutex.team", "m", rounds))
@@ -78,9 +79,9 @@ func teamWork(t *testing.T, x *agent, rounds, crowd int) (all []pending) {
 		x.start(t, "futex.posts", "f", rounds))
 }
 
-// killAt makes a victim work together with a Go program, a C program, and others that die with the lock held,
-// until the victim dies at the crash point. The remaining programs go on, and nothing is left behind. killAt
-// returns false if the victim never passes the point.
+// killAt makes a victim work together with a Go program, a C program, and holders of the lock that die. The victim dies
+// at the crash point. The remaining programs go on, and nothing is left behind. killAt returns false if the victim
+// never passes the point.
 func killAt(t *testing.T, lang, point string) bool {
 	name := newArena(t)
 	g, c := newAgent(t, "go", name, "go"), newAgent(t, "c", name, "c")
@@ -98,11 +99,12 @@ func killAt(t *testing.T, lang, point string) bool {
 			return false
 		}
 	}
-	// A holder dies, and only the victim can find out, because the others are stopped.
+	// The function alone kills a holder while only the victim can find the death, because the other processes are
+	// stopped.
 	alone := func() {
 		holder := newAgent(t, "c", name, "holder")
 		holder.do(t, "mutex.open", "m", 1)
-		holder.start(t, "mutex.lock", "m").wait(t) // owner-dead, if the victim has not recovered it yet
+		holder.start(t, "mutex.lock", "m").wait(t) // may fail, because the victim may not have recovered the lock yet
 		for _, p := range []*agent{g, c} {
 			p.stop(t)
 			defer p.cmd.Process.Signal(syscall.SIGCONT)
@@ -157,8 +159,8 @@ func (x *agent) starts(orders ...string) {
 	}
 }
 
-// leftovers requires that no block is still claimed by a dead process. A living process may keep a block that a
-// peer read, until it creates or deletes a name.
+// leftovers requires that no block is still claimed by a dead process. A living process may keep a block for a peer
+// that reads it. So each living process creates and deletes a name, which frees such a block.
 func leftovers(t *testing.T, name string, living ...*agent) {
 	t.Helper()
 	a, err := arena.Attach(name, nil)
@@ -214,7 +216,7 @@ func TestKillEntering(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			name := coreArena(t, 2<<20)
 			var in *agent
-			if point == "arena.gate.admitted" { // other participants have to be in
+			if point == "arena.gate.admitted" { // passed only while another participant is in
 				in = newAgent(t, "go", name, "in")
 			}
 			for range 3 {
@@ -252,8 +254,8 @@ func killCore(t *testing.T, point, path string, args ...string) {
 	require.Equal(t, syscall.SIGKILL, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%v: %s", err, out)
 }
 
-// The only slot belongs to a dead program, which held the lock. Two C programs, one after the other, are
-// killed while they take the slot over.
+// A dead program, which held a Mutex, has the only slot. Two C programs, one after the other, are killed while they
+// take the slot over.
 func TestKillInheriting(t *testing.T) {
 	core := program(t, "core.c")
 	for _, point := range points(t) {
@@ -306,7 +308,8 @@ func TestKillAlone(t *testing.T) {
 	}
 }
 
-// A C program is killed while it waits for posts, and another while it posts or stops.
+// A C program is killed while it waits for posts of a Futex. Another C program is killed while it posts, or while it
+// stops the Futex.
 func TestKillFutex(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"futex.wait.announced", "futex.wait.woken"} {

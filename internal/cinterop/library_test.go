@@ -38,8 +38,8 @@ func TestLibrary(t *testing.T) {
 	name, err := f.DynString(elf.DT_SONAME)
 	require.NoError(t, err)
 	require.Equal(t, []string{"libshmsync.so.0"}, name)
-	// A program that loads libraries with dlopen has room for about 1,600 bytes of the thread-local variables of all of
-	// them. The thread-local variables of this library take 724 bytes, and gaps that depend on the compiler.
+	// All libraries that a program loads with dlopen share about 1,600 bytes for their thread-local variables. This
+	// library takes 724 of these bytes, and gaps that depend on the compiler.
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_TLS {
 			require.LessOrEqual(t, p.Memsz, uint64(736), "thread-local variables")
@@ -128,8 +128,8 @@ func TestPackageDependencies(t *testing.T) {
 	require.Equal(t, want, "shlibs:Depends="+run("bash", release, "--needs", libs[0]))
 }
 
-// The examples of the manual pages compile without a warning, and run, each twice: first in an
-// arena that it creates, and then in one that it finds.
+// The examples of the manual pages compile without a warning. Each example runs twice: the first run creates an arena,
+// and the second run finds it.
 func TestManPageExamples(t *testing.T) {
 	cc := compiler(t)
 	dir := library(t, cc)
@@ -139,7 +139,7 @@ func TestManPageExamples(t *testing.T) {
 	for _, source := range examples {
 		t.Run(strings.TrimSuffix(filepath.Base(source), ".c"), func(t *testing.T) {
 			bin := filepath.Join(t.TempDir(), "example")
-			// Use the flags that pkg-config prints, and not -pthread, which would also declare functions of POSIX.
+			// Use the flags that pkg-config prints. With -pthread, the headers would also declare functions of POSIX.
 			out, err := exec.Command(cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror",
 				"-I"+dir, source, filepath.Join(dir, "libshmsync.a"), "-o", bin, "-lpthread").CombinedOutput()
 			require.NoError(t, err, "%s", out)
@@ -183,7 +183,7 @@ func besideGo(t *testing.T, bin, lib string) {
 	require.Equal(t, byte(1), n[0])
 }
 
-// CMake builds and installs the same library, and a CMake project finds it by name and version.
+// CMake builds and installs the same library as make. A CMake project finds the library by name and version.
 func TestCMake(t *testing.T) {
 	cc := compiler(t)
 	if !proctest.Long() {

@@ -75,7 +75,7 @@ type board struct {
 	Count, In, Repaired uint64
 }
 
-// turn takes the lock once, in whatever state the lock is, and repairs it if necessary.
+// turn locks m once, and changes the data of the board. If the last holder has died, turn repairs the data instead.
 func (b *board) turn(m *prims.Mutex, me uint64) error {
 	err := m.LockContext(context.Background())
 	if errors.Is(err, shmsync.ErrOwnerDead) {

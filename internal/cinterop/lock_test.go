@@ -37,13 +37,13 @@ func (x *agent) asleep(t *testing.T, off, n uint64, verb, name string, args ...a
 	return p
 }
 
-// sound checks the arena after all participants except its watchers have left.
+// sound checks the arena when no agent uses it. Some agents may still be participants, and reap.
 func sound(t *testing.T, name string) {
 	t.Helper()
 	a, err := arena.Attach(name, &arena.Options{Label: "checker"})
 	require.NoError(t, err)
 	defer a.Close()
-	// Reaping may end a moment later.
+	// The reaping may take a moment.
 	eventually(t, "the dead are reaped", name, func() bool {
 		for p := range a.Participants() {
 			if p.State == "dead" || p.State == "joining" || p.State == "leaving" {
@@ -52,7 +52,7 @@ func sound(t *testing.T, name string) {
 		}
 		return true
 	})
-	// A check may see a state that a watcher is about to change.
+	// A check may see a state that a death watcher is about to change.
 	eventually(t, "the arena is sound", name, func() bool {
 		err = a.Check()
 		return err == nil
@@ -84,8 +84,8 @@ func TestMutexPlain(t *testing.T) {
 	})
 }
 
-// The first agent is killed while it holds the lock. The second one learns of the death, does not get the lock,
-// and recovers it.
+// The first agent is killed while it holds the lock. The call of the second agent reports the death and does not lock.
+// The second agent can lock after it has recovered the lock.
 func TestMutexKilledHolder(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -115,13 +115,13 @@ func TestMutexKilledHolder(t *testing.T) {
 	})
 }
 
-// scenes is how often a test repeats a scene in which the death watcher of a process marks a lock owner-dead and is
-// stopped there. Before the stop takes effect, the thread that waits for the lock may see the mark and return that the
-// owner died. That is right, but the scene then shows nothing.
+// scenes is how often a test repeats a scene. In the scene, the death watcher of a process marks a lock owner-dead, and
+// is stopped by a signal. Before the signal takes effect, the thread that waits for the lock may see the mark and
+// return that the owner died. That is right, but then the scene shows nothing.
 const scenes = 20
 
-// A process finds the death of the holder, makes the lock owner-dead, and is stopped. Another process recovers the lock,
-// and its repair fails. The lock names the process that died. Go programs have crash points only with the build tag
+// A process, the finder, marks the lock of a dead holder owner-dead, and is stopped. Another process recovers the lock,
+// and its repair fails. The lock still names the dead holder. Go programs have crash points only with the build tag
 // crashpoint.
 func TestMutexRecoveredBesideItsFinder(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
@@ -161,11 +161,11 @@ func TestMutexRecoveredBesideItsFinder(t *testing.T) {
 	})
 }
 
-// The same as TestMutexRecoveredBesideItsFinder for other locks, in C. For Go, see TestRecoverBesideTheFinderOfADeath
-// of prims.
+// TestLockRecoveredBesideItsFinder is like TestMutexRecoveredBesideItsFinder, for other locks in C. The test for Go is
+// TestRecoverBesideTheFinderOfADeath of package prims.
 func TestLockRecoveredBesideItsFinder(t *testing.T) {
 	for _, c := range []struct{ kind, wait, unlock, point string }{
-		{"rw", "rw.rlock", "rw.runlock", "rwmutex.owner_dead.marked"}, // a writer would be stopped with the writers' mutex
+		{"rw", "rw.rlock", "rw.runlock", "rwmutex.owner_dead.marked"}, // a finder that writes would keep the writers' mutex
 		{"spin", "spin.lock", "spin.unlock", "spinlock.owner_dead.marked"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestFutexPlain(t *testing.T) {
 	})
 }
 
-// A Futex has no holder: its poster is killed, and another process posts.
+// A Futex has no holder. If a process that posts is killed, another process can post.
 func TestFutexKilledPoster(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -307,7 +307,7 @@ func TestFutexKilledWaiter(t *testing.T) {
 	})
 }
 
-// Two agents wait for each number of posts of a Futex in turn, and both of them post.
+// Two agents post to a Futex, and each of them waits for every number of posts, one after the other.
 func TestFutexStress(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -322,8 +322,8 @@ func TestFutexStress(t *testing.T) {
 	})
 }
 
-// A post clears the announcement of all waiters. One that waits for a later value announces itself again, and so the next
-// post wakes it.
+// A post clears the announcement of all waiters. A waiter for a later value announces itself again, so the next post
+// wakes it.
 func TestFutexWaitsForALaterValue(t *testing.T) {
 	name := newArena(t)
 	posts, waits := newAgent(t, "c", name, "posts"), newAgent(t, "c", name, "waits", "SHMSYNC_CRASHPOINT_STOP=futex.wait.woken")
@@ -395,8 +395,7 @@ func TestReapEachOther(t *testing.T) {
 	})
 }
 
-// A recover without a repair function is refused before it takes anything. An open with an invalid policy is
-// refused, too.
+// A recover without a repair function fails, and changes nothing. An open with an invalid policy fails, too.
 func TestLocksRefuseNoRepairAndInvalidPolicies(t *testing.T) {
 	cAgent(t)
 	name := newArena(t)

@@ -17,9 +17,9 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A C program is stopped after it has locked the byte of a dead participant's slot, and before it has taken the
-// slot. Meanwhile a joiner of either language begins an epoch. The joiner does not take the byte lock for a sign
-// that the dead process still writes.
+// A C program is stopped after it has locked the byte of a dead participant's slot, and before it has taken the slot.
+// Meanwhile a joiner of either language begins an epoch. The joiner does not conclude from the byte lock that the dead
+// process still writes.
 func TestStopWithTheByteLockOfADeadSlotInC(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -78,8 +78,9 @@ func TestReaperWithoutAByteLockInC(t *testing.T) {
 	eventually(t, "the slot is free", name, slot.isFree)
 }
 
-// A C program without a byte lock is stopped for long while it fills its slot in. The kernel would mark its death, so no
-// other program gets the slot. If it is killed, the next program gets the slot at once.
+// A C program without a byte lock is stopped for long while it fills its slot in. No other program takes the slot,
+// because the kernel would mark the death of the stopped program. If the stopped program is killed, the next program
+// gets the slot at once.
 func TestStoppedJoinerWithoutAByteInC(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		for _, open := range []func(*testing.T, string) (string, bool){openCore, openGo} {
@@ -131,8 +132,8 @@ func TestUnprotectedJoinerTakesNoSlotInC(t *testing.T) {
 	require.Equal(t, before, []byte(slot))
 }
 
-// A C program without a byte lock is stopped while it takes a slot, and the other processes mark the slot dead, or free
-// it. If that happens before the program could know that the kernel would mark its death, it takes the slot again.
+// A C program without a byte lock is stopped while it takes a slot. Meanwhile another process marks the slot dead, or
+// frees it. If the program has not found out yet that the kernel would mark its death, it takes the slot again.
 // Otherwise its open fails, and the next program gets the slot.
 func TestJoinerWithoutAByteThatHasLostItsSlotInC(t *testing.T) {
 	for _, c := range []struct {

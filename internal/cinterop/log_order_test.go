@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A process that has rolled back a transaction stores the state of the log by a release. Otherwise another process could
-// see that no rollback is left, and free memory into which the restored bytes come later.
+// A process that has rolled back a transaction stores the state of the log with release order. Otherwise another
+// process could see the end of the rollback and free memory before the restored bytes are there.
 func TestEndOfRollbackIsRelease(t *testing.T) {
 	const head = "/* Sets the state of the log to lost. The caller"
 	dir := t.TempDir()

@@ -103,7 +103,7 @@ func (x *goAgent) cond(o order) (uint64, error) {
 		m.Lock()
 	case "cond.unlock":
 		m.Unlock()
-	case "cond.apart": // cond.wait with a lock of its own
+	case "cond.apart": // like cond.wait, with a Mutex for this call only
 		if m, err = prims.OpenMutex(x.a, "", nil); err != nil {
 			return 0, err
 		}

@@ -156,7 +156,7 @@ func TestCondPlain(t *testing.T) {
 		x.must(t)
 		y.must(t)
 		s.none(t, off)
-		s.b.do(t, "cond.lock", "c") // by now every process has unlocked it
+		s.b.do(t, "cond.lock", "c") // succeeds only if every process has unlocked the lock
 	})
 }
 
@@ -169,7 +169,7 @@ func TestCondKilledHolder(t *testing.T) {
 		w := s.c.blocked(t, off, 2, "cond.wait", "c")
 		s.b.do(t, "cond.lock", "c")
 		s.b.do(t, "cond.signal", "c")
-		s.waits(t, off, 1) // a was woken, and now waits for the lock
+		s.waits(t, off, 1) // agent a was woken, and now waits for the lock
 		s.a.kill(t)
 		s.b.do(t, "cond.unlock", "c")
 		w.must(t)
@@ -188,8 +188,8 @@ func TestCondKilledWaiter(t *testing.T) {
 	})
 }
 
-// A holder of the lock of a Cond dies, so a wait cannot lock the lock again. The wait ends with the error for
-// that death.
+// The holder of the lock of a Cond dies. So a wait that was woken cannot lock again, and ends with the error for that
+// death.
 func TestCondKilledLockHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "cond.open", "c")
@@ -227,8 +227,8 @@ func TestSemaphorePlain(t *testing.T) {
 	}
 }
 
-// A process holds permits, and its share in the Semaphore has free permits as well. Others can acquire the free
-// ones, and after the death of the process also the held ones.
+// A process holds permits of a Semaphore, and its share also has free permits. Other processes can acquire the free
+// permits. After the death of the process they can acquire the held permits, too.
 func TestSemaphoreKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sem.open", "s", 5)
@@ -267,8 +267,8 @@ func TestSemaphoreKilledWaiter(t *testing.T) {
 	})
 }
 
-// Permits are granted to a process that is stopped, and that is killed before it runs again: they go to the next
-// waiter. Permits that the process had accepted go to the next waiter, too, unless the Semaphore is transferable.
+// A stopped process is granted a permit, and is killed before it runs again. The permit goes to the next waiter. A
+// permit that the process had accepted before goes to the next waiter, too, unless the Semaphore is transferable.
 func TestSemaphoreGrantToTheKilledPassesOn(t *testing.T) {
 	for _, transferable := range []int{0, 1} {
 		forPairs(t, func(t *testing.T, s scene) {

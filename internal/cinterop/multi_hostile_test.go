@@ -26,9 +26,9 @@ func multiKeys(bucket uint64, n int) (keys []uint64) {
 	return keys
 }
 
-// A peer overwrites the number of the bucket in a block of a MultiLock. A process that already knew the block can still
-// use its keys. A process that has yet to find the block reports the damage, whether it is in Go or C, and whatever
-// bucket its key is in.
+// A peer overwrites the number of the bucket in a block of a MultiLock. A process that knew the block before can still
+// use the keys of the block. A process that has not found the block yet reports the damage for each key, in every
+// bucket.
 func TestMultiLockBlockOfNoBucket(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {

@@ -14,10 +14,11 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A multiEnd says in which call for the key 50, and at which crash points of the call, a process dies or is stopped.
+// A multiEnd describes how a process dies or is stopped: in a call for the key 50, at one of the crash points of that
+// call.
 type multiEnd struct {
 	verb   string
-	keys   int  // how many keys of the bucket others hold: 11 are as many as a bucket with two blocks has entries for
+	keys   int  // how many keys of the bucket others hold; a bucket with two blocks has entries for 11 keys
 	waits  bool // another process waits for key 50
 	points []string
 	holds  bool // the process holds key 50 at these points
@@ -53,8 +54,8 @@ func eachMultiEnd(t *testing.T, victim string, others []string, f func(t *testin
 	}
 }
 
-// A process dies at a point of a call. The other keys of the bucket and their waiters stay as they were, including the keys
-// for which the bucket had no entry at first.
+// A process dies at a crash point of a call. The other keys of the bucket and their waiters stay as they were, even
+// keys for which the bucket had no entry before the call.
 func TestMultiLockKilledAtEachPoint(t *testing.T) {
 	eachMultiEnd(t, "c", []string{"go", "c"}, multiKilled)
 }
@@ -105,8 +106,8 @@ func multiKilled(t *testing.T, victim, lang string, e multiEnd, point string) {
 	sound(t, name)
 }
 
-// A process that is stopped at a point of a call delays only those that want its key: others lock, unlock and wait for
-// other keys of the bucket.
+// A process that is stopped at a crash point of a call delays only processes that want the same key. Other processes
+// lock, unlock and wait for other keys of the bucket.
 func TestMultiLockStoppedAtEachPoint(t *testing.T) {
 	eachMultiEnd(t, "c", []string{"go", "c"}, multiStopped)
 }
@@ -131,7 +132,7 @@ func multiStopped(t *testing.T, victim, lang string, e multiEnd, point string) {
 	if e.waits && e.holds {
 		queued = 1
 	} else if e.waits {
-		own.must(t) // it was granted the key, and finds that out
+		own.must(t) // the wait was granted the key, and returns
 	}
 	w := c.blocked(t, off, queued+1, "multi.lock", "m", 0)
 	b.do(t, "multi.unlock", "m", 0)
@@ -162,8 +163,8 @@ func multiStopped(t *testing.T, victim, lang string, e multiEnd, point string) {
 	sound(t, name)
 }
 
-// A participant dies after the commit of a record and before the record is carried out. The next participant of its slot
-// carries the record out before it makes a record in another bucket.
+// A participant dies after it has committed a record and before the record is carried out. The next participant in the
+// same slot carries this record out before it makes a record in another bucket.
 func TestMultiLockInheritsARecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -190,8 +191,8 @@ func TestMultiLockInheritsARecord(t *testing.T) {
 	}
 }
 
-// The holder of a key dies beside processes that have never opened the MultiLock. They take the key back, also if the key
-// was handed to the holder, so that its word is closed.
+// The holder of a key dies, and the other processes have never opened the MultiLock. One of them takes the key back,
+// even if the holder got the key by a grant, so that the owner word of the key is closed.
 func TestMultiLockHolderDiesBesideStrangers(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, policy := range []int{0, release} {
@@ -243,7 +244,8 @@ func multiStrangers(t *testing.T, lang string, policy int, closed bool) {
 	sound(t, name)
 }
 
-// A peer has overwritten words of a MultiLock, or of the list of its blocks. Calls in C end.
+// All calls in C return, with whatever result, after a peer has overwritten words of a MultiLock or of the list of its
+// blocks.
 func TestMultiLockOverwritten(t *testing.T) {
 	const bucket = 128
 	for _, word := range []int{bucket, bucket + 16, bucket + 24, bucket + 32, bucket + 40, bucket + 48, bucket + 56, bucket + 80 + 16} {
@@ -258,7 +260,7 @@ func TestMultiLockOverwritten(t *testing.T) {
 					if x.do(t, "waiters", "-", off) == 1 {
 						return true
 					}
-					if len(w.c) > 0 { // on a busy machine the wait may be over before anybody sees it
+					if len(w.c) > 0 { // the wait may have timed out before the test saw it
 						w = x.start(t, "multi.lock", "m", 7, 200)
 					}
 					return false
@@ -278,7 +280,7 @@ func TestMultiLockOverwritten(t *testing.T) {
 	}
 }
 
-// The blocks of a MultiLock are deleted with it, also if a process in C dies while it frees them, or while it adds one.
+// The blocks of a MultiLock are freed with it, even if a process in C dies while it frees or adds a block.
 func TestMultiLockBlocksAreFreed(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"", "arena.slotrecord.freeing", "arena.slotrecord.freeing:7", "arena.slotrecord.before_push:3", "arena.slotrecord.pushed:3"} {

@@ -244,8 +244,8 @@ func TestMultiLockBlocks(t *testing.T) {
 	})
 }
 
-// keyState returns the kind of the word hold of a key, and the ID of the participant that the word names. The MultiLock
-// has one bucket. ok is false if the bucket itself, without its blocks, has no entry for the key.
+// keyState returns the kind of the owner word of a key, and the ID of the participant that the word names. The
+// MultiLock has one bucket. ok is false if the bucket itself, without its blocks, has no entry for the key.
 func keyState(t *testing.T, arenaName string, off, key uint64) (kind, name uint32, ok bool) {
 	t.Helper()
 	image, _ := body(t, arenaName, off)
@@ -259,11 +259,11 @@ func keyState(t *testing.T, arenaName string, off, key uint64) (kind, name uint3
 	return 0, 0, false
 }
 
-// multiOpen is the kind of an open word hold.
+// multiOpen is the kind of an owner word that is open.
 const multiOpen = 1
 
-// isOpen requires that the word hold of a key is open if the parameter open is true, and closed otherwise. It also
-// requires that a participant holds the key if held is true, and that no participant does otherwise.
+// isOpen requires that the owner word of a key is open if the parameter open is true, and closed otherwise. It also
+// requires that a participant holds the key if the parameter held is true, and that the key is free otherwise.
 func (s scene) isOpen(t *testing.T, off, key uint64, open, held bool) {
 	t.Helper()
 	kind, name, ok := keyState(t, s.arena, off, key)
@@ -271,18 +271,18 @@ func (s scene) isOpen(t *testing.T, off, key uint64, open, held bool) {
 	require.Equal(t, []bool{open, held}, []bool{kind == multiOpen, name != 0})
 }
 
-// While nobody waits for a key, the word hold of the key stays open, also beside calls that cannot lock the key. A wait
-// closes the word. The Unlock that follows the last wait opens it again.
+// While no process waits for a key, the owner word of the key stays open, even if calls fail to lock the key. A wait
+// closes the word. The Unlock after the last wait opens the word again.
 func TestMultiLockOpen(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, with which a process in Go opens no word")
 	}
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "multi.open", "m", 1, 1)
-		for i := range 2 { // the first lock is a record
+		for i := range 2 { // the first lock of a key makes a record
 			s.a.do(t, "multi.lock", "m", 7)
 			s.isOpen(t, off, 7, true, true)
-			if i > 0 { // the hold before is over, although the same process has the key again
+			if i > 0 { // the earlier hold is over, although the same process has the key again
 				s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 				s.isOpen(t, off, 7, true, true)
 			}
@@ -292,7 +292,7 @@ func TestMultiLockOpen(t *testing.T) {
 			s.isOpen(t, off, 7, true, false)
 			s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		}
-		s.b.do(t, "multi.lock", "m", 7) // as quick as that of the process that had the key last
+		s.b.do(t, "multi.lock", "m", 7) // without a record, although another process had the key last
 		s.isOpen(t, off, 7, true, true)
 		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		w := s.a.blocked(t, off, 1, "multi.lock", "m", 7)
@@ -302,12 +302,12 @@ func TestMultiLockOpen(t *testing.T) {
 		s.isOpen(t, off, 7, false, true)
 		s.b.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		s.b.start(t, "multi.lock", "m", 7, 20).fails(t, syscall.ETIMEDOUT)
-		s.isOpen(t, off, 7, false, true) // a record that opened the word would change the tag of the hold
+		s.isOpen(t, off, 7, false, true) // still closed: a record that opened the word would change the tag of the hold
 		s.a.do(t, "multi.unlock", "m", 7)
 		s.isOpen(t, off, 7, true, false)
 		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 
-		// The entries of free keys keep no other key out.
+		// Other keys can take the entries of free keys.
 		for key := range 5 {
 			s.a.do(t, "multi.lock", "m", key)
 			s.a.do(t, "multi.unlock", "m", key)
@@ -356,8 +356,8 @@ func TestMultiLockKilledHolder(t *testing.T) {
 	})
 }
 
-// A dead process had locked a key by one CAS, and nobody waits for the key. The key is taken from the dead process all the
-// same.
+// A process that has locked a key by one compare-and-swap dies, and no process waits for the key. The next Lock still
+// reports the death.
 func TestMultiLockKilledOpenHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.b.do(t, "multi.open", "m", 1, 1)
@@ -405,8 +405,8 @@ func TestMultiLockKilledWaiter(t *testing.T) {
 	})
 }
 
-// A waiter is stopped, is handed a key, and is killed. It never held the key. This is so whether or not the
-// bucket has an entry for the key.
+// A waiter is stopped, is granted a key, and is killed. The next waiter gets the key without an error, because the dead
+// process never held it. The bucket may or may not have an entry for the key.
 func TestMultiLockKilledGranted(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", 1, 1)

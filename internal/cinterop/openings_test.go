@@ -4,8 +4,8 @@ package cinterop
 
 import "testing"
 
-// An opening in C ends once, and not while the death watcher checks the object. The watcher itself does not wait for the
-// end of its own check. A call that comes after the end does not count itself.
+// An opening in C ends once, and not while the death watcher checks the object. The death watcher does not wait for the
+// end of its own check. A call that begins after the end of the opening fails, and the arena can still be closed.
 func TestEndOfAnOpening(t *testing.T) {
 	for _, verb := range []string{"check", "begins", "reset"} {
 		t.Run(verb, func(t *testing.T) {
@@ -16,8 +16,8 @@ func TestEndOfAnOpening(t *testing.T) {
 	}
 }
 
-// A process closes its only handle of an object while another thread waits through the handle, and a peer ends the wait. The
-// call keeps the object open until its last step. It gives back what only the closed handle could give back.
+// A process closes its only handle of an object while a thread waits through the handle. Then a peer ends the wait. The
+// call of the thread keeps the object open until its last step, and gives back everything that it has acquired.
 func TestOpeningEndsWithAWait(t *testing.T) {
 	for _, verb := range []string{
 		"store", "synchronized_begin", "rwspinlock", "put_batch", "lease", "multilock", "lockall",
@@ -31,8 +31,8 @@ func TestOpeningEndsWithAWait(t *testing.T) {
 	}
 }
 
-// A process closes its only handle of an object and deletes the object while a call has taken effect and has not made its
-// wake. The rest of the call leaves the next object at this place as it is.
+// A call has taken effect, but has not made its wake yet. Its process closes the only handle and deletes the object,
+// and another object takes the same place. The rest of the call does not change this other object.
 func TestLateCallChangesNoOtherObject(t *testing.T) {
 	for _, verb := range []string{"mutex", "mutex, not biased", "mutex, checked", "rwmutex", "spinlock", "rwspinlock", "rwspinlock, read"} {
 		t.Run(verb, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 	}
 }
 
-// A thread closes a handle while a call through that handle has let others go on and is not over. The rest of the call
+// A call has let other threads go on, and one of them closes the handle before the call returns. The rest of the call
 // does not read the handle.
 func TestCloseBesideTheRestOfACall(t *testing.T) {
 	for _, verb := range []string{"latch", "sequencer", "signal waker"} {
@@ -49,39 +49,40 @@ func TestCloseBesideTheRestOfACall(t *testing.T) {
 	}
 }
 
-// A trylock finds the death of the holder before the death watcher does, and another thread closes the handle after the call
-// has taken the lock from the holder. The object stays open until the call returns.
+// A trylock finds the death of the holder before the death watcher does, and takes the lock from the holder. Then
+// another thread closes the handle. The object stays open until the call returns.
 func TestCloseBesideATryThatFindsADeath(t *testing.T) {
 	for _, verb := range []string{"try mutex", "try reserved mutex", "try rwmutex", "try spinlock", "try rwspinlock", "read rwmutex", "read rwspinlock"} {
 		t.Run(verb, func(t *testing.T) { runLate(t, verb) })
 	}
 }
 
-// A holder dies, and no death watcher has marked the death. A C program that makes only calls that do not wait finds the
-// death by itself.
+// A holder dies, and no death watcher has marked the death. A C program finds the death even if none of its calls
+// waits.
 func TestTryInCFindsTheDeathOfAHolder(t *testing.T) {
 	for _, verb := range []string{"find semaphore", "find queue", "find lease", "find event"} {
 		t.Run(verb, func(t *testing.T) { runLate(t, verb) })
 	}
 }
 
-// A C program whose workers always have other work finds the queue of a producer that was stopped in the middle of its
-// announcement.
+// A producer is stopped while it announces a queue. A C program finds the queue, although its workers always have other
+// work.
 func TestSignalWorkersInCFindWhatAStoppedProcessAnnounces(t *testing.T) {
 	runLate(t, "stopped announcement")
 }
 
-// A reaper in C finds the owner of the whole count of a WaitGroup dead and is stopped. Meanwhile a new participant gets
-// the ID of the owner, and the commit word gets its old value. The reaper does not mark the new participant dead.
+// The owner of the whole count of a WaitGroup dies. A reaper in C finds the death, and is stopped. Meanwhile a new
+// participant gets the ID of the owner, and the commit word gets its old value. When the reaper goes on, it does not
+// mark the new participant dead.
 func TestLateReaperOfAWaitGroupInCSparesTheLiving(t *testing.T) {
 	runLate(t, "waitgroup")
 }
 
-// A handle of an RWMutex that is made while an unlock is between its two steps does not take the writers' mutex for an
-// upgradable hold.
+// An unlock of an RWMutex has opened the gate and still has the writers' mutex. A handle that is opened at this moment
+// does not take the writers' mutex for an upgradable hold.
 func TestOpenBesideAnUnlockInC(t *testing.T) { runLate(t, "opened") }
 
-// A close of the last handle beside lock_upgradable leaves the hold to the next handle.
+// A thread closes the last handle while lock_upgradable is under way. The next handle has the upgradable hold.
 func TestCloseBesideLockUpgradableInC(t *testing.T) { runLate(t, "upgradable") }
 
 func runLate(t *testing.T, verb string) {
@@ -91,7 +92,7 @@ func runLate(t *testing.T, verb string) {
 	sound(t, name)
 }
 
-// While the kernel has no memory for a wait for several objects, the wait does not spin. The error of a closed handle
+// A wait for several objects does not spin while the kernel has no memory for it. If a handle is closed, the error
 // names the call.
 func TestAwaitInC(t *testing.T) {
 	for _, verb := range []string{"nomem", "closed"} {

@@ -24,9 +24,9 @@ func cut(t *testing.T, name, from, to string) []byte {
 	return m[:len(m)-len(to)]
 }
 
-// A store that marks a death record as invalid comes before any other change of the record; the same is true of
-// the description of a participant. This has to hold on ARMv8.0 too, where an exchange is two instructions, and
-// later stores can overtake the second one. Otherwise a reader could see a torn record.
+// A store that marks a death record as invalid comes before all other changes of the record. Otherwise a reader could
+// see a torn record. The same holds for the description of a participant. The test compiles for ARMv8.0, where an
+// exchange is two instructions, and later stores can overtake the second instruction.
 func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 	clang := proctest.Program(t, "clang") // compiles for arm64 on every machine
 	dir := t.TempDir()

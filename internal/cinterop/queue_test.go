@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// More items are returned than a call can remember from one search of all slots. They are taken in the order in
-// which they were put.
+// More items come back to a queue than a call can remember from one search of all slots. Calls take these items in the
+// order in which they were put.
 func TestQueueReturned(t *testing.T) {
 	const n = 200
 	for _, langs := range [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}} {
@@ -34,7 +34,7 @@ func TestQueueReturned(t *testing.T) {
 	}
 }
 
-// Items that come back to a queue in C have their old order, even if there were more than 2^30 puts between them.
+// Items that come back to a queue in C keep their order, even if more than 2^30 other items were put between them.
 func TestQueueInCReturnedInOrderAfterManyPuts(t *testing.T) {
 	runC(t, "returned.c", unusedName(t))
 }

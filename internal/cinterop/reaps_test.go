@@ -16,28 +16,28 @@ func runReaps(t *testing.T, verb string) {
 	sound(t, name)
 }
 
-// While a reaper in C takes an open word back, another process closes the word. The reaper takes the lock back all the
-// same.
+// A reaper in C finds the owner word of a lock open. Before the reaper takes the lock back, another process closes the
+// word. The reaper still takes the lock back.
 func TestReaperInCOfAWordThatIsClosedMeanwhile(t *testing.T) { runReaps(t, "shut meanwhile") }
 
-// A FairMutex has PolicyRelease. Its holder is marked dead, but the process has not ended. A reaper in C that has not
-// opened the lock leaves it to that holder.
+// The holder of a FairMutex with PolicyRelease is marked dead, but its process has not ended. A reaper in C that has
+// not opened the lock leaves the lock to that holder.
 func TestReaperInCLeavesTheLockToWhoIsNotGone(t *testing.T) { runReaps(t, "not gone") }
 
-// A reaper without room for a slot record leaves the share of a dead participant to the waiters, among them a wait in C that
-// begins before the reaper has counted the death.
+// A reaper without room for a slot record leaves the share of a dead participant to the waiters. Even a wait in C that
+// begins before the reaper has counted the death finds the share.
 func TestWaitInCBesideAReaperWithoutRoom(t *testing.T) { runReaps(t, "left to a wait") }
 
-// A participant dies after it has committed a change of one bucket of a MultiLock. The next participant of its slot, in C,
-// makes a change of another bucket. Before that, it carries the first change out.
+// A participant dies after it has committed a change of one bucket of a MultiLock. The next participant in the same
+// slot, in C, carries this change out before it changes another bucket.
 func TestMultiLockInheritedRecordInC(t *testing.T) { runReaps(t, "inherited") }
 
-// A peer stores holds of dead participants in the word of a reader all the time. Calls in C that take such holds back end
-// with EPROTO.
+// A peer stores holds of dead participants in the word of a reader again and again. Calls in C that take these holds
+// back end with EPROTO.
 func TestRWSpinLockCountThatKeepsChangingInC(t *testing.T) { runReaps(t, "keeps changing") }
 
-// The kernel has marked a participant whose threads may still run. A process in C that can make no fence does not declare it
-// dead, and a process that can make one does.
+// The kernel has marked a participant whose threads may still run. A process in C declares this participant dead only
+// if the process can make a fence.
 func TestDeathInCIsDeclaredOnlyAfterAFence(t *testing.T) {
 	for _, f := range []*shmsync.Feature{shmsync.FeatureOFDLock, shmsync.FeatureRobustList, shmsync.FeatureMembarrier} {
 		if err := f.Check(); err != nil {

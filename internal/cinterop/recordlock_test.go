@@ -16,19 +16,19 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A recordedLock is a FairMutex, or the key 7 of a MultiLock, on which the processes of a test work.
+// A recordedLock is a FairMutex, or the key 7 of a MultiLock, that the processes of a test use.
 type recordedLock struct {
-	kind   string // of its verbs
+	kind   string // prefix of its verbs
 	arena  string
 	memory *os.File // of the arena
 	off    uint64
-	place  int // of the word that says who holds it, in the body
+	place  int // offset of its owner word in the body
 }
 
 var recordedLocks = map[string]int{"fair": 8, "multi": 128 + 16 + 16}
 
 func (l *recordedLock) open(t *testing.T, x *agent, policy int) {
-	l.off = x.do(t, l.kind+".open", "x", policy, 1) // one bucket, if it has buckets
+	l.off = x.do(t, l.kind+".open", "x", policy, 1) // a MultiLock gets one bucket
 }
 func (l *recordedLock) start(t *testing.T, x *agent, verb string) pending {
 	return x.start(t, l.kind+"."+verb, "x", l.args()...)
@@ -69,7 +69,7 @@ func (l *recordedLock) holder(t *testing.T) (kind, name uint32) {
 	return uint32(v >> 61), uint32(v>>32) & (1<<29 - 1)
 }
 
-// tear overwrites the link of the second of two queued waits to the first.
+// tear overwrites a link in a queue of two waits: the link from the second wait to the first.
 func (l *recordedLock) tear(t *testing.T) {
 	t.Helper()
 	var torn int
@@ -116,8 +116,9 @@ func eachRecordedLock(t *testing.T, langs []string, f func(t *testing.T, lang st
 	}
 }
 
-// A peer has overwritten a link of the queue. A lock that its holder unlocks becomes free, and so does a lock whose holder
-// dies, if the policy says so, or if the holder has not accepted the lock. The first wait may be that of a dead process.
+// A peer has overwritten a link in the queue of a lock. The lock still becomes free when its holder unlocks. The lock
+// also becomes free when its holder dies, if the policy is to release the lock, or if the holder has not accepted the
+// lock. The first wait may belong to a dead process.
 func TestTornQueueKeepsNoLock(t *testing.T) {
 	for _, how := range []struct {
 		name                         string
@@ -178,8 +179,8 @@ func TestTornQueueKeepsNoLock(t *testing.T) {
 	}
 }
 
-// A process that has not opened the lock reaps its dead holder. Before its CAS of the open owner word, another process
-// closes the word and is stopped, or the word is closed and opened again. The reaper takes the lock back all the same.
+// A process that has not opened a lock reaps the dead holder of the lock. Before the compare-and-swap of the reaper,
+// the open owner word is closed, or is closed and opened again. The reaper still takes the lock back.
 func TestReaperFindsAnotherOwnerWord(t *testing.T) { reaperFindsAnotherWord(t, "c") }
 
 func reaperFindsAnotherWord(t *testing.T, lang string) {
@@ -190,7 +191,7 @@ func reaperFindsAnotherWord(t *testing.T, lang string) {
 					reaperFinds(t, lang, l, policy, func(v uint64) uint64 { return v &^ (fairOpenKind << 61) })
 				})
 			})
-			// The word of a key of a MultiLock never opens again for the same holder.
+			// Only a FairMutex: the owner word of a key does not open again for the same holder.
 			t.Run("opened again/fair", func(t *testing.T) {
 				reaperFinds(t, lang, newRecordedLock(t, "fair"), policy, func(v uint64) uint64 { return v + 2 })
 			})
@@ -198,7 +199,8 @@ func reaperFindsAnotherWord(t *testing.T, lang string) {
 	}
 }
 
-// reaperFinds lets a holder of the lock die, and replaces the owner word before the CAS of the reaper.
+// reaperFinds kills the holder of a lock. The function another changes the owner word before the compare-and-swap of
+// the reaper.
 func reaperFinds(t *testing.T, lang string, l *recordedLock, policy int, another func(v uint64) uint64) {
 	t.Helper()
 	holder := newAgent(t, "c", l.arena, "holder")
@@ -225,13 +227,13 @@ func reaperFinds(t *testing.T, lang string, l *recordedLock, policy int, another
 	sound(t, l.arena)
 }
 
-// A process is stopped while it carries a record out. Meanwhile others complete the record and change the same words until
-// one of them has the same tag again. The process leaves that word alone when it resumes, because the commit word has
-// changed. The test stores the old word, instead of 2^32 changes.
+// A process is stopped while it carries a record out. Meanwhile other processes complete the record, and change one of
+// its words so often that the word has its old tag again. When the process resumes, it does not change this word,
+// because the commit word has changed. The test stores the old word instead of making 2^32 changes.
 func TestRecordIsCarriedOutWhileItIsTheLast(t *testing.T) { carriesOutLate(t, "c") }
 
 func carriesOutLate(t *testing.T, lang string) {
-	const last = 32 // the place of the end of the queue of a FairMutex
+	const last = 32 // offset of the word that names the last wait of a FairMutex
 	for _, author := range []bool{true, false} {
 		t.Run(fmt.Sprintf("author %v", author), func(t *testing.T) {
 			l := newRecordedLock(t, "fair")
@@ -252,7 +254,7 @@ func carriesOutLate(t *testing.T, lang string) {
 				tries = l.start(t, late, "try")
 				late.awaitStop(t)
 			}
-			l.do(t, b, "unlock") // this completes the record, and grants the lock to x
+			l.do(t, b, "unlock") // completes the record of x, and grants the lock to x
 			require.Equal(t, was+2, l.word(t, last))
 			l.overwrite(t, last, was)
 			require.NoError(t, late.cmd.Process.Signal(syscall.SIGCONT))

@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A writer in C that waits until a dead holder is gone holds nothing meanwhile. If the process of the writer is
-// stopped, other writers can go on as soon as the dead holder is gone. The same test for Go is
-// TestRWMutexStoppedWriterThatAwaitsTheDead of prims.
+// A writer in C waits until a dead holder is gone, and holds nothing meanwhile. If the process of the writer is
+// stopped, other writers can lock as soon as the dead holder is gone. The same test for Go is
+// TestRWMutexStoppedWriterThatAwaitsTheDead of package prims.
 func TestStoppedWriterThatAwaitsTheDeadInC(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "survivor")
@@ -40,7 +40,7 @@ func TestStoppedWriterThatAwaitsTheDeadInC(t *testing.T) {
 		waits.stop(t)
 		return !mutexHeld()
 	})
-	victim.in.Close() // this ends the child of the victim, so the victim is gone
+	victim.in.Close() // ends the child that keeps the byte lock, so the victim is gone
 	x.do(t, "rw.lock", "x", forever)
 	x.do(t, "rw.unlock", "x")
 	require.NoError(t, waits.cmd.Process.Signal(os.Kill))

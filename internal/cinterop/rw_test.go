@@ -80,8 +80,8 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 	return 0, nil
 }
 
-// groupUpgrades changes an upgradable hold of a group in one of five ways, selected by turn, and releases the new
-// hold.
+// groupUpgrades changes an upgradable hold in one of five ways, and releases the hold. The parameter turn selects the
+// way.
 func (x *goAgent) groupUpgrades(m *prims.RWMutex, name string, turn int) error {
 	switch turn % 5 {
 	case 0:

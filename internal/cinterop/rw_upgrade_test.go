@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// A process is stopped while it upgrades. Meanwhile readers get in, and writers wait. When the process runs
-// again, it keeps new readers out, and its upgrade ends when the readers that are in have left.
+// A process is stopped while it upgrades. Meanwhile new readers lock, and writers wait. When the process runs again, it
+// keeps new readers out. Its upgrade ends when all present readers have unlocked.
 func TestRWMutexStoppedUpgrader(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")
@@ -60,13 +60,12 @@ func TestRWMutexKilledWhileStopped(t *testing.T) {
 	})
 }
 
-// deathsOfUpgraders lists the crash points that a process passes while it changes an upgradable hold into another
-// hold.
+// deathsOfUpgraders lists the crash points that a process passes while it gets or changes an upgradable hold.
 var deathsOfUpgraders = []struct {
 	point string
-	verbs []string // the process dies in the last one
-	reads bool     // a survivor holds the lock for reading from before the last verb until the death
-	waits bool     // a survivor waits to read during the last verb
+	verbs []string // calls of the process, which dies in the last call
+	reads bool     // a survivor has a read hold from before the last call until the death
+	waits bool     // a survivor waits to read during the last call
 	told  bool     // the death is reported
 }{
 	{"rwmutex.lock.queued", []string{"rw.ulock"}, false, false, false},
@@ -86,9 +85,9 @@ var deathsOfUpgraders = []struct {
 	{"rwmutex.upgradable.reader_added", []string{"rw.ulock", "rw.u2r"}, true, false, false},
 }
 
-// A process dies at each step of its work with upgradable holds. A process of another language, or of the same,
-// goes on as if the lock had been released. A death is reported to it only if the dead process could have
-// written. Go programs have crash points only with the build tag crashpoint.
+// A process dies at each step of its work with upgradable holds. The survivor goes on as if the dead process had
+// released the lock. The survivor learns of the death only if the dead process could have written. Go programs have
+// crash points only with the build tag crashpoint.
 func TestRWMutexUpgraderDiesAtEachPoint(t *testing.T) {
 	for _, p := range pairs {
 		if p[0] == "go" && !crashpoint.Enabled {

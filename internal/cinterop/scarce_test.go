@@ -19,8 +19,8 @@ import (
 // scarceNeeds maps a verb to the kernel feature that it needs.
 var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "forbidden-waits": shmsync.FeatureWaitV, "probe-of-fences": shmsync.FeatureMembarrier, "late-fences": shmsync.FeatureMembarrier}
 
-// The system refuses descriptors, locks, memory or threads for a time. Calls in C then fail, and say why. When the system
-// no longer refuses, the process gets what it needs.
+// The system refuses descriptors, locks, memory or threads for a time. Meanwhile calls in C fail, and say why. When the
+// system no longer refuses, the calls succeed.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "number-of-cpus", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
@@ -45,11 +45,11 @@ func TestRemoveOfASparseFileInCOnAFullFileSystem(t *testing.T) {
 	runC(t, "scarce.c", "sparse-file", filepath.Join(dir, "jobs"))
 }
 
-// TestProcOfAnotherNamespaceInC: /proc shows the process IDs of another pid namespace. A C program that can open no file
-// finds that out, and does not believe what /proc says of its own ID.
+// TestProcOfAnotherNamespaceInC checks a C program whose /proc belongs to another pid namespace. The program notices
+// this even if it can open no file. It does not use what /proc says about its process ID.
 func TestProcOfAnotherNamespaceInC(t *testing.T) {
 	attr := &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, // and not the mount namespace, so /proc is that of this process
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, // no new mount namespace, so /proc is that of this process
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}

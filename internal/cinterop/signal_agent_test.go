@@ -23,7 +23,7 @@ func init() {
 	groupTurns["group.sig"] = (*goAgent).groupSignal
 }
 
-// begun has, by queue, the gates whose execution sig.begin, sig.inline or sig.next has begun.
+// begun maps a queue to its gate, from the start of its execution by sig.begin, sig.inline or sig.next.
 var begun struct {
 	sync.Mutex
 	gates map[int]*prims.Gate
@@ -58,7 +58,7 @@ func (x *goAgent) signalWaker(o order) (n uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { // a release of something that the caller does not have, and other mistakes of the caller
+	defer func() { // returns an error if a call panics because of a mistake of the caller
 		switch r := recover().(type) {
 		case nil:
 		case string:
@@ -267,7 +267,7 @@ func (x *goAgent) sigPartition(w *prims.SignalWaker, o order) (n uint64, err err
 	return 0, syscall.ENOSYS
 }
 
-// execute executes a queue of the group. g is the gate of the queue, and its execution has begun.
+// execute executes a queue of the group. g is the gate of the queue, whose execution the caller has begun.
 func (x *goAgent) execute(name string, b *sigBoard, g *prims.Gate, turn int) error {
 	k := g.Queue()/64*2 + g.Queue()%64%2
 	seen := b.Pushed[k].Load()
@@ -283,8 +283,8 @@ func (x *goAgent) execute(name string, b *sigBoard, g *prims.Gate, turn int) err
 	return nil
 }
 
-// sigLeft returns the work that is left: the number of gates that are not idle in the upper 32 bits, and below it
-// the number of queues into which more items were put than executed.
+// sigLeft returns the work that is left. The upper 32 bits are the number of gates that are not idle. The lower 32 bits
+// are the number of queues whose items were not all executed.
 func (x *goAgent) sigLeft(w *prims.SignalWaker, name string) (uint64, error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
@@ -298,7 +298,7 @@ func (x *goAgent) sigLeft(w *prims.SignalWaker, name string) (uint64, error) {
 	return n, nil
 }
 
-// sigDrain executes all queues that are scheduled, as a group does, and returns how many executions that were.
+// sigDrain executes all queues that are scheduled, and returns the number of executions.
 func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err error) {
 	b, err := x.sigBoard(name)
 	for err == nil {
@@ -312,8 +312,8 @@ func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err err
 	return n, err
 }
 
-// sigWork carries out the order sig.push or sig.work. For sig.push it puts o.arg(0) items into the queues of the
-// group. For sig.work it executes the queues, and sleeps in between, until the Event NAME-stop is set.
+// sigWork carries out the orders sig.push and sig.work. The order sig.push puts o.arg(0) items into the queues of the
+// group. The order sig.work executes queues, and sleeps while no queue is scheduled, until the Event NAME-stop is set.
 func (x *goAgent) sigWork(w *prims.SignalWaker, o order) (n uint64, err error) {
 	b, err := x.sigBoard(o.name)
 	if err != nil {
@@ -352,8 +352,8 @@ func (x *goAgent) groupSignal(name string, turn int) (err error) {
 	return err
 }
 
-// groupSignalRound is one round of a group on the queues 0, 1, 64 and 65. It puts an item, and executes whatever
-// is scheduled. turn selects one of eight variants.
+// groupSignalRound is one round of a group on the queues 0, 1, 64 and 65. It puts an item into a queue, and executes
+// queues that are scheduled. The parameter turn selects one of eight variants.
 func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
@@ -374,7 +374,7 @@ func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 		if w.Signal(q/64).Acquire(q%64) && g.Begin() {
 			err = x.execute(name, b, g, turn)
 		}
-		w.Signal(q / 64).Set(40) // a bit that has no work behind it
+		w.Signal(q / 64).Set(40) // the bit of a queue that has no work
 		w.MarkActive(q / 64)
 	case 2:
 		if g.TryBeginInline() {
@@ -405,7 +405,7 @@ func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 	if err != nil {
 		return err
 	}
-	for turn%2 == 0 && w.TryAcquire() { // take the permits of queues that were executed without one
+	for turn%2 == 0 && w.TryAcquire() { // take permits that are left, because some queues were executed without one
 	}
 	ctx, cancel := inMs(1)
 	defer cancel()

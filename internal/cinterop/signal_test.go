@@ -31,9 +31,8 @@ func walk(t *testing.T, name string, steps []step) {
 	}
 }
 
-// noPermits takes all permits that are left, so that the next acquire sleeps. Permits are left because each schedule of
-// a queue issues one, and the test executes queues without taking permits. The death of a process may issue permits,
-// too.
+// noPermits takes all permits that are left, so that the next acquire sleeps. Each schedule of a queue issues a permit,
+// and the tests execute queues without taking permits. The death of a process may issue permits, too.
 func (x *agent) noPermits(t *testing.T, name string) {
 	t.Helper()
 	for x.start(t, "sig.try", name).wait(t).err == 0 {
@@ -82,7 +81,7 @@ func TestSignalWakerPlain(t *testing.T) {
 			{a, gives(5<<2, "state", 5)},
 			{b, refuses(inval, "schedule", 128)},
 			{b, refuses(inval, "next", -1)},
-			// The scheduled queue that is nearest to 70 is 64; after that it is 3.
+			// The first call of next finds queue 64, and the second call finds queue 3.
 			{a, gives(1, "schedule", 3)},
 			{a, gives(1, "schedule", 64)},
 			{b, gives(64, "next", 70)},
@@ -110,8 +109,8 @@ func TestSignalWakerPlain(t *testing.T) {
 			// A worker that finds a scheduled queue does not sleep, even if there is no permit.
 			{a, gives(1, "schedule", 9)}, {a, do("try")}, {b, do("acquire")}, {b, gives(9, "next", 0)}, {b, do("finish", 9)},
 			{a, do("worker", 1)}, {a, do("worker", 1)}, {b, do("worker", 1)}, {b, gives(3, "workers")}, {b, do("worker", -1)}, {b, refuses(perm, "worker", -1)}, {a, gives(2, "workers")},
-			// The counts are: executions begun, executions that left the gate idle, and executions that left it
-			// scheduled again. The user has counts, too.
+			// Count 0 is the number of executions begun. Counts 1 and 2 are the executions that left the gate idle, and
+			// those that left it scheduled again. Count 9 belongs to the user.
 			{b, gives(9, "stat", 0)}, {b, gives(6, "stat", 1)}, {b, gives(1, "stat", 2)}, {b, gives(5, "stat", 3)}, {b, do("count", 9, 7)}, {a, do("count", 9, 2)}, {a, gives(9, "stat", 9)}, {a, refuses(inval, "count", 16, 1)},
 			{a, gives(200000, "health")},
 		})
@@ -193,8 +192,8 @@ func TestSignalWakerStress(t *testing.T) {
 	})
 }
 
-// A process is killed while it executes a queue, has reserved one, is registered, or has taken a permit. Its
-// queue is scheduled again, and a sleeping worker is woken.
+// A process is killed while it executes a queue, has reserved a queue, is registered as a worker, or has taken a
+// permit. The queue that it executed is scheduled again, and a sleeping worker is woken.
 func TestSignalWakerKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 2)
@@ -221,7 +220,8 @@ func TestSignalWakerKilledHolder(t *testing.T) {
 	})
 }
 
-// A sleeping worker is killed, and so is a worker that was woken but stopped before it could act.
+// A worker is killed while it sleeps. A second worker is killed after it was woken and was stopped before it could act.
+// A third worker gets the permit.
 func TestSignalWakerKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 1)
@@ -245,8 +245,8 @@ func TestSignalWakerKilledWaiter(t *testing.T) {
 	})
 }
 
-// A C program is stopped within a Schedule. The periodic check of a sleeper finds what the program
-// was about to announce.
+// A C program is stopped within a Schedule. The periodic check of a sleeping worker finds what the program has not
+// announced yet.
 func TestSignalWakerStoppedProducer(t *testing.T) {
 	for _, point := range []string{"signal.schedule.gated", "signal.publish.bit_set", "signal.mark.marked", "signal.release.permitted"} {
 		for _, lang := range []string{"go", "c"} {
@@ -264,8 +264,8 @@ func TestSignalWakerStoppedProducer(t *testing.T) {
 	}
 }
 
-// A C program is stopped within a Schedule. Beside it a worker waits briefly again and again, or a worker always
-// has something else to do. The worker finds the queue that the program was about to announce.
+// A C program is stopped within a Schedule. In another process, a worker waits briefly again and again, or always has
+// other work. This worker finds the queue that the stopped program has not announced yet.
 func TestSignalWakerStoppedBusily(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		for _, lang := range []string{"go", "c"} {
@@ -293,7 +293,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 							break
 						}
 					}
-					if time.Now().After(end) { // no process may come or go meanwhile, because that would also repair a lost wake
+					if time.Now().After(end) { // the loop starts and kills no process, because that would also repair a lost wake
 						t.Fatalf("no worker finds the queue\n%s", describe(name))
 					}
 				}
@@ -302,7 +302,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 	}
 }
 
-// A C program is killed while it takes back what a dead program had. The next program completes that.
+// A C program is killed while it reaps a dead program. The next program completes the reaping.
 func TestKillSignalReap(t *testing.T) {
 	for _, point := range groupPoints(t) {
 		if !strings.HasPrefix(point, "signal.reap.") {

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// dateOfWait returns the time since when the agent waits for the object, as a tool in another process sees it. It
-// returns 0 while the agent is awake between two sleeps of the same wait, or has not dated its wait yet.
+// dateOfWait returns the time at which the wait of the agent began, as a tool in another process sees it. It returns 0
+// if the agent is awake between two sleeps, or has not dated its wait yet.
 func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 	t.Helper()
 	o, err := (*arenakernel.Arena)(a).ObjectAt(arena.Offset(off))
@@ -30,15 +30,15 @@ func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 	return 0
 }
 
-// A wait keeps its date when its thread wakes in between: because of a death, or because of its own periodic
-// check, which every process makes every 100 ms.
+// A wait keeps its date when its thread wakes because of a death, or for the periodic check of its process every 100
+// ms.
 func TestWaitKeepsItsDate(t *testing.T) {
 	type wait struct {
 		open []any // the argument with which the agents open the object
 		take string
 		wait string
 		args []any
-		on   string // the object in which the wait is visible, if not x
+		on   string // the object that shows the wait; x if empty
 		ends bool   // the death of a participant ends the wait of the only waiter
 	}
 	waits := map[string]wait{
@@ -65,7 +65,7 @@ func TestWaitKeepsItsDate(t *testing.T) {
 				if w.take != "" {
 					holder.do(t, w.take, "x")
 				}
-				if w.on != "" { // another of the objects for which all.any waits
+				if w.on != "" { // all.any also waits for these objects
 					holder.do(t, "seq.open", "x-s")
 					holder.do(t, "event.open", "x-e", 1)
 					holder.do(t, "event.open", "x-r", 2)
@@ -116,8 +116,8 @@ func TestWaiterDatesHold(t *testing.T) {
 		object, take, drop, wait, end string
 		open, args                    []any
 		mode                          string
-		put                           bool // an item has to be put first, because take takes one
-		checks                        bool // periodic checks date the hold, and may do so for a moment after the wait
+		put                           bool // an item has to be put first, because the verb take takes one
+		checks                        bool // periodic checks date the hold, even for a moment after the wait
 	}
 	for _, l := range []lock{
 		{object: "mutex", take: "lock", drop: "unlock"},

@@ -42,8 +42,8 @@ func TestCrowdInCSharesAFreshChunk(t *testing.T) {
 	require.Equal(t, before+1, usedChunks(a))
 }
 
-// TestShortLivedProcessesInCShareASlab: each of many openings claims a wait node and a block, and is closed. They take
-// them from the same two slabs.
+// TestShortLivedProcessesInCShareASlab checks many openings, one after the other. Each opening claims a wait node and a
+// block, and is closed. All openings take their nodes and blocks from the same two slabs.
 func TestShortLivedProcessesInCShareASlab(t *testing.T) {
 	name, a := slabArena(t)
 	before := usedChunks(a)

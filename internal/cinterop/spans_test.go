@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An allocation in C of a span for which there is no memory asks for memory for two rows of chunks at most. It does not
-// try all rows.
+// An allocation in C of a span fails because the system has no memory. The allocation asks for memory for at most two
+// rows of chunks, and does not try all rows.
 func TestSpanInCWithoutMemoryTriesTwoRows(t *testing.T) {
 	runC(t, "spans.c", "full", unusedName(t))
 }
@@ -26,9 +26,9 @@ func TestFailedAllocationInCGivesMemoryBack(t *testing.T) {
 	runC(t, "spans.c", "partly", unusedName(t))
 }
 
-// TestWaitNodesInCLieWithinReach: in an arena of more than 256 GiB, the next free block may be out of reach of the 32-bit
-// links of queues, and of the word objRecords. Then a wait node, a slot record or an additional block takes a block that is
-// within reach.
+// TestWaitNodesInCLieWithinReach checks an arena of more than 256 GiB. The links to wait nodes, slot records and
+// additional blocks have 32 bits, and do not reach the whole arena. So these records take a block that the links can
+// reach, even if another block is the next free one.
 func TestWaitNodesInCLieWithinReach(t *testing.T) {
 	cmd := exec.Command(program(t, "far.c"), unusedName(t))
 	out, err := cmd.CombinedOutput()

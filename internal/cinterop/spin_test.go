@@ -26,8 +26,8 @@ func init() {
 	groupTurns["group.rwspin"] = (*goAgent).groupRWSpin
 }
 
-// tried returns the result of a Try verb. ok is what the verb returned, and state the error of the state of the
-// lock.
+// tried returns the result of a Try verb. The parameter ok is what the Try returned, and state is the error in the
+// state of the lock.
 func tried(ok bool, state error) error {
 	if !ok && state != nil {
 		return state
@@ -304,9 +304,8 @@ func TestRWSpinLockKilledWaiter(t *testing.T) {
 	})
 }
 
-// A recovery that gives up sets the word to owner-dead without a participant ID. Only the recovery knew the ID of
-// the dead participant, and another participant may have that ID by now. Programs of both languages understand
-// that word.
+// A recovery that gives up marks the lock owner-dead without a participant ID. The ID of the dead participant may
+// belong to another participant by now. Programs of both languages understand this word.
 func TestRWSpinLockRecoveryGivesUp(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rwspin.open", "l")
@@ -331,9 +330,9 @@ func TestRWSpinLockRecoveryGivesUp(t *testing.T) {
 	})
 }
 
-// A peer damages the list of slot records. A writer gets an error, because a reader may be missing from the list, and a
-// process that has not opened the lock cannot open it. Readers go on. When the list is whole again, the lock works as
-// before, and the hold of a reader that died meanwhile has ended.
+// A peer damages the list of slot records. Writers get an error, because a reader may be missing from the list. A
+// process that has not opened the lock cannot open it. Readers can lock. When the list is whole again, the lock works
+// as before, and a reader that died meanwhile has no hold.
 func TestRWSpinLockDamagedListInC(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		name := newArena(t)

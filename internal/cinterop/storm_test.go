@@ -29,8 +29,8 @@ import (
 // TestRestartStormOfTwoLanguages.
 const stormEnv = "SHMSYNC_TEST_STORM"
 
-// stormProgram is one version of the program of the fleet. Its fields are the parameters that it requires of the
-// arena.
+// stormProgram is one version of the program of the fleet. Its fields are the parameters that the program requires of
+// the arena and of its objects.
 type stormProgram struct {
 	size    int64
 	version uint64 // version of the type of the counter
@@ -45,7 +45,7 @@ type stormer struct {
 	counter []byte
 }
 
-// stormCounter returns the last 8 bytes of the counter of a version: the count.
+// stormCounter returns the last 8 bytes of the counter that has the given version. These bytes are the count.
 func stormCounter(a *arena.Arena, version uint64) ([]byte, error) {
 	b, err := a.Block(fmt.Sprint("counter ", version), 8*version)
 	if err != nil {
@@ -210,10 +210,10 @@ func (p *remoteStormer) do(t *testing.T, format string, args ...any) (n int64, w
 	return n, ""
 }
 
-// A fleet of processes in Go and C is killed, closed, restarted and upgraded. The upgrades change the size of the
-// arena, the type of an object, or another parameter of an object, or follow programs of another layout. An
-// upgrade never fails while no process is in the arena. At any time, all processes that have joined are in the same
-// arena. No count is lost until another size or layout replaces the arena.
+// A fleet of processes in Go and C is killed, closed, restarted and upgraded. An upgrade changes the size of the arena,
+// the type of an object, or another parameter of an object. Some upgrades follow programs of another layout. An upgrade
+// never fails while no process is in the arena. At any time, all processes that have joined are in the same arena. No
+// count is lost until an arena of another size or layout replaces the old one.
 func TestRestartStormOfTwoLanguages(t *testing.T) {
 	const fleet = 5
 	steps, seed := proctest.Rounds(220, 1000), rand.Uint64()
@@ -221,7 +221,7 @@ func TestRestartStormOfTwoLanguages(t *testing.T) {
 	name := unusedName(t)
 	programs := []stormProgram{{2 << 20, 1, 3}, {2 << 20, 2, 3}, {2 << 20, 2, 2}, {2 << 20, 1, 2}, {4 << 20, 1, 2}, {4 << 20, 2, 2}}
 	var procs [fleet]*remoteStormer
-	var is *stormProgram // the program for which the present arena was made; nil without an arena, or if the arena has another layout
+	var is *stormProgram // the version for which the arena was made; nil without an arena, or for another layout
 	counted, refused, upgraded, replaced := int64(0), 0, 0, 0
 	in := func() (n int) {
 		for _, p := range procs {

@@ -26,7 +26,7 @@ func init() {
 	}
 }
 
-// updatesBegun has, by object, the channel that makes the Update of the verb begin commit.
+// updatesBegun maps an object to a channel. The channel tells the Update that the verb begin has started to commit.
 var updatesBegun sync.Map
 
 var errGivenUp = errors.New("given up")

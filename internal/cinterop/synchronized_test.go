@@ -123,8 +123,7 @@ func TestSynchronizedKilledUpdaters(t *testing.T) {
 	}
 }
 
-// This is the control experiment: if the commit comes before the copy is written, Loads and survivors find torn
-// values.
+// This is the control experiment: if the commit comes before the copy is written, a survivor loads a torn value.
 func TestSynchronizedControlTears(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -142,9 +141,9 @@ func TestSynchronizedControlTears(t *testing.T) {
 	}
 }
 
-// The compiler inlines the commit and the stores of its caller into one function. It moves no store across the
-// commit, and deletes none. If the commit is replaced by a plain store, the compiler does so. Without this second
-// case the test would prove nothing.
+// The compiler inlines the commit into its caller. It deletes no store of the caller, and moves none across the commit.
+// In a second case, a plain store replaces the commit, and the compiler does move or delete stores. So the test would
+// notice a missing barrier.
 func TestCommitOrderInC(t *testing.T) {
 	dir, without := t.TempDir(), t.TempDir()
 	h := string(cut(t, "87-synchronized.h", "SHMI_FN void shmi_commit_store", "/* end of the commit */"))

@@ -15,14 +15,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// queueKind is a kind of object with a recorded queue: its verbs in orders, and their arguments.
+// queueKind is a kind of object with a recorded queue, with the orders by which agents use it.
 type queueKind struct {
 	name string // of the kind
 	open []any
-	hold string // makes the object such that waits block; empty if they block anyway
+	hold string // an order after which waits block; empty if waits always block
 	wait string
-	give string // lets the first wait go on
-	args []any  // of these three
+	give string // an order that lets the first wait go on
+	args []any  // arguments of hold, wait and give
 }
 
 var queueKinds = []queueKind{
@@ -38,7 +38,7 @@ type hangingQueue struct {
 	queueKind
 	arena  string
 	off    uint64
-	holder *agent // its give lets the first wait go on
+	holder *agent // its order give lets the first wait go on
 	waits  []pending
 }
 
@@ -100,8 +100,8 @@ func eachQueueKind(t *testing.T, f func(t *testing.T, k queueKind, lang string))
 	}
 }
 
-// A peer overwrites a link in a queue in which processes wait. The waits on both sides of the link end with an error, and
-// so do those behind. A wait that is farther ahead goes on until it gets what it waits for.
+// A peer overwrites the link between two waits in a queue. These two waits, and all waits behind them, end with an
+// error. A wait that is farther ahead goes on until it gets what it waits for.
 func TestWaitsInATornQueueEnd(t *testing.T) {
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		q := newHangingQueue(t, k, "c")
@@ -117,8 +117,8 @@ func TestWaitsInATornQueueEnd(t *testing.T) {
 	})
 }
 
-// The processes beside the torn link are stopped, so the damage is seen only when the object can be granted. Then the
-// wait behind the stopped ones ends with an error.
+// The link between two waits is torn, and the processes of both waits are stopped. So the damage is found only when the
+// object can be granted. Then the third wait in the queue ends with an error.
 func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		if k.hold == "" {
@@ -137,8 +137,8 @@ func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
 	})
 }
 
-// The queue of one key of a MultiLock is torn. A wait for another key of the same bucket goes on, is told of nothing, and
-// gets its key.
+// The queue of one key of a MultiLock is torn. A wait for another key of the same bucket gets no error for this damage,
+// and gets its key.
 func TestTornQueueOfOneKeyEndsNoOtherWait(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestTornQueueOfOneKeyEndsNoOtherWait(t *testing.T) {
 			w := sound.start(t, "multi.lock", "x", 9)
 			first.fails(t, syscall.EPROTO)
 			second.fails(t, syscall.EPROTO)
-			sound.do(t, "multi.lock", "x", 11) // sees the damage of the queue of key 7, if it looks at it
+			sound.do(t, "multi.lock", "x", 11) // would fail if it looked at the queue of key 7
 			other.kill(t)
 			w.fails(t, syscall.EOWNERDEAD)
 			sound.do(t, "multi.recover", "x", 9)
@@ -161,8 +161,8 @@ func TestTornQueueOfOneKeyEndsNoOtherWait(t *testing.T) {
 	}
 }
 
-// A peer tears the queue beside the wait of a process that then dies, and another process dies, too. What the other process
-// has is still reaped: its permit goes to the first wait, and the Signal that it has not used wakes that wait.
+// A peer tears the queue at the wait of a process that then dies. A second process dies, too. What the second process
+// had is still reaped: its permit goes to the first wait, and a Signal that it has not used wakes the first wait.
 func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
 	for _, k := range queueKinds[2:] {
 		for _, lang := range []string{"go", "c"} {

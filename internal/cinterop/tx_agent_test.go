@@ -43,7 +43,7 @@ var (
 
 func init() { verbs["tx"] = (*goAgent).tx }
 
-// txNode returns the node at an offset, or nil if there can be none at that offset.
+// txNode returns the node at an offset, or nil if no node can be at that offset.
 func (x *goAgent) txNode(off uint64) *txNode {
 	n, _ := arena.TryAt[txNode](x.a, arena.Offset(off))
 	return n
@@ -90,7 +90,8 @@ func txReadBytes(tx *prims.Tx, d *txData, fd int) error {
 	return nil
 }
 
-// txCellsIn changes all cells in a certain order. It saves them in pieces or one by one.
+// txCellsIn changes all cells, in an order that begins at a random cell. If save is true, it first saves all cells in
+// pieces that overlap.
 func txCellsIn(tx *prims.Tx, d *txData, save bool) {
 	step, to, first := 1+rand.IntN(8), d.rounds+1, rand.IntN(txCells)
 	for i := 0; save && i < txCells; i += step {
@@ -237,7 +238,7 @@ func (x *goAgent) tx(o order) (uint64, error) {
 		return uint64(m.Offset()), nil
 	case "tx.began":
 		for txBegan.Load() == 0 {
-			syscall.Nanosleep(&syscall.Timespec{Nsec: 20e3}, nil) // meanwhile another goroutine begins a transaction
+			syscall.Nanosleep(&syscall.Timespec{Nsec: 20e3}, nil) // until another goroutine has begun a transaction
 		}
 		return 0, nil
 	case "tx.work", "tx.turn":

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that is dead but not gone may still write to its data by a system call. Its transaction is not undone
-// before it is gone: until then no byte of the log or of the data changes. Then the next holder undoes the
-// transaction.
+// A process that is dead but not gone may still write to its data by a system call. Until the process is gone, no
+// survivor changes a byte of its data or of its log. Then the next holder undoes the transaction.
 func TestTxIsUndoneAfterTheLastStore(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -26,7 +25,7 @@ func TestTxIsUndoneAfterTheLastStore(t *testing.T) {
 			x.start(t, "tx.begin", "x", 20).fails(t, syscall.ETIMEDOUT)
 			x.start(t, "tx.try", "x").fails(t, syscall.EBUSY)
 			begun := x.start(t, "tx.check", "x")
-			// A joiner looks at everything that dead participants have left.
+			// A joiner examines everything that dead participants have left. It must not undo the transaction, either.
 			newAgent(t, lang, name, "joiner").start(t, "tx.begin", "x", 20).fails(t, syscall.ETIMEDOUT)
 			require.Equal(t, s, i.state())
 			require.Equal(t, count, x.do(t, "tx.count", "x"))
@@ -35,7 +34,7 @@ func TestTxIsUndoneAfterTheLastStore(t *testing.T) {
 				t.Fatalf("%v, while the dead one may write", a)
 			default:
 			}
-			victim.in.Close() // this ends the child of the victim
+			victim.in.Close() // ends the child that keeps the byte lock of the victim
 			require.Zero(t, begun.must(t))
 			require.Zero(t, i.state())
 			require.Zero(t, x.do(t, "tx.count", "x"))

@@ -15,8 +15,8 @@ func (i txImage) setOwner(o uint32) { binary.LittleEndian.PutUint32(i.b[i.log-19
 
 func (i txImage) owner() uint32 { return binary.LittleEndian.Uint32(i.b[i.log-192:]) }
 
-// txLeft makes an arena with a free mutex. The log of the mutex still has the transaction of a dead process,
-// which had unlocked the mutex within the transaction. txLeft returns how torn the data is.
+// txLeft makes an arena with a free mutex whose log still has the transaction of a dead process. That process had
+// unlocked the mutex within the transaction. txLeft returns the number of torn values in the data.
 func txLeft(t *testing.T) (name string, i txImage, torn uint64) {
 	t.Helper()
 	name = newArena(t)
@@ -29,7 +29,7 @@ func txLeft(t *testing.T) (name string, i txImage, torn uint64) {
 	return name, i, torn
 }
 
-// requireTxLost requires that x finds the mutex not recoverable, that nothing was undone, and that a recover
+// requireTxLost requires that the mutex is not recoverable for x, that no transaction was undone, and that a recover
 // makes the mutex usable.
 func requireTxLost(t *testing.T, x *agent, i txImage, torn uint64) {
 	t.Helper()
@@ -42,8 +42,8 @@ func requireTxLost(t *testing.T, x *agent, i txImage, torn uint64) {
 	sound(t, x.arena)
 }
 
-// A mutex is not recoverable, and a process dies in a recover of it. The next process does not undo the old
-// transaction, which would overwrite the repaired data.
+// A process dies in the recover of a mutex that is not recoverable. The next process does not undo the old transaction,
+// because that would overwrite the repaired data.
 func TestTxRecoverThatDies(t *testing.T) {
 	for _, p := range pairs {
 		for _, point := range []string{"mutex.recover.taken", "mutex.recover.repaired"} {
@@ -62,8 +62,8 @@ func TestTxRecoverThatDies(t *testing.T) {
 	}
 }
 
-// A process dies, or is stopped, just after it has marked a log as lost. It does so in a begin, where it has the
-// lock, or when it reaps a dead holder, where it has not.
+// A process dies, or is stopped, just after it has marked a log as lost. The process marks the log in a begin, where it
+// has the lock. Or it marks the log when it reaps a dead holder, where it does not have the lock.
 func TestTxLostAtItsPoint(t *testing.T) {
 	for _, p := range pairs {
 		for _, how := range []string{"CRASHPOINT", "CRASHPOINT_STOP"} {
@@ -103,8 +103,8 @@ func TestTxLostAtItsPoint(t *testing.T) {
 	}
 }
 
-// A holder without a transaction dies while the log still has the transaction of another process. That
-// transaction is not undone.
+// The log of a mutex still has the transaction of a dead process. A later holder, which has no transaction, dies. The
+// old transaction is not undone.
 func TestTxOfAnotherHolderIsNotUndone(t *testing.T) {
 	for _, p := range pairs {
 		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
@@ -141,7 +141,8 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 	}
 }
 
-// A program unlocks within a transaction, continues, and later dies as a plain holder. Nothing is undone.
+// A program unlocks within a transaction, locks again without a transaction, and dies. The old transaction is not
+// undone.
 func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
 	for _, end := range []string{"tx.commit", "tx.abort"} {
 		t.Run(end, func(t *testing.T) {
@@ -159,8 +160,8 @@ func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
 	}
 }
 
-// A reaper is stopped after it has read the owner word of a holder that is gone. When the reaper goes on, the
-// next holder, which is alive, is in a transaction. The log of that transaction stays.
+// A reaper has read the owner word of a holder that is gone. Before the reaper goes on, a living process locks and
+// begins a transaction. The reaper does not change the log of this transaction.
 func TestTxOfALivingHolderKeepsItsLog(t *testing.T) {
 	name := newArena(t)
 	reaper, dies, x := newAgent(t, "c", name, "reaper"), newAgent(t, "c", name, "dies"), newAgent(t, "c", name, "holder")

@@ -29,9 +29,9 @@ var txStore = map[string]*regexp.Regexp{
 	"arm64": regexp.MustCompile(`^\s+st[rlpu]+\w*\s+\w+,\s*\[(\w+)\]`),
 }
 
-// The compiler stores the record, the state, the data, and the state again, in this order, and omits none of
-// these stores. So a death between two of them leaves what a rollback expects. Without the barriers the compiler
-// omits stores.
+// The compiler stores the record, the state, the data, and the state again, in this order, and omits none of these
+// stores. A rollback relies on this order after a death between two stores. Without the barriers the compiler omits
+// stores.
 func TestTxStateIsStoredInOrder(t *testing.T) {
 	found := 0
 	for _, c := range []struct{ compiler, arch, flags string }{

@@ -28,9 +28,9 @@ const (
 	txUnsaved = 2 // plain stores without Save
 )
 
-// txKills returns how many victims a test kills for each pair of languages. Without Save, every second kill leaves
-// torn data. Deaths between two chosen instructions are for TestTxKilledAt and for internal/stepkill, so more kills at
-// random moments prove little.
+// txKills returns how many victims a test kills for each pair of languages. More kills at random moments would prove
+// little: TestTxKilledAt and internal/stepkill kill at chosen instructions. Without Save, every second kill leaves torn
+// data.
 func txKills() int { return proctest.Rounds(20, 300) }
 
 // txKilled kills victims in transactions at random moments. It returns how many transactions were undone, and how
@@ -90,7 +90,7 @@ func txBalance(t *testing.T, name, m string) (undone uint64) {
 	return c.do(t, "tx.rollbacks", m)
 }
 
-// txModes makes a tenth of the victims die inside a read(2) into the data.
+// txModes makes every tenth victim change the data by read(2), and the others by plain stores.
 func txModes(i int) int {
 	if i%10 == 0 {
 		return txRead
@@ -116,7 +116,7 @@ func txAllKilled(t *testing.T, m string) {
 	}
 }
 
-// Without Save the same kills leave torn data, so the tests above would notice torn data.
+// Without Save, the kills of TestTxKilled leave torn data. So TestTxKilled would notice torn data.
 func TestTxKilledWithoutSave(t *testing.T) {
 	kills := max(txKills()/3, 50)
 	_, torn := txKilled(t, "m", "c", "c", kills, func(int) int { return txUnsaved })
@@ -142,7 +142,7 @@ func needsPoints(t *testing.T, lang string) {
 	}
 }
 
-// A process dies at each point of a transaction and of an abort.
+// A process dies at each crash point of a transaction, in its commit or in its abort.
 func TestTxKilledAt(t *testing.T) { txKilledAt(t, "m") }
 
 // As TestTxKilledAt, with an RWMutex.
@@ -170,8 +170,8 @@ func txKilledAt(t *testing.T, m string) {
 	}
 }
 
-// A process dies, or is stopped, at each crash point of the rollback of a dead process's transaction. While it is
-// stopped it holds the lock. If it dies, the next process starts the rollback again.
+// A process dies, or is stopped, at each crash point of the rollback of a dead process's transaction. If the process is
+// stopped, it holds the lock. If it dies, the next process starts the rollback again.
 func TestTxKilledInRollback(t *testing.T) { txKilledInRollback(t, "m") }
 
 // As TestTxKilledInRollback, with an RWMutex.
@@ -248,14 +248,14 @@ func txMap(t *testing.T, name string, off uint64) txImage {
 func (i txImage) state() uint64     { return binary.LittleEndian.Uint64(i.b[i.log:]) }
 func (i txImage) setState(s uint64) { binary.LittleEndian.PutUint64(i.b[i.log:], s) }
 
-// footer returns the footer of the last record.
+// footer returns the footer of the last record in the log.
 func (i txImage) footer() []byte {
 	tail := i.state() & 0xffffffff
 	return i.b[i.log+64+tail-16 : i.log+64+tail]
 }
 
-// A peer writes impossible bytes into the log of a dead process. The mutex becomes not-recoverable, and no byte
-// of the data changes. A recover makes the mutex usable.
+// A peer writes impossible bytes into the log of a process, which then dies. The mutex becomes not-recoverable, and no
+// byte of the data changes. A recover makes the mutex usable.
 func TestTxImpossibleLog(t *testing.T) {
 	last := func(f func(footer []byte)) func(i txImage) { return func(i txImage) { f(i.footer()) } }
 	for what, spoil := range map[string]func(i txImage){
@@ -331,8 +331,8 @@ func TestTxAnyLog(t *testing.T) {
 	}
 }
 
-// The log has a state that no transaction leaves. A begin makes the mutex not-recoverable, so that it can be
-// recovered.
+// The log has a state that no transaction leaves. A begin makes the mutex not-recoverable. After that, a recover makes
+// the mutex usable.
 func TestTxStateOfNobody(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -360,7 +360,8 @@ func TestTxAbortOfAnImpossibleLog(t *testing.T) {
 	x.start(t, "tx.commit", "m").fails(t, syscall.EPERM)
 }
 
-// A process whose end could not be proved may begin no transaction, because others could not undo it.
+// A process without a byte lock may begin no transaction. Other processes could not prove its end, so they could not
+// undo the transaction.
 func TestTxNeedsByteLocks(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a", "SHMSYNC_DISABLE=ofd")
@@ -368,7 +369,7 @@ func TestTxNeedsByteLocks(t *testing.T) {
 	x.start(t, "tx.begin", "m").fails(t, syscall.ENOTSUP)
 }
 
-// Locks with another policy, and other kinds of locks, have no undo log.
+// Only a Mutex and an RWMutex with PolicyRollback have an undo log.
 func TestTxOnlyOfItsPolicy(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a")
@@ -387,9 +388,9 @@ func TestTxOnlyOfItsPolicy(t *testing.T) {
 	}
 }
 
-// A process is stopped while it undoes a transaction. Meanwhile the objects that the dead process had open are
-// not deleted, and its slot does not become free, because the rollback will still write to their bytes. The
-// stopped process does not have these objects open.
+// A process is stopped while it undoes the transaction of a dead process. The rollback will still write to objects that
+// the dead process had open. So these objects are not deleted, and the slot of the dead process does not become free.
+// The stopped process does not have these objects open.
 func TestTxDataIsKeptForItsRollback(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -413,8 +414,8 @@ func TestTxDataIsKeptForItsRollback(t *testing.T) {
 	}
 }
 
-// As in TestTxDataIsKeptForItsRollback, but another process has the slot of the dead one. When it opens and closes the
-// objects itself, the open bits stay.
+// This test is like TestTxDataIsKeptForItsRollback, but another process takes over the slot of the dead one. This
+// process opens and closes the objects, and the open bits of the slot stay set.
 func TestTxDataIsKeptFromTheSuccessor(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -440,8 +441,8 @@ func TestTxDataIsKeptFromTheSuccessor(t *testing.T) {
 	}
 }
 
-// A rollback died after it had marked a record as given. The next rollback does not treat the block of that
-// record as its own.
+// A rollback marks a record as given, and its process dies. The next rollback does not treat the block of that record
+// as its own.
 func TestTxGivenByAnEarlierRollback(t *testing.T) {
 	const given, free, alloc = 4, 2, 1
 	for _, lang := range []string{"c", "go"} {

@@ -46,7 +46,7 @@ func (x *goAgent) txLog(o order) (uint64, error) {
 		go m.Update(func(tx *prims.Tx) error {
 			change(tx)
 			owner := arena.At[uint32](x.a, m.Offset()+64)
-			*owner &= 1<<29 - 1 // clear the mark of a biased hold, which is not always set
+			*owner &= 1<<29 - 1 // clear the mark of a biased hold, which only some runs set
 			close(left)
 			select {} // until this process is killed
 		})

@@ -44,8 +44,8 @@ func beginsEpoch(t *testing.T, name string, f func(a *arena.Arena)) {
 	require.NoError(t, a.Close())
 }
 
-// interruptedUpgrade makes an arena in which a Go program died during an upgrade of a Value. state says at which
-// point: see docs/design/0044-upgrades.md.
+// interruptedUpgrade makes an arena in which a Go program died during an upgrade of a Value. The parameter state names
+// the moment of the death: see docs/design/0044-upgrades.md.
 func interruptedUpgrade(t *testing.T, state string) (name string) {
 	name = newArena(t)
 	beginsEpoch(t, name, func(a *arena.Arena) {
@@ -109,7 +109,7 @@ func deletesInC(t *testing.T, name, object string, env ...string) int {
 	return exit.ExitCode()
 }
 
-// A C program that deletes an object also deletes what an interrupted upgrade in Go has left of it. So the next
+// A C program deletes an object, and with it everything that an interrupted upgrade in Go has left of it. So the next
 // upgrade does not bring the object back.
 func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
@@ -125,8 +125,8 @@ func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// A C program may not delete an object that another process has open. The refused call also leaves what an
-// upgrade has left of another object with the same name.
+// A C program cannot delete an object that another process has open. The call that fails also keeps what an upgrade has
+// left of another object with the same name.
 func TestRefusedDeleteInCKeepsASuccessorWithData(t *testing.T) {
 	for state, open := range map[string]func(a *arena.Arena) error{
 		"both":  func(a *arena.Arena) error { _, err := arena.Value[hitsV1](a, "hits"); return err },
@@ -145,7 +145,7 @@ func TestRefusedDeleteInCKeepsASuccessorWithData(t *testing.T) {
 	}
 }
 
-// A C program that deletes an object leaves a block alone whose name looks like that of a successor by chance.
+// A C program deletes an object. It keeps a block whose name only looks like the name of a successor of this object.
 func TestDeleteInCKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	name := newArena(t)
 	beginsEpoch(t, name, func(a *arena.Arena) {
@@ -159,7 +159,7 @@ func TestDeleteInCKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	beginsEpoch(t, name, func(a *arena.Arena) { require.EqualValues(t, 1, a.Stats().Objects) })
 }
 
-// A C program dies at each crash point that it passes in such a deletion, and at each passage. If the object is
+// A C program dies at each crash point of the deletion of an object after an interrupted upgrade. If the object is
 // gone, the next upgrade does not bring it back.
 func TestDeathOfADeleterInCAfterAnUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "done"} {

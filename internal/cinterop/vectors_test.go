@@ -20,8 +20,8 @@ import (
 
 var updateVectors = flag.Bool("update", false, "write the images of testdata/vectors")
 
-// A vector is the bytes of an object in a defined state. Both languages produce these bytes by the same calls,
-// and both get the same results when they continue from these bytes.
+// A vector is the bytes of an object in a defined state. Programs of both languages produce these bytes by the calls in
+// make. From these bytes, they get the same results by the calls in then.
 type vector struct {
 	kind string // the kind of the verbs
 	name string // the name of the file
@@ -95,7 +95,7 @@ var vectors = []vector{
 	{"cond", "cond", []call{do("open"), do("signal"), do("broadcast")}, []call{refuses(syscall.ETIMEDOUT, "wait", 1)}},
 }
 
-// openVector is the vector of a FairMutex whose owner word has only changed by the fast path.
+// openVector is the vector of a FairMutex whose owner word only the fast path has changed.
 const openVector = "fairmutex"
 
 // activeVector is the vector of a mutex whose holder is in a transaction. The holder dies before other processes

@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// slotWords is the part of a slot that says which generation the slot has. The test writes these words directly:
+// slotWords is the part of a slot whose words say which generation the slot has. The test writes these words directly:
 // see docs/abi.md.
 type slotWords []byte
 
@@ -48,7 +48,7 @@ func (s slotWords) window() [3]uint64 {
 	return [3]uint64{w & lastGeneration, w >> 18 & lastGeneration, w >> 36}
 }
 
-// set makes the slot free after the given generation, with nothing left to clean up.
+// set makes the slot free, as if its last participant had the given generation and had left nothing to clean up.
 func (s slotWords) set(generation uint32) {
 	binary.LittleEndian.PutUint32(s[220:], generation) // reclaimed
 	clear(s[1280:1792])                                // touched
@@ -72,9 +72,9 @@ func openGo(t *testing.T, name string) (says string, ok bool) {
 	return "", true
 }
 
-// requireWindow requires that a slot has the window want, or a part of it. The search for IDs may take other
-// bytes, such as those of a clock, for IDs, and each such match costs generations. So the window may be smaller
-// than want if a word of the arena, or the generation that the slot had, explains the bound.
+// requireWindow requires that a slot has the window want, or a part of it. A renewal searches the arena for IDs of the
+// slot, and may take other bytes, such as those of a clock, for IDs. Each such match costs generations. So a bound may
+// differ from want if a word of the arena, or the last generation of the slot, explains it.
 func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint64) {
 	t.Helper()
 	seg, err := shm.Open(name, nil)
@@ -97,8 +97,8 @@ func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint
 	require.True(t, got[1] == want[1] || named(got[1]+1), says)
 }
 
-// A joiner of either language computes the same windows from the same bytes: for slots that are used up, beside a
-// participant that stays, with a word that names one of the slots, and in an arena without participants.
+// Joiners of both languages compute the same windows from the same bytes. The slots are used up. In some steps, another
+// participant stays or a word names one of the slots, and in others the arena has no participants.
 func TestWindowVectors(t *testing.T) {
 	const attempts = 5 // in one of the arenas the bytes of a clock may look like an ID
 	for n := 1; ; n++ {
@@ -160,8 +160,8 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	requireWindow(t, name, 3, third, [3]uint64{100001, lastGeneration, 2})
 	require.EqualValues(t, slots[0].window()[0], slots[0].generation(), "it entered the window")
 
-	// Only a joiner that cleans up may use the last generations of a window. It takes the slot, cleans up, gives
-	// the slot back, and joins again.
+	// Only a joiner that cleans up may use the last generations of a window. After the cleanup, it gives the slot back
+	// and joins again.
 	for _, s := range slots {
 		s.set(uint32(s.window()[1]))
 	}
@@ -192,7 +192,7 @@ func TestWindowsOfBothLanguages(t *testing.T) {
 		eventually(t, "the killed are reaped", name, func() bool { return slots[0].isFree() || slots[1].isFree() })
 		require.NoError(t, reaper.Close())
 		require.True(t, slots[0].isFree() && slots[1].isFree())
-		for _, s := range slots { // a few joins are left of the window of the slot
+		for _, s := range slots { // leave generations for a few joins in the window of the slot
 			w := s.window()
 			if w[1] == 0 {
 				w[1] = lastGeneration
@@ -253,7 +253,7 @@ func TestKillRenewing(t *testing.T) {
 					last = uint32(w[1])
 				}
 				slot.set(last)
-				if lap == 1 || strings.HasPrefix(point, "arena.renew.step") { // the last participant in the slot died
+				if lap == 1 || strings.HasPrefix(point, "arena.renew.step") { // make the last participant of the slot dead
 					slot.set(last - 1)
 					binary.LittleEndian.PutUint32(slot, (last-1)<<3|liveSlot|heldByte)
 				}
@@ -270,8 +270,8 @@ func TestKillRenewing(t *testing.T) {
 	require.Equal(t, 4, n)
 }
 
-// A C program is stopped after it has seen that it has the first generation of a window. Other programs use the
-// window up before it continues. When it continues, it leaves the slot clean, and renews it.
+// A C program has found that it gets the first generation of a window, and is stopped. Meanwhile other programs use up
+// the window. When the program continues, it leaves the slot clean, and renews it.
 func TestLateJoinerOfACProgram(t *testing.T) {
 	name := unusedName(t)
 	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
@@ -296,10 +296,10 @@ func TestLateJoinerOfACProgram(t *testing.T) {
 	sound(t, name)
 }
 
-// A C program is stopped while it takes a lock from a dead participant, and the slot of that participant goes
-// through a whole window. If the program had not published the participant's ID in its act word yet, another
-// participant gets the ID, and keeps the lock when the program continues. If the program had published the ID, no
-// joiner of either language uses the ID.
+// A C program is stopped while it takes a lock from a dead participant. Meanwhile the slot of the dead participant goes
+// through a whole window. If the program has not published the ID of the dead participant in its act word, another
+// participant gets this ID. This participant keeps the lock when the program continues. If the program has published
+// the ID, no joiner of either language gets it.
 func TestActOfACProgramLastsForAWindow(t *testing.T) {
 	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {
 		for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
@@ -329,8 +329,8 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 					return locks
 				}
 				locks := begin()
-				// The death watcher of the member may pass the crash point instead, because it acts on the
-				// victim, too. Then another thread may get the lock before the process stops.
+				// The death watcher of the member may pass the crash point first. Then another thread of the member may
+				// get the lock before the process stops, and the test begins again.
 				for end := time.Now().Add(timeout); strings.Contains(describe(name), "m: held by 4.1"); {
 					require.True(t, time.Now().Before(end), "the member has the lock each time")
 					for _, x := range []*agent{survivor, member} {
@@ -347,7 +347,7 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 				require.NoError(t, err)
 				defer seg.Close()
 				records := binary.LittleEndian.Uint64(seg.Bytes()[96:])
-				for k := range uint64(256) { // a death record would keep the ID out of the window
+				for k := range uint64(256) { // clear the death records, because an ID in a death record is left out of the window
 					clear(seg.Bytes()[records+128*k+8:][:4])
 				}
 				slot.set(lastGeneration)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// delay says how slow passes of crash points are. A pass is slow with the probability 1/every, and then takes a
-// random time of up to most. So each step between two crash points is slow now and then, which busy machines cause
-// only rarely. The zero value delays nothing.
+// delay makes passes of crash points slow at random. A pass is slow with the probability 1/every, and then takes a
+// random time of up to most. So each step between two crash points is sometimes slow, as on a busy machine. The zero
+// value delays nothing.
 type delay struct {
 	every int
 	most  time.Duration

@@ -29,7 +29,7 @@ func init() {
 	})
 }
 
-// recvAll returns what a child that has ended has sent.
+// recvAll returns the n values that a child has sent.
 func recvAll(t *testing.T, p *proctest.Proc, n int) []int {
 	t.Helper()
 	said := make([]int, n)

@@ -12,8 +12,8 @@ func Hit(name string) {}
 // crashpoint nothing is counted, and it always returns 0.
 func HitCount(name string) int { return 0 }
 
-// Arm makes the n'th following Hit of name kill the process with SIGKILL. Without the build tag crashpoint, a Hit
-// cannot do that, so Arm panics. If Arm did nothing instead, a test could pass without testing anything.
+// Arm makes the n'th following Hit of name kill the process with SIGKILL. Without the build tag crashpoint, Hit kills
+// no process. So Arm panics: otherwise a test could pass without testing anything.
 func Arm(name string, n int) { panicDisabled("Arm") }
 
 // ArmStop is Arm, but stops the process with SIGSTOP.
@@ -26,8 +26,8 @@ func ArmFunc(name string, n int, f func()) { panicDisabled("ArmFunc") }
 // crashpoint there are none.
 func Disarm() {}
 
-// disabled is a variable and not a constant. Tests with calls of Arm are compiled without the tag, too. If disabled
-// were a constant, linters would report the code after such a call as dead.
+// disabled is a variable, because tests that call Arm are compiled without the tag, too. If disabled were a constant,
+// linters would report the code after such a call as dead.
 var disabled = !Enabled
 
 func panicDisabled(op string) {

@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// keepLocks starts a process that keeps the byte locks of this process after its death, for as long as package
-// linger says. Package proctest does the same for the processes that it kills, but it does not know in advance that
-// a process dies at a crash point.
+// keepLocks starts a process that keeps the byte locks of this process after its death, for the time that package
+// linger says. Package proctest does the same for the processes that it kills. It does not know in advance that a
+// process will die at a crash point.
 func keepLocks() {
 	d := linger.Time()
 	if d == 0 {
@@ -26,7 +26,7 @@ func keepLocks() {
 	must(err)
 	for _, e := range entries {
 		if b, _ := os.ReadFile("/proc/self/fdinfo/" + e.Name()); !linger.Locks(b) {
-			continue // a descriptor that was closed meanwhile, or has no such lock
+			continue // a descriptor that has no byte lock, or was closed meanwhile
 		}
 		n, err := strconv.Atoi(e.Name())
 		must(err)

@@ -26,7 +26,7 @@ func (f *Finding) end(s *Snapshot, name string) {
 	f.needs(s, name)
 }
 
-// needs adds to the advice who may carry out the command, if this user may not signal the process.
+// needs adds to the advice which users may carry out the command, if this user may not signal the process.
 func (f *Finding) needs(s *Snapshot, name string) {
 	i, ok := s.who[name]
 	if !ok || f.Command == "" {
@@ -37,8 +37,9 @@ func (f *Finding) needs(s *Snapshot, name string) {
 	}
 }
 
-// continueAdvice sets the advice on how to continue a stopped participant. If a debugger has stopped the process, or a
-// control group has frozen it, no signal continues it. It continues when the debugger ends, or when the group is thawed.
+// continueAdvice sets the advice on how to continue a stopped participant. No signal continues a process that a
+// debugger has stopped or a control group has frozen. The debugger has to continue it or to end, or the group has to be
+// thawed.
 func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	i, ok := s.who[name]
 	if ok && s.Participants[i].Life == LifeFrozen {
@@ -59,7 +60,7 @@ func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	}
 }
 
-// tracerOf returns the pid of the debugger of a process, or 0.
+// tracerOf returns the pid of the debugger of a process, or 0 if there is no debugger.
 func tracerOf(pid int) int {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -106,9 +107,9 @@ func (s *Snapshot) dumpCommand() string {
 	return s.command("dump", []string{"--output=" + file})
 }
 
-// Argument returns the argument that names an object on the command line: its name, or else its offset. The offset is
-// needed if another object is printed with the same name, or if Clean has changed the name. The offset gets zeros in
-// front if an object has that name.
+// Argument returns the argument that names an object on the command line. It is the name of the object, if no other
+// object is printed with this name and Clean has not changed it. Otherwise it is the offset. If an object has a name
+// that looks like the offset, the offset gets leading zeros.
 func (s *Snapshot) Argument(o *Object) string {
 	if s.named == nil {
 		s.named = map[string]int{}
@@ -179,7 +180,7 @@ func (s *Snapshot) command(verb string, flags []string, names ...string) string 
 	return strings.Join(words, " ")
 }
 
-// escaped returns a text for a shell's quotes of the form $'...', in which no character can control a terminal.
+// escaped returns a text for shell quotes of the form $'...'. No character of the result can control a terminal.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -192,8 +193,8 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// Quote quotes a text so that it is one word for a shell. For a text that could control a terminal, it needs a shell
-// that knows quotes of the form $'...', such as bash.
+// Quote quotes a text so that it is one word for a shell. If the text could control a terminal, the result has quotes
+// of the form $'...', which not every shell knows; bash does.
 func Quote(text string) string {
 	special := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))

@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Confirm compares the snapshot s with a later one, which the function again takes. It returns those findings of s that
-// the later snapshot confirms, and the later snapshot. A single snapshot is not enough, because it is read word by
-// word, and so can show a deadlock that never existed.
+// Confirm compares the snapshot s with a later one, which it takes by a call of the parameter again. It returns the
+// findings of s that the later snapshot confirms, and the later snapshot. A single snapshot is read word by word, so it
+// can show a deadlock that never existed.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
@@ -23,7 +23,7 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 	if err != nil {
 		return nil, s, err
 	}
-	earlier := map[string][]Finding{} // a map by key, because there may be very many findings
+	earlier := map[string][]Finding{} // a map, because there may be very many findings
 	for _, before := range f {
 		earlier[key(before)] = append(earlier[key(before)], before)
 	}
@@ -41,11 +41,11 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 		}
 		still = slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
 	}
-	return causes(still), later, nil // called last, so that an unconfirmed deadlock hides no long hold
+	return causes(still), later, nil // after the confirmation, so that a deadlock that is not confirmed hides no long hold
 }
 
-// ReapWithin is how long a living participant may take to reap a dead one before that is reported. On a busy host it
-// takes longer than the time between the two snapshots. Tests change it.
+// ReapWithin is how long a living participant may take to reap a dead one before Confirm reports the dead one. On a
+// busy host, a reap takes longer than ConfirmAfter. Tests change ReapWithin.
 var ReapWithin = time.Second
 
 // hasReaper reports whether a participant lives that can reap the dead ones.
@@ -53,18 +53,21 @@ func (s *Snapshot) hasReaper() bool {
 	return slices.ContainsFunc(s.Participants, func(p Participant) bool { return p.Life == arenakernel.LifeAlive && p.State == "live" })
 }
 
-// proof identifies one wait and one hold, so that they can be recognized in a later snapshot. The next wait of the same
-// process for the same object has another proof, and so has the next hold. Without proofs, two short cycles could look
-// like one that lasts, if processes have many goroutines and use a lock often.
+// proof identifies one wait and one hold, to recognize them in a later snapshot. The next wait of the same process for
+// the same object has another proof, and so has the next hold. Without proofs, two short cycles could look like one
+// lasting cycle.
 type proof struct {
 	order uint64
 	since int64
 	words string
 }
 
-// prove returns the proof of an edge, which identifies its wait and its hold. The proof consists of
-// four parts: the stamp of the oldest wait, the words of the object that a release changes while
-// there are waiters, the phase that the wait is for, and what the other participant holds.
+// prove returns the proof of an edge, which identifies its wait and its hold. The proof has four parts:
+//
+//   - the stamp of the oldest wait
+//   - the words of the object that each release changes while a process waits
+//   - the phase that the wait is for
+//   - what the other participant holds
 func (s *Snapshot) prove(e Edge) (p proof) {
 	for _, w := range s.Waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {

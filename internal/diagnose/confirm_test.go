@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// confirmed returns the kinds of the findings that Confirm returns if it takes the given snapshots one after the other.
-// It uses the last one for all further looks.
+// confirmed returns the kinds of the findings that Confirm returns if it sees the given snapshots one after the other.
+// It also returns how many later snapshots Confirm took. If Confirm takes more than are given, it gets the last one
+// again.
 func confirmed(t *testing.T, first *Snapshot, later ...*Snapshot) (kinds []string, looks int) {
 	t.Helper()
 	defer func(d time.Duration) { ConfirmAfter = d }(ConfirmAfter)
@@ -24,7 +25,8 @@ func confirmed(t *testing.T, first *Snapshot, later ...*Snapshot) (kinds []strin
 	return kinds, looks
 }
 
-// unreaped returns a snapshot in which b is dead and holds x. If reaped is set, b has been reaped.
+// unreaped returns a snapshot in which participant b is dead and holds object x. If reaped is true, b no longer holds
+// x.
 func unreaped(lifeOfOthers string, reaped bool) *Snapshot {
 	s := scene(map[string]string{"a": lifeOfOthers, "b": "dead", "c": lifeOfOthers, "d": lifeOfOthers}, "b=x")
 	for i := range s.Participants {
@@ -55,8 +57,8 @@ func TestDeadHolderIsLeftToLivingParticipants(t *testing.T) {
 	require.Equal(t, []string{DeadHolder}, kinds)
 }
 
-// A cycle of waits for work counts only if each wait is for the same phase in both snapshots, and if the same work is
-// left. Before its first periodic check, nothing else identifies such a wait.
+// A cycle of waits for work is a deadlock only if each wait is for the same phase in both snapshots, and if the same
+// work is left. Before the first periodic check, nothing else identifies such a wait.
 func TestDeadlockOfWorkIsOfOnePhase(t *testing.T) {
 	cycle := func(phase, left uint64) *Snapshot {
 		s := scene(nil, "a=x", "b=y", "a>y", "b>x")
@@ -75,8 +77,8 @@ func TestDeadlockOfWorkIsOfOnePhase(t *testing.T) {
 	require.Empty(t, kinds)
 }
 
-// The proof of a cycle is about the wait in the cycle, and not about an older wait of the same process for another key
-// of the same object.
+// The proof of an edge is about the wait that belongs to the cycle. The same process may have an older wait for another
+// key of the same object.
 func TestProofIsOfTheWaitInTheCycle(t *testing.T) {
 	other, in := uint64(5), uint64(2)
 	cycle := func(bits string) *Snapshot {

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Edges returns an edge for each wait of one process for another. It omits a wait if the hold that is in the way is not
-// known, or belongs to the waiting process. A process that waits for a hold of its own is no evidence of a deadlock,
-// because another of its goroutines may release the hold.
+// Edges returns an edge for each wait of one process for another. It omits a wait if the hold in its way is not known,
+// or belongs to the waiting process. In the latter case, another goroutine of the process may release the hold, so the
+// wait is no evidence of a deadlock.
 func (s *Snapshot) Edges() (all []Edge) {
 	seen := map[Edge]bool{}
 	for _, w := range s.Waits {
@@ -25,9 +25,9 @@ func (s *Snapshot) Edges() (all []Edge) {
 	return all
 }
 
-// stuck returns the largest set of living participants with this property: each of them has a wait that only
-// participants of the set can end. It begins with all participants that wait, and repeatedly removes those without such
-// a wait.
+// stuck returns the largest set of living participants in which each participant has a wait that only participants of
+// the set can end. It begins with all living participants that wait. It repeatedly removes the participants without
+// such a wait.
 func (s *Snapshot) stuck() map[string]bool {
 	waiting := map[string][]*Wait{}
 	for i := range s.Waits {
@@ -52,11 +52,12 @@ func (s *Snapshot) stuck() map[string]bool {
 	return set
 }
 
-// CycleOfWork is the age from which a wait for work may be part of a deadlock. The goroutine that does the work is often
-// not the one that waits, so a young cycle of such waits is usual in a process with several goroutines. Tests change it.
+// CycleOfWork is the age from which a wait for work may be part of a deadlock. In a process with several goroutines,
+// often one goroutine waits and another one does the work. So a young cycle of such waits is usual. Tests change
+// CycleOfWork.
 var CycleOfWork = time.Second
 
-// hopeless reports whether a wait can end only if a participant of the set releases something.
+// hopeless reports whether the wait w can end only if a participant of the set releases something.
 func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 	if slices.Contains([]string{"phase", "zero", "result"}, w.For) && (w.AgeNs == nil || time.Duration(*w.AgeNs) < CycleOfWork) {
 		return false
@@ -69,7 +70,7 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 				in++
 			}
 		} else if w.Any {
-			return false // another goroutine of the waiting process may release enough
+			return false // the waiting process has a hold that another of its goroutines may release
 		}
 	}
 	if w.Any {
@@ -78,8 +79,8 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 	return in > 0
 }
 
-// deadlocks returns a cycle for each deadlock. A deadlock is a group of stuck participants in which each waits for each
-// other, directly or through others.
+// deadlocks returns a cycle for each deadlock. A deadlock is a group of stuck participants. Each of them waits for
+// every other one, directly or through others.
 func (s *Snapshot) deadlocks() (all [][]Edge) {
 	set := s.stuck()
 	next, seen := map[string][]Edge{}, map[Edge]bool{}

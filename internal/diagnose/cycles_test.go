@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene returns a snapshot with the given holds and waits. "a=x" means that a holds x, and "a>x" that a waits for x.
-// "a>?x" means that a waits for x, and that one holder may be enough to end the wait.
+// scene returns a snapshot with the given holds and waits. "a=x" means that participant a holds object x, and "a>x"
+// that a waits for x. "a>?x" means that a waits for x, and that a release by any one holder may end the wait.
 func scene(lives map[string]string, facts ...string) *Snapshot {
 	s := &Snapshot{who: map[string]int{}}
 	for _, n := range []string{"a", "b", "c", "d"} {

@@ -31,8 +31,8 @@ func (s *Snapshot) Title(name string) string {
 // Findings lists the findings of a snapshot, the worst first.
 func (s *Snapshot) Findings() []Finding { return causes(s.findings()) }
 
-// causes omits a long or leaked hold if its process is in a deadlock that is also found, because the deadlock is the cause of the
-// hold.
+// causes omits each finding of a long or leaked hold whose process is in a deadlock that is also found. The deadlock is
+// the cause of the hold.
 func causes(all []Finding) []Finding {
 	deadlocked := map[string]bool{}
 	for _, f := range all {
@@ -72,7 +72,8 @@ func rank(f Finding) int {
 	return 100
 }
 
-// stepsFirst is how many waits of a deadlock its text describes before the last one. A deadlock may have very many.
+// stepsFirst is how many waits of a deadlock the text describes before the last one. A deadlock may have very many
+// waits.
 const stepsFirst = 7
 
 func (s *Snapshot) deadlockFinding(c []Edge) Finding {

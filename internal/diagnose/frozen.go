@@ -18,10 +18,10 @@ type freezer struct {
 	known  map[string]freeze // maps the directory of a control group to what its files say
 }
 
-// groupMount is a mounted hierarchy of control groups.
+// groupMount is a mount of a hierarchy of control groups.
 type groupMount struct {
-	version int    // 1 for the hierarchy of the freezer of version 1; 2 for version 2
-	root    string // path of the mounted group, as in /proc/PID/cgroup
+	version int    // 1 for the freezer hierarchy of version 1; 2 for version 2
+	root    string // the group at the mount point, as in /proc/PID/cgroup
 	point   string // where it is mounted
 }
 
@@ -74,7 +74,7 @@ func (z *freezer) mount(version int, group string) (m groupMount, below string, 
 	return m, "", false
 }
 
-// groupMounts returns the hierarchies with a freezer in a text of the form of /proc/self/mountinfo.
+// groupMounts returns the hierarchies that have a freezer. The text has the form of /proc/self/mountinfo.
 func groupMounts(text string) (all []groupMount) {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
 	for line := range strings.Lines(text) {
@@ -97,7 +97,8 @@ func groupMounts(text string) (all []groupMount) {
 	return all
 }
 
-// group returns whether a control group is frozen, and by which group: itself or one above it.
+// group returns whether a control group is frozen. A group is also frozen if a group above it is. The result names the
+// highest group that was frozen by itself.
 func (z *freezer) group(m groupMount, below string) (f freeze) {
 	dir := filepath.Join(m.point, below)
 	if f, ok := z.known[dir]; ok {

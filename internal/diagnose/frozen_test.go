@@ -19,8 +19,8 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// The file that thaws a process is found in either version of control groups, for a group that is mounted elsewhere, and
-// for a group that is frozen because one above it is.
+// TestFreezer checks which file thaws a process, in both versions of control groups. The hierarchy may be mounted at
+// any place, and a group may be frozen because a group above it is.
 func TestFreezer(t *testing.T) {
 	proc, groups := t.TempDir(), filepath.Join(t.TempDir(), "a b")
 	write(t, proc, map[string]string{
@@ -59,10 +59,10 @@ func TestFreezer(t *testing.T) {
 	require.Empty(t, z.of(3).command())
 }
 
-// groupsIn writes a path as in /proc/self/mountinfo.
+// groupsIn returns a path in the form of /proc/self/mountinfo, where \040 stands for a space.
 func groupsIn(path string) string { return filepath.Dir(path) + "/a\\040b" }
 
-// A hierarchy that is mounted at the root of the file system has a highest group, too.
+// The search for the frozen group ends at the root of the file system if the hierarchy is mounted there.
 func TestFreezerAtTheRoot(t *testing.T) {
 	proc, groups := t.TempDir(), t.TempDir()
 	write(t, proc, map[string]string{"self/mountinfo": "32 24 0:28 / / rw - cgroup2 cgroup2 rw\n", "1/cgroup": "0::" + groups + "\n"})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// joinFindings returns a finding if participants wait in their calls of Open for the one that runs its function OnFirst,
-// and that one is stopped or takes long.
+// joinFindings returns a finding if participants wait in Open for the participant that runs OnFirst, and this
+// participant is stopped or takes long.
 func (s *Snapshot) joinFindings() []Finding {
 	first, pending, longest := -1, 0, time.Duration(0)
 	now := time.Now()

@@ -36,7 +36,7 @@ func (s *Snapshot) missingParties(o *Object, w *Wait, waiters string) Finding {
 		holders = "; no participant has claimed what is missing"
 	}
 	if w.For != "zero" && w.For != "phase" {
-		holders = "" // only a count or an arrival can be claimed
+		holders = "" // participants claim only counts and arrivals
 	}
 	f.Participants = none(most)
 	others, found := s.others(o)

@@ -17,7 +17,7 @@ type process struct {
 type processes struct {
 	proc    string // where /proc is mounted
 	ownNS   uint64
-	byNS    map[[2]uint64]int // maps a pid namespace and a pid in it to the pid in the namespace of this process
+	byNS    map[[2]uint64]int // maps a pid namespace and a pid in it to the pid in ownNS
 	scanned bool
 	foreign bool // /proc belongs to another pid namespace, so its pids have no meaning here
 }
@@ -32,15 +32,15 @@ func processesOf(proc string) *processes {
 	return p
 }
 
-// isOwn reports whether /proc belongs to the pid namespace of this process. It does not after "unshare --pid --fork"
-// without --mount-proc. Then the numbers in /proc are no pids that a user of this namespace could give to kill.
+// isOwn reports whether /proc belongs to the pid namespace of this process. After a command
+// such as "unshare --pid --fork" without --mount-proc it does not. Then the pids in /proc are of no use for kill.
 func (p *processes) isOwn() bool {
 	self, err := os.Readlink(p.proc + "/self")
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
-	// The pids of this process in two namespaces may be equal. NSpid has its pid in the namespace of /proc, and in each
-	// further namespace down to its own one.
+	// Equal pids prove nothing, because this process may have the same pid in two namespaces. NSpid lists its pids in
+	// the namespace of /proc and in each further namespace, down to its own one.
 	return len(p.pids(p.proc+"/self")) <= 1
 }
 
@@ -68,10 +68,10 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	return process{here, state}, true
 }
 
-// findMember returns the process of a participant whose slot has only its pid, in a namespace that is not known. A
-// participant stores the rest a moment after its join, and SIGSTOP or a debugger may stop it before that. The process
-// is one that has the file of the arena open and is none of the participants that are known. There must be exactly one
-// with that pid, because shmctl prints commands that end it.
+// findMember returns the process of a participant whose slot has only its pid, in an unknown namespace. A participant
+// stores the rest a moment after its join, and may be stopped before that. The process must have the file of the arena
+// open, and must belong to no known participant. There must be exactly one such process with that pid, because shmctl
+// prints commands that end it.
 func (p *processes) findMember(pid int, file *os.File, known []Participant) (found process, ok bool) {
 	arena, err := file.Stat()
 	if err != nil || pid == 0 || p.foreign {
@@ -156,7 +156,8 @@ func (p *processes) innerPID(dir string) int {
 	return pid
 }
 
-// pids returns the pids of a process: first that in the namespace of /proc, last that in its own one.
+// pids returns the pids of a process in several namespaces. The first is in the namespace of /proc, and the last is in
+// the process's own namespace.
 func (p *processes) pids(dir string) []string {
 	b, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -170,8 +171,8 @@ func (p *processes) pids(dir string) []string {
 	return nil
 }
 
-// zombie returns the state of a process whose main thread has ended. In a C program the other threads may go on, and
-// then one of them tells whether the process is stopped.
+// zombie returns the state of a process whose main thread has ended. In a C program, other threads may still run. Then
+// the state of one of these threads counts.
 func (p *processes) zombie(pid int) byte {
 	tasks, _ := filepath.Glob(p.proc + "/" + strconv.Itoa(pid) + "/task/[0-9]*")
 	for _, task := range tasks {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process whose main thread has ended is in the state of another thread. If it has none, it is a zombie.
+// A process whose main thread has ended has the state of another thread. If there is no other thread, the process is a
+// zombie.
 func TestProcessWithoutMainThread(t *testing.T) {
 	stat := func(state string) string { return "7 (a) b) " + state + strings.Repeat(" 5", 40) }
 	dir := t.TempDir()
@@ -29,8 +30,9 @@ func TestProcessWithoutMainThread(t *testing.T) {
 	require.False(t, ok, "another process had this pid")
 }
 
-// If /proc belongs to another pid namespace, it shows no processes: their pids mean other processes in this namespace, and
-// shmctl prints commands that end them. The pids of this process in two namespaces may be equal by chance.
+// If /proc belongs to another pid namespace, no process is found in it. In this namespace, its pids mean other
+// processes, and shmctl prints commands that end processes. This process may have the same pid in both namespaces by
+// chance.
 func TestProcOfAnotherNamespace(t *testing.T) {
 	own := strconv.Itoa(os.Getpid())
 	for _, c := range []struct {

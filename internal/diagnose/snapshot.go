@@ -34,11 +34,11 @@ type Snapshot struct {
 
 	named    map[string]int      // how many objects are printed with each name; made by Argument
 	waitsOf  map[string]*waitsOf // made by behind
-	waitsFor struct {            // made by waitFor, for one object
+	waitsFor struct {            // the waits for one object; made by waitFor
 		object  *Object
 		byOwner map[string]*Wait
 	}
-	running map[string]bool // whether the process of a participant was found to be busy; filled by runs
+	running map[string]bool // by participant: whether its process was found to be busy; filled by runs
 	freezer freezer
 }
 
@@ -245,8 +245,8 @@ func (s *Snapshot) addObjects() {
 				Object: o.Name, Owner: w.Owner.String(), For: w.For, Want: w.Want, Order: w.Stamp, How: w.How, Goroutines: w.Count,
 				AgeNs: s.ageOf(w.Since), Any: w.Any, ObjectIndex: len(s.Objects), since: w.Since,
 			}
-			// Many successive waits may wait for the same holds, and then have the same list On. Such a wait shares the
-			// lists of the previous one, which saves memory.
+			// Successive waits for the same holds may have the same list On. Such a wait shares the lists of the
+			// previous wait, which saves memory.
 			if len(w.On) > 0 && len(s.Waits) > o.Waits[0] && len(before) == len(w.On) && &before[0] == &w.On[0] {
 				last := &s.Waits[len(s.Waits)-1]
 				v.OnHolds, v.On = last.OnHolds, last.On

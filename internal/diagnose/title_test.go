@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sentence has the pid of the printed commands, too, if it differs from the one in the namespace of the process.
+// The title of a participant also has the pid that printed commands use, if it differs from the pid in the
+// participant's own namespace.
 func TestTitleHasThePidOfThisNamespace(t *testing.T) {
 	s := Snapshot{
 		Participants: []Participant{{Name: "1.1", Label: "a", PID: 1, HostPID: 4711}, {Name: "2.1", Label: "b", PID: 12, HostPID: 12}, {Name: "3.1", Label: "c", PID: 13}},

@@ -110,7 +110,7 @@ type Hold struct {
 	AgeNs  *int64  `json:"age_ns"`
 	Note   string  `json:"note,omitempty"`
 
-	AtLeast bool `json:"age_at_least,omitempty"` // the hold may be older than its age
+	AtLeast bool `json:"age_at_least,omitempty"` // the age is a lower bound
 
 	ObjectIndex int `json:"-"` // in the snapshot
 }
@@ -172,7 +172,7 @@ type Finding struct {
 	Text         string   `json:"text"`
 	Advice       string   `json:"advice,omitempty"`
 	Command      string   `json:"command,omitempty"` // carries out the advice; ready to be pasted into a shell
-	Force        string   `json:"force,omitempty"`   // the command for a process that does not end after Command
+	Force        string   `json:"force,omitempty"`   // the command for a process that Command does not end
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
 

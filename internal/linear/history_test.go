@@ -45,7 +45,7 @@ type call struct {
 type result struct {
 	Out  uint64
 	OK   bool
-	Err  string // one of the constants below
+	Err  string // a constant below, or the text of another error
 	Open bool   // the call has not returned, and its process is dead
 }
 
@@ -53,7 +53,6 @@ type result struct {
 const (
 	ended          = "context ended"
 	notRecoverable = "owner dead"
-	refused        = "refused" // not recoverable
 )
 
 func wordOf(err error) string {
