@@ -203,9 +203,9 @@ func (x *stage) startWith(helper string, params any, files ...*os.File) *proctes
 		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
 }
 
-// target says when a victim is killed: after the number of instructions in steps, or at the place with the number in
-// spot. A place is an instruction boundary at which a death leaves a different state than one instruction earlier. A
-// number of -1 stands for never.
+// target says when a victim is killed: after a number of instructions, steps, or at a place, which is counted from 0 in
+// spot. A place is an instruction boundary at which a death leaves a different state than one instruction earlier. -1
+// stands for never.
 type target struct{ steps, spot int }
 
 var atTheEnd = target{-1, -1}
@@ -297,8 +297,8 @@ func (r *run) mustBe(want, is stepkill.State) {
 	}
 }
 
-// step executes one instruction, and reports whether the victim is now at a new place in the sense of target. If the
-// instruction puts the victim to sleep, the caller calls wake next.
+// step executes one instruction, and reports whether the victim is now at a new place; see target. If the instruction
+// puts the victim to sleep, the caller calls wake next.
 func (r *run) step() (place bool) {
 	t := r.t
 	t.Helper()
@@ -314,7 +314,7 @@ func (r *run) step() (place bool) {
 }
 
 // wake gives a sleeping victim what it waits for, and waits until the victim has woken. wake reports whether the victim
-// is now at a new place in the sense of target.
+// is now at a new place; see target.
 func (r *run) wake() (place bool) {
 	t := r.t
 	t.Helper()
@@ -350,8 +350,8 @@ func (r *run) help(f func()) {
 	r.rest(time.Millisecond)
 }
 
-// rest waits until the function that help has called returns, but not longer than limit. It reports whether it
-// returned.
+// rest waits until the function that help has called returns, but not longer than limit. It reports whether the
+// function has returned.
 func (r *run) rest(limit time.Duration) bool {
 	if r.helping == nil {
 		return true

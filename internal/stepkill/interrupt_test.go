@@ -20,8 +20,8 @@ import (
 // arrive, and some signals are to arrive after the end of the operation.
 const shortest = 10 * time.Microsecond
 
-// interrupt starts a victim that is not single-stepped, and kills it when the duration in the parameter after has
-// passed since the operation began. If let is set, a victim that still waits after half of the duration gets what it
+// interrupt starts a victim that is not single-stepped, and kills it. The parameter after is the longest time from the
+// beginning of the operation to the kill. If let is set, a victim that still waits after half of this time gets what it
 // waits for. interrupt returns how long the operation has run.
 func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	t := x.t
@@ -79,9 +79,9 @@ func (x *stage) beginFree() *run {
 	return r
 }
 
-// runFor lets a victim run its operation until the operation is over, or for the duration in the parameter atMost. If
-// let is set, runFor gives the victim what it waits for after half of the duration. It returns how long the operation
-// has run.
+// runFor lets a victim run its operation until the operation is over. It returns earlier if the operation takes longer
+// than atMost. If let is set, runFor gives the victim what it waits for after half of atMost. runFor returns how long
+// the operation has run.
 func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	r.ctl.Gate.Store(1)
 	for end := time.Now().Add(proctest.Scale(limit)); r.ctl.Began.Load() == 0; {

@@ -18,9 +18,11 @@ import (
 )
 
 // reap writes an image to a file of its own, and makes a newcomer join it. The newcomer reaps all participants of the
-// image. It is killed when the duration in the parameter after has passed since the join began, or, if after is
-// negative, when the join is over. reap returns the bytes that the newcomer leaves, and how long the join has run. The
-// newcomer is not single-stepped, because a join takes more instructions than an operation.
+// image, and is then killed. The parameter after is the longest time from the beginning of the join to the kill. If it
+// is negative, the newcomer is killed when the join is over.
+//
+// reap returns the bytes that the newcomer leaves, and how long the join has run. The newcomer is not single-stepped,
+// because a join takes more instructions than an operation.
 func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -59,9 +61,10 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	return bytes, took
 }
 
-// stopped lets a victim run its operation for the duration in the parameter after, and then stops the victim and the
-// processes whose goroutines wait. It returns the bytes of the arena at that moment, and how long the operation has
-// run. A copy of these bytes is an arena in which all participants are dead.
+// stopped begins an operation of a victim, and then stops the victim and the processes whose goroutines wait. The
+// parameter after is the longest time from the beginning of the operation to the stop. stopped returns the bytes of the
+// arena at the stop, and how long the operation has run. A copy of these bytes is an arena in which all participants
+// are dead.
 func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()

@@ -32,7 +32,7 @@ func budget() time.Duration {
 	return proctest.Rounds(3*time.Second, 15*time.Second)
 }
 
-// These constants limit the kills of a slow scene. It gets the time pace for each kill, but at least fewest kills.
+// pace is the time that a scene gets for each kill. fewest is the least number of kills of a slow scene.
 const (
 	pace   = 30 * time.Millisecond
 	fewest = 20

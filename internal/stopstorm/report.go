@@ -37,11 +37,11 @@ type Result struct {
 	Prim    string `json:"prim"`
 	Lang    string `json:"lang"` // languages of the workers: "go", "c" or "mixed"
 	Stops   int    `json:"stops"`
-	Excused int    `json:"excused"` // stops in which a lane needed what the victim visibly held, except those in Granted
-	Granted int    `json:"granted"` // as Excused, but the call by which the victim acquired had not returned yet
+	Excused int    `json:"excused"` // stops that a visible hold of the victim excused, except those in Granted
+	Granted int    `json:"granted"` // excused stops of a victim whose call that acquires had not returned yet
 	Freezes int    `json:"freezes"`
 	Gap     spread `json:"gap_ns"` // for each stop, the longest time in which a lane made no progress
-	// Control is as Gap, but for control measurements: in these, no worker is stopped.
+	// Control is like Gap, but for the control measurements, in which no worker is stopped.
 	Control spread  `json:"control_gap_ns"`
 	Lanes   []count `json:"frozen_lanes,omitempty"`
 	Where   []count `json:"victims_stood,omitempty"`
@@ -56,8 +56,7 @@ type Result struct {
 // spread is a distribution in nanoseconds.
 type spread struct{ P50, P99, Max int64 }
 
-// count is the number N of freezes of a lane, or of freezes with the victim at a place. What names the lane or the
-// place.
+// count is a number of freezes: those of one lane, or those with the victim at one place in the code.
 type count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`

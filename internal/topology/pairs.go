@@ -9,8 +9,9 @@ import (
 // pairs, Pairs draws some of them at random.
 const mostEnumerated = 4096
 
-// Pairs chooses different pairs of CPUs of a class. The parameter most limits their number. The pairs are spread evenly
-// over the pairs of nodes, and then over the pairs of leaves, which are sets of CPUs that are equally near each other.
+// Pairs chooses different pairs of CPUs of a class. The parameter most is the largest number of pairs. The pairs are
+// spread evenly over the pairs of nodes, and then over the pairs of leaves. A leaf is a set of CPUs that are equally
+// near each other.
 //
 // The first pair is the pair that Representative returns, and pairs with CPU 0 come last. The order of the CPUs in a
 // pair is random. The same seed gives the same pairs.
