@@ -47,8 +47,7 @@ func Attr(attr *syscall.SysProcAttr) Option { return func(c *config) { c.attr = 
 // the words that the helper waits for, and must not block.
 func Dump(f func() string) Option { return func(c *config) { c.dump = f } }
 
-// Limit sets how long each wait for this helper may take, instead of DefaultTimeout. The limit is scaled as
-// DefaultTimeout is.
+// Limit sets how long each wait for this helper may take, instead of DefaultTimeout. Scale applies to the limit.
 func Limit(d time.Duration) Option { return func(c *config) { c.limit = d } }
 
 // Start runs the helper that is registered under the given name, in a process of its own. If the process has not

@@ -83,7 +83,8 @@ func TestAwaitStopOfTheDead(t *testing.T) {
 	require.Contains(t, log, errEnded.Error())
 }
 
-// A stopped child prints its stacks after it is continued.
+// TestTimeoutOfStoppedChild checks that a stopped child is continued, and prints its stacks, when a wait for it times
+// out.
 func TestTimeoutOfStoppedChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "idle")
@@ -110,7 +111,7 @@ func TestAttr(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// A test whose processes cannot start with their attributes is skipped.
+// TestNeedAttr checks that NeedAttr skips a test whose processes cannot start with their attributes.
 func TestNeedAttr(t *testing.T) {
 	require.Empty(t, skipped(t, func(tb testing.TB) { NeedAttr(tb, &syscall.SysProcAttr{Setpgid: true}, "a process group") }))
 	text := skipped(t, func(tb testing.TB) {
@@ -119,7 +120,7 @@ func TestNeedAttr(t *testing.T) {
 	require.Regexp(t, "^needs to make a mount namespace: .", text)
 }
 
-// skipped returns the reason for which f skips its test, if it does.
+// skipped runs f, and returns the reason with which f skips its test, or "" if f skips nothing.
 func skipped(t *testing.T, f func(tb testing.TB)) string {
 	t.Helper()
 	tb := runFake(t, f)

@@ -1,3 +1,3 @@
-// Package pybind tests the Python binding in bindings/python. It runs the tests there, and scenes in which Go and
-// Python processes share an arena and are killed.
+// Package pybind tests the Python binding in bindings/python. It runs the tests of the binding itself. It also runs
+// scenes, in which Go and Python processes share an arena and some of these processes are killed.
 package pybind

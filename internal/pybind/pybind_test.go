@@ -31,7 +31,7 @@ import (
 
 const binding = "../../bindings/python"
 
-// limit is the time after which a program that hangs is ended. No test waits that long otherwise.
+// limit is the time after which the tests end a Python program that hangs.
 const limit = 5 * time.Minute
 
 func TestMain(m *testing.M) { proctest.Main(m) }
@@ -45,8 +45,8 @@ type python struct {
 	old  bool   // Python before 3.11
 }
 
-// install finds the interpreter and builds the library. Without them it skips the test, or fails it if the
-// environment requires Python.
+// install finds the interpreter and builds the library. If one of these steps is impossible, install skips the test. If
+// the environment requires Python, install fails the test instead.
 func install(t *testing.T) python {
 	t.Helper()
 	skip := func(why string) {
@@ -82,7 +82,7 @@ func install(t *testing.T) python {
 	p.old = exec.Command(path, "-c", "import sys; sys.exit(sys.version_info < (3, 11))").Run() != nil
 	require.NoError(t, os.CopyFS(p.dir, os.DirFS(binding)))
 
-	// The C module of the binding is built if the headers of Python are there.
+	// The C module of the binding is built only if the headers of Python are installed.
 	include, err := exec.Command(path, "-c", "import sysconfig; print(sysconfig.get_path('include'))").Output()
 	require.NoError(t, err)
 	headers := strings.TrimSpace(string(include))
@@ -97,7 +97,8 @@ func install(t *testing.T) python {
 	return p
 }
 
-// The binding works together with Go, and survives kills as Go does.
+// TestPython checks that Python processes can share objects with Go processes, and that processes of both languages
+// survive the death of a process of the other language.
 func TestPython(t *testing.T) {
 	p := install(t)
 	t.Run("fast", func(t *testing.T) {
@@ -135,14 +136,14 @@ func (p python) command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The binding states the layout of an arena for which it was written. The library refuses a binding for another
-// layout.
+// TestLayoutOfTheBinding checks that the binding states the present layout of an arena. The library refuses a binding
+// for another layout.
 func TestLayoutOfTheBinding(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(binding, "shmsync", "_library.py"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), fmt.Sprintf("\nABI = %d << 8 | 8\n", arenakernel.LayoutVersion))
 
-	// The ID by which a process knows an arena that it got from another one.
+	// The binding reads the random ID of an arena at this place in the header.
 	text, err = os.ReadFile(filepath.Join(binding, "shmsync", "arena.py"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "\n_ID_AT, _ID_BYTES = 56, 16\n")
@@ -155,8 +156,8 @@ func TestLayoutOfTheBinding(t *testing.T) {
 	require.Contains(t, string(text), "\n| 56 | 16 | `hdrID` | fixed | random |\n")
 }
 
-// The annotations of the binding and of its tests agree with the code. A class whose base class mypy does not know would
-// have any attribute, and mypy would find no mistake in programs that use it.
+// TestTypesOfTheBinding checks with mypy that the annotations of the binding and of its tests agree with the code. If
+// mypy did not know the base class of a class, it would allow every attribute in the class, and would miss mistakes.
 func TestTypesOfTheBinding(t *testing.T) {
 	mypy, err := exec.LookPath("mypy")
 	if err != nil {
@@ -173,8 +174,8 @@ func TestTypesOfTheBinding(t *testing.T) {
 	require.Contains(t, string(out), "Success")
 }
 
-// units runs the tests of the binding itself. It requires that a test is skipped only if what it needs is not there,
-// such as the module in C.
+// units runs the tests of the binding itself. It checks how many tests are skipped for each reason, such as a missing
+// module in C.
 func (p python) units(t *testing.T) {
 	out, err := p.command(t, "-m", "unittest", "discover", "-v", "-t", ".", "-s", "tests").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -187,7 +188,7 @@ func (p python) units(t *testing.T) {
 	for _, why := range regexp.MustCompile(`(?m)\.\.\. skipped ['"](?:needs )?([^:'"]*)`).FindAllSubmatch(out, -1) {
 		skipped[string(why[1])]++
 	}
-	if p.old { // all tests of a class that needs a newer Python, two of which need the module in C, too
+	if p.old { // one class of tests needs Python 3.11; two tests of this class need the module in C, too
 		require.NotZero(t, skipped["Python 3.11"], "%s", out)
 		delete(skipped, "Python 3.11")
 		if p.pure {
@@ -227,7 +228,7 @@ func (p python) play(t *testing.T, name, arenaName string) *scene {
 	return s
 }
 
-// hears reads a line from the scene, which must be want.
+// hears reads a line from the scene, and requires that the line is equal to want.
 func (s *scene) hears(t *testing.T, want string) {
 	t.Helper()
 	line, err := s.out.ReadString('\n')
@@ -360,7 +361,7 @@ type Job struct {
 	Last   bool
 }
 
-// Text is an item of a Queue of Python whose max_bytes is 29 to 32.
+// Text is the type in Go for the items of a Queue in Python whose parameter max_bytes is 29 to 32.
 type Text struct {
 	Len  uint32
 	Data [32]byte
@@ -417,7 +418,7 @@ func (p python) synchronized(t *testing.T) {
 	require.EqualValues(t, 106, v.Load().ID)
 }
 
-// conversation tests one object of each other kind, with Go on one side and Python on the other.
+// conversation tests further kinds of objects, with Go on one side and Python on the other side.
 func (p python) conversation(t *testing.T) {
 	name, a := join(t)
 	sem, err := prims.OpenSemaphore(a, "semaphore", 2, nil)
@@ -477,8 +478,8 @@ func (p python) storm(t *testing.T) {
 	survivor := p.play(t, "storm", name)
 	survivor.hears(t, "counts")
 	recovered := 0
-	// counted locks the mutex, repairs what a death has left, adds one to the numbers, and returns how often
-	// Python has counted.
+	// counted locks the mutex, repairs the numbers after a death, and adds one to both numbers. It returns the number
+	// of increments that processes in Python have made.
 	counted := func() uint64 {
 		for {
 			err := m.LockContext(context.Background())

@@ -7,7 +7,7 @@
 // repeats its edges here, on words that the detector does see:
 //
 //	Lock, after it has the lock          race.Acquire(key)
-//	Unlock, before it gives it away      race.Release(key)
+//	Unlock, before it frees the lock     race.Release(key)
 //	RUnlock, one of several releasers    race.ReleaseMerge(key)
 //
 // A key stands for a word in shared memory, and not for an address. A process may

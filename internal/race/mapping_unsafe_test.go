@@ -18,7 +18,7 @@ func mappedWord(tb testing.TB) *atomic.Uint32 {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { unix.Munmap(page) })
-	// SAFETY: a page is aligned and longer than a word, and no caller keeps the
-	// pointer past its cleanup.
+	// SAFETY: a page is aligned and longer than a word, and no caller uses the
+	// pointer after the end of its test.
 	return (*atomic.Uint32)(unsafe.Pointer(&page[0]))
 }

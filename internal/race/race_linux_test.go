@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// spinLock is a correct lock in memory whose accesses the race detector does not see.
-// With hooks it tells the detector of its edges.
+// spinLock is a correct lock in memory whose accesses the race detector does not see. If hooks is set, the lock reports
+// its happens-before edges to the detector.
 type spinLock struct {
 	word  *atomic.Uint32
 	key   Key
@@ -35,7 +35,8 @@ func (l *spinLock) Unlock() {
 	l.word.Store(0)
 }
 
-// hammer increments a counter under the locks in turn, one goroutine each.
+// hammer starts one goroutine for each of the locks. Each goroutine increments the same counter under its lock. hammer
+// returns the counter.
 func hammer(locks ...sync.Locker) int {
 	const rounds = 200
 	counter := 0
@@ -54,8 +55,8 @@ func hammer(locks ...sync.Locker) int {
 	return counter
 }
 
-// Under -race, the detector fails this test unless the two handles of one word
-// meet in the annotations.
+// TestHooksCarryTheEdge uses two handles of one lock. With -race, the detector fails this test unless both handles
+// report their edges under the same key.
 func TestHooksCarryTheEdge(t *testing.T) {
 	w := mappedWord(t)
 	a := &spinLock{word: w, key: KeyOf(1, 2, 64), hooks: true}
@@ -63,7 +64,8 @@ func TestHooksCarryTheEdge(t *testing.T) {
 	require.Equal(t, 400, hammer(a, b))
 }
 
-// Readers that release by merging are all seen by the writer that follows them.
+// TestReleaseMerge checks that a writer sees what all readers did before, if each reader releases by ReleaseMerge and
+// then the writer acquires.
 func TestReleaseMerge(t *testing.T) {
 	const readers = 4
 	left := mappedWord(t)
@@ -84,8 +86,8 @@ func TestReleaseMerge(t *testing.T) {
 	require.Equal(t, [readers]int{1, 2, 3, 4}, seen)
 }
 
-// The reason for this package: a correct lock without annotations is reported.
-// Should this ever fail, the detector has learned to see mapped memory.
+// TestDetectorIgnoresMappedWords checks that the detector reports a race for a correct lock without annotations. If
+// this test fails, the detector has learned to see mapped memory.
 func TestDetectorIgnoresMappedWords(t *testing.T) {
 	const env = "SHMSYNC_RACE_SELFTEST_UNANNOTATED"
 	if !Enabled {

@@ -26,8 +26,8 @@ import (
 // paired only with its neighbours in the list.
 const crashNodes = 4
 
-// crashProofs returns proofs that kill the holder of a lock while another process waits for it: a proof for each
-// pair of NUMA nodes, and for each kernel feature that reports deaths a proof without this feature.
+// crashProofs returns proofs that kill the holder of a lock while another process waits for the lock. They include a
+// proof for each pair of NUMA nodes (see crashNodes), and proofs without the kernel features that report deaths.
 func (t *selftester) crashProofs() (list []proof) {
 	add := func(name, victim, successor string, env ...string) {
 		list = append(list, proof{"crash/" + name, func(t *selftester) (string, error) { return t.proveSuccessor(victim, successor, env) }})

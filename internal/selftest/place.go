@@ -94,8 +94,8 @@ func heeded(seg *shm.Segment, pl shm.Placement) error {
 	return nil
 }
 
-// pagesOf returns how many pages of a memfd are on each node. Only pages that this process has touched count. It
-// returns nil if the kernel does not report that.
+// pagesOf returns how many pages of a memfd are on each node. Only pages that this process has touched count. pagesOf
+// returns nil if the kernel does not report the nodes of pages.
 func pagesOf(seg *shm.Segment) (map[int]int, error) {
 	b, err := os.ReadFile("/proc/self/numa_maps")
 	if err != nil {

@@ -31,8 +31,8 @@ var (
 	ErrSkipped = errors.New("a proof was skipped")
 )
 
-// proof is the test of one promise. run returns a text that says what it saw. A notHere error means that this host
-// cannot run the proof.
+// proof is the test of one promise. The function run returns a text that says what the proof observed. A notHere error
+// means that this host cannot run the proof.
 type proof struct {
 	name string
 	run  func(t *selftester) (string, error)

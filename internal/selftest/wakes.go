@@ -62,9 +62,11 @@ func (t *selftester) until(what string, try func() (bool, error)) error {
 	}
 }
 
-// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The
-// library wakes by groups to prefer waiters of one NUMA node. To find out that a process sleeps, proveBitset moves
-// it to another word; a sleeper that was moved keeps its bits.
+// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The library
+// wakes by groups to prefer waiters of one NUMA node. A group is a bit that its processes pass to WaitBitset.
+//
+// To find out that a process sleeps, proveBitset moves it to another word, which is possible only if the process
+// sleeps. A process keeps its bit when it is moved.
 func (t *selftester) proveBitset() (string, error) {
 	f, mem, err := sleepersOf()
 	if err != nil {
@@ -119,7 +121,8 @@ func (t *selftester) proveBitset() (string, error) {
 	return "two groups of two on CPUs " + place.JoinInts(cpus) + ": one group first, each in its order", nil
 }
 
-// beSleeper is the role of a process that sleeps until another process wakes sleepers with its bits.
+// beSleeper is the role of a process that sleeps with the bits in its second argument, until another process wakes
+// sleepers with one of these bits.
 func beSleeper(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err

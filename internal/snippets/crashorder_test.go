@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The documents give a recipe for a change that a kill may interrupt. The compiler keeps the stores of the recipe
-// in their order: the flag is set, the data is written, the flag is cleared.
+// TestCrashOrderOfTheRecipe checks the machine code of a recipe in the documents for a change that a kill may
+// interrupt. The compiler must keep the stores of the recipe in their order: set the flag, write the data, clear the
+// flag.
 func TestCrashOrderOfTheRecipe(t *testing.T) {
 	stores := map[string]struct{ flag, data string }{
 		"amd64": {`XCHGL .*, 0\(`, `MOVQ .*, 0x(8|10)\(`},

@@ -80,7 +80,7 @@ func TestUnits(t *testing.T) {
 // TestTmpfiles makes systemd carry out the file for tmpfiles.d, in a directory of the test.
 func TestTmpfiles(t *testing.T) {
 	tmpfiles := systemdTool(t, "systemd-tmpfiles")
-	// A host has the user jobs; the machine of a test need not have it.
+	// The file names the user jobs and the group jobs, which need not exist on the machine of the test.
 	text := strings.ReplaceAll(deployed(t, "jobs.conf"), " jobs jobs ", " - - ")
 	root := t.TempDir()
 	conf := filepath.Join(t.TempDir(), "jobs.conf")

@@ -2,7 +2,7 @@
 //
 // A fenced block of Go is a file, or declarations, or statements. Declarations and
 // statements get their imports from the names that they use. A comment before the block
-// declares the names that a reader must imagine, as variables of a package:
+// declares, as variables of a package, the names that the block uses but does not declare:
 //
 //	<!-- with: pool *sync.Pool; repair func() error -->
 //

@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// programBlock matches a block of C, with the name by which a test runs it, if it has one.
+// programBlock matches a block of C. A comment before the block may give it a name, by which a test runs it.
 var programBlock = regexp.MustCompile("(?s)(?:<!-- run: (\\S+) -->\n)?```c\n(.*?)```\n")
 
 // programsInC compiles the blocks of docs/c-api.md that are whole programs. It returns the paths of the programs
@@ -52,8 +52,8 @@ func programsInC(t *testing.T) map[string]string {
 	return named
 }
 
-// The program that the document shows for the handling of SIGTERM ends even if another process never unlocks the
-// value.
+// TestProgramInCEndsOnSIGTERM checks the program in the document that handles SIGTERM. The program must end even if
+// another process never unlocks the value.
 func TestProgramInCEndsOnSIGTERM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: it compiles the C header")

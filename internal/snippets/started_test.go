@@ -66,8 +66,9 @@ func startedEnv(t *testing.T) []string {
 		"HOME=" + home,
 		"PATH=" + filepath.Join(home, "go", "bin") + ":" + goBin + ":" + os.Getenv("PATH"),
 		"GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOSUMDB=off",
-		// With -trimpath the next run can use what this run compiles. A test directory is removed at the end of
-		// the test, so its files must not be read-only.
+		// -trimpath makes the results of the compiler independent of the test directory, so the next run finds them in
+		// the cache. -modcacherw makes the files in the module cache writable, so that the test can remove its
+		// directory.
 		"GOFLAGS=-trimpath -modcacherw",
 		"GOCACHE=" + goEnv("GOCACHE"),
 		"GOPROXY=file://" + proxy + ",file://" + goEnv("GOMODCACHE") + "/cache/download," + goEnv("GOPROXY"),
@@ -128,7 +129,7 @@ func publish(t *testing.T, proxy string) {
 	require.NoError(t, out.Close())
 }
 
-// step is a block of the page: a file to save, or lines of a terminal.
+// step is a block of the page: a file to save, or commands and output of a terminal.
 type step struct {
 	line     int
 	file     string

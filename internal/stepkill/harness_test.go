@@ -203,9 +203,9 @@ func (x *stage) startWith(helper string, params any, files ...*os.File) *proctes
 		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
 }
 
-// target says when a victim is killed: after it has executed steps instructions, or at the place with the number
-// spot. A place is an instruction boundary at which a death leaves a different state than one instruction
-// earlier. -1 stands for never.
+// target says when a victim is killed: after a number of instructions, steps, or at a place, which is counted from 0 in
+// spot. A place is an instruction boundary at which a death leaves a different state than one instruction earlier. -1
+// stands for never.
 type target struct{ steps, spot int }
 
 var atTheEnd = target{-1, -1}
@@ -235,8 +235,8 @@ type run struct {
 	ended        bool // the operation is over
 }
 
-// begin starts a victim. If watched is set, it also begins to watch the bytes of the arena. The caller's goroutine is
-// locked to its thread.
+// begin starts a victim. If watched is set, begin also begins to watch the bytes of the arena. The caller must have
+// locked its goroutine to its thread.
 func (x *stage) begin(watched bool) *run {
 	t := x.t
 	t.Helper()
@@ -263,7 +263,7 @@ func (x *stage) begin(watched bool) *run {
 	return r
 }
 
-// seize takes over the victim's thread and steps it to the begin of the operation.
+// seize makes the tester the tracer of the victim's thread, and steps this thread to the beginning of the operation.
 func (r *run) seize() {
 	t := r.t
 	t.Helper()
@@ -272,11 +272,11 @@ func (r *run) seize() {
 	if err != nil {
 		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
 	}
-	t.Cleanup(func() { r.tracer.Kill() }) // otherwise the parent of the victim would wait for ever
+	t.Cleanup(func() { r.tracer.Kill() }) // a parent waits for ever if the tracer does not collect the traced thread
 	r.ctl.Gate.Store(1)
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()
-		if err == nil && s == stepkill.Asleep { // in the runtime of Go, which other threads of the victim wake
+		if err == nil && s == stepkill.Asleep { // in the runtime of Go; another thread of the victim wakes it
 			s, err = r.tracer.Wait(proctest.Scale(limit))
 		}
 		require.NoError(t, err)
@@ -292,13 +292,13 @@ func (r *run) mustBe(want, is stepkill.State) {
 	r.t.Helper()
 	if is != want {
 		end := r.tracer.End()
-		err := r.tracer.Kill() // otherwise the parent of the victim would wait for ever
+		err := r.tracer.Kill() // a parent waits for ever if the tracer does not collect the traced thread
 		r.t.Fatalf("%s: the victim is in state %d, want %d, %d instructions on: %s: %v, %v\n%s", r.s.name, is, want, r.steps, end, err, r.victim.Kill(r.t), words(r.a))
 	}
 }
 
-// step executes one instruction, and reports whether the victim has come to a new place. If the instruction puts
-// the victim to sleep, the caller calls wake next.
+// step executes one instruction, and reports whether the victim is now at a new place; see target. If the instruction
+// puts the victim to sleep, the caller calls wake next.
 func (r *run) step() (place bool) {
 	t := r.t
 	t.Helper()
@@ -313,8 +313,8 @@ func (r *run) step() (place bool) {
 	return r.arrived()
 }
 
-// wake gives a sleeping victim what it waits for, waits until it has woken, and reports whether it has come to a
-// new place.
+// wake gives a sleeping victim what it waits for, and waits until the victim has woken. wake reports whether the victim
+// is now at a new place; see target.
 func (r *run) wake() (place bool) {
 	t := r.t
 	t.Helper()
@@ -338,8 +338,8 @@ func (r *run) wake() (place bool) {
 	}
 }
 
-// help calls f on another goroutine, because the stopped victim may hold something that f needs. It waits only
-// briefly for f to return.
+// help calls f on another goroutine, because the stopped victim may hold something that f needs. help waits only
+// briefly for f to return; rest can wait for longer.
 func (r *run) help(f func()) {
 	done := make(chan struct{})
 	r.helping = done
@@ -350,7 +350,8 @@ func (r *run) help(f func()) {
 	r.rest(time.Millisecond)
 }
 
-// rest waits until the call of help has ended, but no longer than limit, and reports whether it has.
+// rest waits until the function that help has called returns, but not longer than limit. It reports whether the
+// function has returned.
 func (r *run) rest(limit time.Duration) bool {
 	if r.helping == nil {
 		return true
@@ -406,7 +407,7 @@ func (r *run) kill() {
 	}
 }
 
-// play runs the scene once and kills the victim at g. It reports whether the operation was over by then.
+// play runs the scene once, and kills the victim at g. It reports whether the operation was over before the kill.
 func (x *stage) play(g target) (ended bool) {
 	t := x.t
 	t.Helper()
@@ -528,8 +529,8 @@ func sound(t *testing.T, a *arena.Arena, what string) {
 }
 
 // alone waits until all other participants are reaped. If the victim joins in this scene, alone does not wait for a
-// process that died while it joined. Such a process may stay until the next process joins, because no other process
-// learns of its death, and it has nothing.
+// process that died while it joined. No other process learns of such a death, and the dead process holds nothing. So
+// its slot may stay until the next process joins.
 func (x *stage) alone(what func() string) {
 	x.t.Helper()
 	alone(x.t, x.a, x.s.unjoined, what)
@@ -555,8 +556,8 @@ func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
 	}
 }
 
-// images lets a victim go through its operation, and calls f with each distinct image, in their order. The
-// parameter n of f is the number of instruction boundaries at which the bytes of the arena were those of the image.
+// images lets a victim go through its operation, and calls f with each image that differs from the image before it. The
+// parameter n of f is the number of instruction boundaries at which the arena had the bytes of the image.
 func (x *stage) images(f func(image []byte, n int)) {
 	t := x.t
 	t.Helper()

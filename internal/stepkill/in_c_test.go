@@ -22,10 +22,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// sceneInC says what the victim of a scene does, in the words of testdata/process.c.
+// sceneInC has the arguments of testdata/process.c that say which object the victim of a scene uses, and what it does.
 type sceneInC struct{ object, does string }
 
-// addSceneInC adds s with a victim in C. The tester and the newcomers stay those of s.
+// addSceneInC adds the scene s, but with a victim in C. All other processes of the scene stay Go programs.
 func addSceneInC(s scene, object, does string) {
 	s.name, s.c = "c "+s.name, &sceneInC{object, does}
 	addScene(s)
@@ -83,7 +83,8 @@ func compileInC(cc, optimize string) (*os.File, error) {
 }
 
 func init() {
-	// The process executes the program in C, which follows the protocol of a helper process.
+	// The helper process replaces itself by the program in C. The program exchanges the same messages with its parent
+	// as a helper process in Go does.
 	proctest.Register("process in C", func(c *proctest.Child) {
 		var args []string
 		c.Params(&args)

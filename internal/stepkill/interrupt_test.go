@@ -16,13 +16,13 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// shortest extends the range of moments for a kill beyond the duration of the operation. A signal takes a while to
+// shortest is added to the duration of the operation to get the range of moments for a kill. A signal takes a while to
 // arrive, and some signals are to arrive after the end of the operation.
 const shortest = 10 * time.Microsecond
 
-// interrupt starts a victim that is not stepped, and kills it at the time after since the begin of its operation.
-// If let is set, a victim that still waits after half of that time gets what it waits for. interrupt returns how
-// long the operation has run.
+// interrupt starts a victim that is not single-stepped, and kills it. The parameter after is the longest time from the
+// beginning of the operation to the kill. If let is set, a victim that still waits after half of this time gets what it
+// waits for. interrupt returns how long the operation has run.
 func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	t := x.t
 	t.Helper()
@@ -53,7 +53,8 @@ func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	return took
 }
 
-// beginFree starts a victim that is not single-stepped. Its operation begins with runFor.
+// beginFree starts a victim that is not single-stepped. The victim does not begin its operation before a call of
+// runFor.
 func (x *stage) beginFree() *run {
 	t := x.t
 	t.Helper()
@@ -78,8 +79,9 @@ func (x *stage) beginFree() *run {
 	return r
 }
 
-// runFor lets a victim run its operation until the operation is over or the time atMost has passed. If let is
-// set, it gives the victim what it waits for after half of that time. It returns how long the operation has run.
+// runFor lets a victim run its operation until the operation is over. It returns earlier if the operation takes longer
+// than atMost. If let is set, runFor gives the victim what it waits for after half of atMost. runFor returns how long
+// the operation has run.
 func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	r.ctl.Gate.Store(1)
 	for end := time.Now().Add(proctest.Scale(limit)); r.ctl.Began.Load() == 0; {
@@ -96,8 +98,8 @@ func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	return time.Since(begun)
 }
 
-// A process is killed at a random moment of an operation, and is not stopped before. The survivors, which run at
-// the same time, go on.
+// TestInterruptKills checks that the other processes go on if a running process is killed at a random moment of an
+// operation. The other processes run at the same time.
 func TestInterruptKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

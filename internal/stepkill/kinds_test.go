@@ -80,7 +80,7 @@ func init() {
 		use := func() error { _, err := arena.Value[[4]uint64](a, name); return err }
 		return part{op: func() { use() }, use: use, close: func() error { return nil }}, nil
 	}, 0)
-	// The operation creates another arena beside this one.
+	// In this scene, the operation creates another arena.
 	each("kinds/arena", func(a *arena.Arena) (part, error) {
 		name := filepath.Base(a.Path()) + "-beside"
 		turn := func() error {
@@ -104,7 +104,8 @@ func init() {
 	}, 0)
 }
 
-// Each primitive that can be opened has scenes whose names begin with the name of the primitive.
+// TestScenesOfAllPrimitives checks that there are at least two scenes for each primitive, and that no two scenes have
+// the same name.
 func TestScenesOfAllPrimitives(t *testing.T) {
 	api, err := os.ReadFile(filepath.Join("..", "..", "docs", "api", "prims.txt"))
 	require.NoError(t, err)

@@ -69,7 +69,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			m.State(key)        // the first call checks the types of the words, so it takes more instructions than longest
+			m.State(key)        // the first call checks the types of the words, so it has too many instructions to step
 			var held prims.Hold // the hold of this process, while it holds the key
 			return &aLock{
 				lock: func(ctx context.Context) error {
@@ -341,7 +341,7 @@ func init() {
 					}
 				}
 			}
-			m.State(keys[0]) // see the scenes of one key
+			m.State(keys[0]) // the first call has too many instructions to step
 			p := part{wait: all, use: all, close: m.Close}
 			if fresh {
 				p.prep = func() { m.Lock(20).Unlock() }
@@ -359,7 +359,7 @@ func init() {
 	all("lock all", false, 1, func(m *prims.MultiLock, p *part) {
 		p.op = func() { lockAll(m, bg) }
 	})
-	// Another process has one of the keys. So the victim waits for this key while it holds the keys before it.
+	// Another process has locked key 7. So the victim waits for this key while it holds the keys before it.
 	for _, what := range []string{"waits", "gives up"} {
 		all("lock all, "+what, false, 0, func(m *prims.MultiLock, p *part) {
 			var h prims.Hold
@@ -370,8 +370,8 @@ func init() {
 			}
 		})
 	}
-	// In these scenes a fresh key gets an entry that no key had before, the entry of a key that is free now, or an
-	// entry in a block that the victim adds.
+	// In these scenes the victim locks keys that have no entry. Such a key gets an unused entry, the entry of a key
+	// that nobody has locked now, or an entry in a block that the victim adds.
 	all("fresh key", true, 0, func(m *prims.MultiLock, p *part) {
 		p.op = func() { m.Lock(freshKeys[0]).Unlock() }
 	})
@@ -383,8 +383,8 @@ func init() {
 		}
 	})
 	all("fresh key, full bucket", true, 0, func(m *prims.MultiLock, p *part) {
-		// A survivor holds all entries of the bucket and of the bucket's first block. The victim has found this
-		// block before.
+		// A survivor has locked so many keys that all entries of the bucket, and of the bucket's first block, are in
+		// use. The victim has found this block before, because prep calls State.
 		var h prims.Holds
 		p.hold, p.free, p.late = func() { h = m.LockAll(1, 2, 3, 4, 5, 6, 7) }, func() { h.Unlock() }, true
 		p.prep = func() { m.State(1) }

@@ -43,7 +43,7 @@ func each(name string, open func(a *arena.Arena) (part, error), waiters ...int) 
 	}
 }
 
-// eachFresh is each, but every kill gets new objects.
+// eachFresh does what each does, but every kill gets new objects.
 func eachFresh(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
 	each(name, open, waiters...)
 	for i := range waiters {
@@ -311,7 +311,8 @@ func addQueues() {
 			if full {
 				p.hold = fill
 				p.wait = waits(func(ctx context.Context) error { return q.PutContext(ctx, 2) })
-				// An item that a dead process has claimed comes back, although a Put has used its room meanwhile.
+				// An item that a dead process has claimed returns to the queue, even if a Put has used the room of the
+				// item meanwhile. So rescue takes an item out if the queue is full.
 				p.rescue = func() {
 					if q.Len() >= room {
 						q.TryGet()
@@ -573,8 +574,8 @@ func addCounters() {
 				return part{}, err
 			}
 			down := func() {
-				// CountDown may complete a change that the dead process had begun. If the count is 0 then,
-				// CountDown panics.
+				// CountDown may first complete a change that the dead process had begun. If this change brings the
+				// count to 0, CountDown panics.
 				defer func() {
 					if r := recover(); r != nil && l.State().Count != 0 {
 						panic(r)
@@ -658,7 +659,7 @@ func addCounters() {
 		do := waits(func(ctx context.Context) error { return o.DoContext(ctx, func() {}) })
 		return part{
 			op: func() { o.Do(func() {}) }, use: do,
-			wait: func() error { // wait while the victim runs the function, but not before
+			wait: func() error { // do not wait before the victim runs the function, has run it, or is dead
 				for !o.Done() && o.State().Runner == nil && !dead.Load() {
 					runtime.Gosched()
 				}
@@ -729,7 +730,7 @@ func addGroupWaits() {
 			}
 		}
 	}), 0)
-	// A process that has died had increased the counter.
+	// Before the operation, another process increases the counter and dies.
 	each("waitgroup/reset", group(func(g *prims.WaitGroup, p *part) {
 		p.hold, p.free = nil, nil
 		p.prep, p.op = func() { g.Add(1) }, func() { g.Reset() }
@@ -753,7 +754,7 @@ func addBarriers() {
 			if err != nil {
 				return part{}, err
 			}
-			// fill completes phases for which a process has arrived or waits.
+			// fill completes each phase in which a process has already arrived, or in which a process waits.
 			fill := func() {
 				for b.State().Err == nil && (b.State().Waiting || b.State().Pending < b.State().Expected) {
 					b.Arrive(1)
@@ -803,7 +804,7 @@ func addBarriers() {
 			b.Deregister()
 		}
 	}), 0, 1)
-	// A process that has died was a party.
+	// Before the operation, another process becomes a party and dies.
 	eachFresh("barrier/reset", barrier(func(b *prims.Barrier, p *part) {
 		p.prep, p.op = func() { b.Register(1) }, func() { b.ResetTo(2) }
 	}), 0)
@@ -945,7 +946,7 @@ func addArenas() {
 					return err
 				}
 				a.Free(off)
-				for _, o := range slices.Collect(a.Objects()) { // a walk keeps the object open that it has reached
+				for _, o := range slices.Collect(a.Objects()) { // a walk keeps its current object open
 					if o.Name == "" {
 						if err := a.DeleteObject(o); err != nil {
 							return err
@@ -1003,7 +1004,7 @@ func addArenas() {
 		}
 	}), 0)
 	each("arena/alloc and free", plain(func(a *arena.Arena, p *part) {
-		p.op = func() { // a block that the victim allocated and did not free stays, so this one is small
+		p.op = func() { // the block is small, because it is lost if the victim dies between Alloc and Free
 			if off, err := a.Alloc(64, 0); err == nil {
 				a.Free(off)
 			}

@@ -17,10 +17,12 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// reap writes an image to a file of its own, and has a newcomer join it. The newcomer reaps all participants of the
-// image, and is killed at the time after since the begin of its join. If after is negative, it is killed when the
-// join is over. reap returns the bytes that the newcomer leaves, and how long the join has run. The newcomer is not
-// stepped, because a join takes more instructions than an operation.
+// reap writes an image to a file of its own, and makes a newcomer join it. The newcomer reaps all participants of the
+// image, and is then killed. The parameter after is the longest time from the beginning of the join to the kill. If it
+// is negative, the newcomer is killed when the join is over.
+//
+// reap returns the bytes that the newcomer leaves, and how long the join has run. The newcomer is not single-stepped,
+// because a join takes more instructions than an operation.
 func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -59,9 +61,10 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	return bytes, took
 }
 
-// stopped lets a victim run its operation for the duration after, and then stops the victim and the crowd. It
-// returns the bytes of the arena at that moment, and how long the operation has run. A copy of these bytes is an
-// arena in which all participants are dead.
+// stopped begins an operation of a victim, and then stops the victim and the processes whose goroutines wait. The
+// parameter after is the longest time from the beginning of the operation to the stop. stopped returns the bytes of the
+// arena at the stop, and how long the operation has run. A copy of these bytes is an arena in which all participants
+// are dead.
 func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -93,8 +96,8 @@ func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	return image, took
 }
 
-// All participants have died in an operation. A joiner dies while it reaps them, and the next joiner dies in the
-// same way. A third joiner finds everything usable.
+// TestReapKills checks an arena in which all participants died during an operation. A joiner is killed while it reaps
+// the dead participants, and so is the next joiner. The third joiner must find everything usable.
 func TestReapKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A scene is an operation of a primitive in a situation. It can be repeated with the same objects, also after a
-// death in it.
+// A scene is an operation of a primitive in a situation. A test can run a scene repeatedly with the same objects, even
+// after a victim has died.
 type scene struct {
 	name string
 	// open opens the objects of the scene in a process.
@@ -26,7 +26,7 @@ type scene struct {
 	sacrificed bool
 	// unjoined makes the victim join the arena as a part of the operation, so the victim has no objects.
 	unjoined bool
-	// owing says that part.use, and not a reaper, ends some of what dead processes have left.
+	// owing says that part.use, and not a reaper, frees some of the blocks that dead processes have left.
 	owing bool
 	// fresh gives every kill objects of its own, whose name is in object.
 	fresh bool
@@ -44,11 +44,11 @@ var dead atomic.Bool
 
 // A part has the calls of one process in a scene. Each function may be nil.
 type part struct {
-	prep func() // the victim calls it before it is stepped
-	op   func() // the victim calls it, and is stepped
-	hold func() // a survivor calls it first; it holds what the victim is to wait for
-	free func() // the same survivor calls it when the victim sleeps or is dead
-	late bool   // call free only when the victim is dead
+	prep func() // the victim calls prep before the tester steps the victim
+	op   func() // the operation: the tester steps the victim through op
+	hold func() // a survivor calls hold first, to get what the victim is to wait for
+	free func() // the same survivor calls free when the victim sleeps or is dead
+	late bool   // the survivor calls free only when the victim is dead
 	// wait is what the waiters do. It ends after any death of the victim, too.
 	wait func() error
 	// rescue completes what the dead victim has left undone, if the waiters wait for that. A survivor calls rescue

@@ -16,8 +16,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// kills returns how many kills of each kind a scene gets, and whether all scenes run. SHMSYNC_TEST_STEPKILLS sets
-// the number for all scenes. Without it, a few random scenes get a few kills.
+// kills returns how many kills a test makes in a scene for each way to choose the moments of kills, and whether all
+// scenes run. SHMSYNC_TEST_STEPKILLS sets the number, and makes all scenes run. Without it, a few random scenes get a
+// few kills.
 func kills() (n int, all bool) {
 	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
 	if err != nil {
@@ -31,7 +32,7 @@ func budget() time.Duration {
 	return proctest.Rounds(3*time.Second, 15*time.Second)
 }
 
-// A scene gets the time pace for each of its kills, and at least fewest kills.
+// pace is the time that a scene gets for each kill. fewest is the least number of kills of a slow scene.
 const (
 	pace   = 30 * time.Millisecond
 	fewest = 20
@@ -43,7 +44,7 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 	table := ""
 	_, all := kills()
 	if only == "" {
-		processInC(t) // compile now, because that takes longer than a scene
+		processInC(t) // compile before the time of the budget begins, because compiling takes longer than a scene
 	}
 	end := time.Now().Add(budget())
 	order := rand.Perm(len(scenes))
@@ -61,7 +62,7 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 		if !slices.ContainsFunc(scenes, func(s scene) bool { return strings.HasPrefix(s.name, only) }) {
 			t.Fatalf("no scene begins with SHMSYNC_TEST_SCENE, %q", only)
 		}
-		proctest.LeaveOut(t, "victim", "sacrifice", "crowd", "process in C") // the chosen scenes may not need all of them
+		proctest.LeaveOut(t, "victim", "sacrifice", "crowd", "process in C") // not each scene needs all of these
 	}
 	for drawn, i := range order {
 		s := scenes[i]
@@ -84,14 +85,14 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 		"total", total.kills, total.states, total.spots, total.steps, total.slow)
 }
 
-// If a process dies in an operation, the survivors go on.
+// TestStepKills checks that the survivors go on if a process dies in an operation.
 func TestStepKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 3))
 		x.t.Logf("seed %#x", seed)
-		// A slow scene gets fewer kills, but at least fewest.
+		// If the scene is slow, end with fewer kills.
 		end := time.Now().Add(time.Duration(n) * pace)
 		enough := func(k int) bool { return k >= n || k >= fewest && time.Now().After(end) }
 		x.play(atTheEnd)
@@ -106,8 +107,8 @@ func TestStepKills(t *testing.T) {
 	})
 }
 
-// If all participants die in an operation, a newcomer finds everything usable. An operation that clears memory
-// gives thousands of states. The test takes the first states, and a random selection of the others.
+// TestStepImages checks that a newcomer finds everything usable if all participants die in an operation. An operation
+// that clears memory gives thousands of states. The test takes the first states, and a random selection of the others.
 func TestStepImages(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

@@ -47,7 +47,7 @@ func (b *bank) abandon(phase uint64) {
 		state.Store(state.Load()&0xffffffff | bygone<<32 | phase<<phaseShift)
 		if _, is := b.m.(*prims.RWMutex); is {
 			arenakernel.At[atomic.Uint32](k, b.m.Offset()+toGate).Store(bygone)
-			owner.Store(0) // free, as the word is after such a death
+			owner.Store(0) // the gate names the dead holder, and the owner word is free
 			return nil
 		}
 		owner.Store(bygone)
@@ -55,8 +55,8 @@ func (b *bank) abandon(phase uint64) {
 	})
 }
 
-// The victim completes or undoes the transaction that another process has left, and dies at every step of this
-// work. The next process begins the work anew, and dies as well.
+// init adds scenes in which the victim completes or undoes the transaction that a dead process has left. If the victim
+// dies meanwhile, the next process begins this work anew.
 func init() {
 	for name, phase := range map[string]uint64{"rolls back": 1, "undoes blocks": 2, "completes a commit": 3} {
 		for _, lock := range []string{"mutex", "rwmutex"} {
@@ -88,7 +88,8 @@ func addRollback(lock, name string, phase uint64) {
 		return p, err
 	}}
 	addScene(s)
-	// The tester leaves the transaction in the name of bygone, because the victim in C has no such operation.
+	// A victim in C cannot leave the transaction, because testdata/process.c has no operation for that. So the tester
+	// leaves it, in the name of bygone.
 	s.open = func(a *arena.Arena) (part, error) {
 		b, p, err := open(a)
 		p.hold = func() { b.leave(phase) }

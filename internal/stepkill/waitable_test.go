@@ -59,8 +59,8 @@ func init() {
 		}, nil
 	})
 
-	// The victim has a claim for another value. So all holds that it can use are in use, and the call under test
-	// adds a block of holds.
+	// Before the operation, the victim gets a claim for another value. This claim uses the last free hold of the
+	// victim, so the operation adds a block of holds.
 	eachFresh("waitable/claim that adds a block", func(a *arena.Arena) (part, error) {
 		name := object
 		x, err := prims.OpenWaitable(a, name, pool{Free: 30}, poolRules, nil)

@@ -16,7 +16,7 @@ import (
 
 // A thread that spins can run and gets CPU time. A thread that reads from an empty pipe cannot run and gets none.
 func TestThreadState(t *testing.T) {
-	runtime.LockOSThread() // otherwise this goroutine may go on in another thread than that whose ID it has
+	runtime.LockOSThread() // otherwise this goroutine may change to another thread after Gettid
 	defer runtime.UnlockOSThread()
 	canRun, ran, err := threadState(os.Getpid(), uint32(unix.Gettid()))
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestThreadState(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Only time in which a thread could run, but did not, counts as waiting.
+// TestCPUWait checks that only time in which a thread could run, but did not run, counts as waiting.
 func TestCPUWait(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

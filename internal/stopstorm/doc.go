@@ -12,7 +12,7 @@
 // that. The workload defines which holds excuse a lane. The parent reads them from the words of the objects, with
 // [arenakernel.Inspector], which takes no lock.
 //
-// Each worker has a heartbeat: a goroutine that only sleeps and counts. The parent measures by it how long a lane of
-// that worker has stood still. A worker without CPU time has no heartbeat, so a busy machine does not look like a
-// freeze.
+// Each worker has a heartbeat: a goroutine that only sleeps and counts. The parent counts heartbeats to measure how
+// long a lane of that worker has stood still. A worker without CPU time has no heartbeat, so a busy machine does not
+// look like a freeze.
 package stopstorm

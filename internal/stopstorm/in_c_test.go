@@ -53,11 +53,12 @@ func TestStopFreezesNobodyInC(t *testing.T) {
 	}
 }
 
-// A lock that the arena does not show freezes others, both with a victim in C and with a victim in Go.
+// TestFreezeInCIsFound checks that a storm finds a freeze by a lock that the arena does not show. All workers are in C,
+// or some are in C and some in Go.
 func TestFreezeInCIsFound(t *testing.T) {
 	needCompiler(t)
 	for _, in := range []string{inC, inMixed} {
-		// It is chance whether a stop happens during the hold, so there are several storms.
+		// Only a stop of a worker that holds the lock freezes others. Several storms make such a stop likely.
 		var d *Document
 		for storms := 0; d == nil || d.Results[0].Freezes == 0; storms++ {
 			require.Less(t, storms, 20, "no stop has frozen a workload whose lock nobody can see")
@@ -84,7 +85,8 @@ func TestStepStopsInCFreezeNobody(t *testing.T) {
 	}
 }
 
-// For a stopped program in C, the report names a function of the library, with a line of the header.
+// TestPlaceOfAStoppedProgramInC checks that the report for a stopped program in C names a function of the library, with
+// a line of the header.
 func TestPlaceOfAStoppedProgramInC(t *testing.T) {
 	cc := needCompiler(t)
 	c, err := buildInC(cc)
@@ -97,7 +99,8 @@ func TestPlaceOfAStoppedProgramInC(t *testing.T) {
 	require.Empty(t, c.frames(math.MaxInt32))
 }
 
-// If worker.c does not have an operation, the storm ends with an error that names the operation.
+// TestWorkerInCWithoutTheOperation checks that a storm ends with an error that names the operation, if worker.c does
+// not have an operation.
 func TestWorkerInCWithoutTheOperation(t *testing.T) {
 	needCompiler(t)
 	_, err := Measure(context.Background(), optionsInC(inC, 1, "test:held"))

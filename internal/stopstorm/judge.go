@@ -13,8 +13,8 @@ import (
 // operation. If all lanes that make no progress have an excuse, the stop ends after the time bound/excuseAfter.
 const excuseAfter = 30
 
-// excused reports whether each lane in still has an excuse, that is, needs something that the stopped worker victim
-// visibly holds. If so, excused counts the stop in the result: in Excused if the victim is inside, and otherwise in
+// excused reports whether each of the given lanes has an excuse, that is, needs something that the worker victim
+// visibly holds. If so, excused adds 1 to a field of the result: to Excused if inside returns true, and otherwise to
 // Granted.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
@@ -45,9 +45,9 @@ func (s *storm) inside(victim int) bool {
 	return false
 }
 
-// judge records a stop that was too long for the lanes in still: they made no progress for longer than the bound.
-// The stop counts as a freeze unless all of these lanes have an excuse, that is, each needs something that the
-// victim visibly holds. The function where describes where the victim is in the code.
+// judge records a stop during which the given lanes made no progress for longer than the bound. The stop counts as a
+// freeze unless each of these lanes has an excuse, that is, needs something that the victim visibly holds. The
+// parameter where is a function that returns the place of the victim in the code.
 func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return

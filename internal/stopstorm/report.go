@@ -37,18 +37,18 @@ type Result struct {
 	Prim    string `json:"prim"`
 	Lang    string `json:"lang"` // languages of the workers: "go", "c" or "mixed"
 	Stops   int    `json:"stops"`
-	Excused int    `json:"excused"` // stops in which a lane needed what the victim visibly held, except those in Granted
-	Granted int    `json:"granted"` // such stops during which the call by which the victim acquired had not returned yet
+	Excused int    `json:"excused"` // stops that a visible hold of the victim excused, except those in Granted
+	Granted int    `json:"granted"` // excused stops of a victim whose call that acquires had not returned yet
 	Freezes int    `json:"freezes"`
 	Gap     spread `json:"gap_ns"` // for each stop, the longest time in which a lane made no progress
-	// Control has the same distribution as Gap, but for control measurements, in which no worker is stopped.
+	// Control is like Gap, but for the control measurements, in which no worker is stopped.
 	Control spread  `json:"control_gap_ns"`
 	Lanes   []count `json:"frozen_lanes,omitempty"`
 	Where   []count `json:"victims_stood,omitempty"`
 	// Texts describes some of the freezes.
 	Texts []string `json:"texts,omitempty"`
-	// Lane and Steps are for stops between single instructions. Lane names the operation that was stepped, and Steps is
-	// its number of instructions.
+	// Lane and Steps are set if the storm stops a worker between single instructions. Lane names the operation that was
+	// stepped, and Steps is the number of instructions of this operation.
 	Lane  string `json:"lane,omitempty"`
 	Steps int    `json:"steps,omitempty"`
 }
@@ -56,7 +56,7 @@ type Result struct {
 // spread is a distribution in nanoseconds.
 type spread struct{ P50, P99, Max int64 }
 
-// count says how often the thing with that name happened.
+// count is a number of freezes: those of one lane, or those with the victim at one place in the code.
 type count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`
@@ -94,7 +94,7 @@ func sorted(m map[string]int) (all []count) {
 	return all
 }
 
-// mode returns the name of the way in which the options make a storm stop processes.
+// mode returns how a storm with these options stops processes, as a text for Document.Mode.
 func (o *Options) mode() string {
 	switch {
 	case o.Quota != 0:

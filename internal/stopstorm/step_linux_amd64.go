@@ -51,7 +51,7 @@ func (s *storm) step() error {
 	stride := max(s.o.Every, (s.res.Steps+s.o.Stops-1)/s.o.Stops)
 	n := s.r.IntN(stride)
 	ended := func(number uint32) bool { return s.procs[0].page.ended.Load() >= number }
-	first := uint32(1) // the first operation may be too long to end; then the stops are in the rest of it
+	first := uint32(1) // if operation 1 has not ended yet, the stops are in its remaining instructions
 	if ended(first) {
 		first++
 	}

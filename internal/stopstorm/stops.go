@@ -60,7 +60,7 @@ func (s *storm) one(victim int) error {
 			break
 		}
 		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(victim, still) {
-			break // the stop is excused, and would be until its end
+			break // the excuse lasts, because the stopped victim cannot release anything
 		}
 		// The other workers must make progress in the second half of the stop. Progress in the first half proves
 		// nothing, because the stop may take effect late.

@@ -187,7 +187,7 @@ func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, er
 	}
 	for i := range s.procs {
 		if i == 0 && step != 0 {
-			continue // until phaseRun, its first operations may wait for the other workers
+			continue // worker 0 may be ready only after phaseRun, because its first operations may wait for the others
 		}
 		if err := s.until("it is ready", func() bool { return s.page.proc[i].ready.Load() != 0 }); err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ func TestStopFreezesNobody(t *testing.T) {
 }
 
 func TestFreezeIsFound(t *testing.T) {
-	// It is chance whether a stop happens during the hold, so there are several storms.
+	// Only a stop of a worker that holds the lock freezes others. Several storms make such a stop likely.
 	var d *Document
 	for storms := 0; d == nil || d.Results[0].Freezes == 0; storms++ {
 		require.Less(t, storms, 20, "no stop has frozen a workload whose lock nobody can see")
@@ -78,7 +78,8 @@ func TestFreezeIsFound(t *testing.T) {
 	require.Contains(t, d.Results[0].Texts[0], "does not go on: secret")
 }
 
-// The parent may read the faults at any moment, even after the count was increased and before the text is written.
+// TestFaultIsReadWhenItsTextIsWhole checks that the parent omits a fault whose text is not written yet. A worker counts
+// the fault before it writes the text, and the parent may read the faults at any moment.
 func TestFaultIsReadWhenItsTextIsWhole(t *testing.T) {
 	p := new(page)
 	p.fault("a worker has a fault")
@@ -88,7 +89,8 @@ func TestFaultIsReadWhenItsTextIsWhole(t *testing.T) {
 	require.Equal(t, []string{"a worker has a fault", "so has another"}, p.failures())
 }
 
-// If a worker cannot open its objects, the storm ends with the error of the worker.
+// TestWorkerThatCannotOpenItsObjects checks that a storm ends with the error of the worker if a worker cannot open its
+// objects.
 func TestWorkerThatCannotOpenItsObjects(t *testing.T) {
 	for _, every := range []int{0, 1} {
 		o := options(1, "test:refused")
@@ -99,7 +101,7 @@ func TestWorkerThatCannotOpenItsObjects(t *testing.T) {
 }
 
 func TestVisibleHoldExcuses(t *testing.T) {
-	// One of three workers holds the lock, but the victim may be any of them.
+	// A stop is excused only if the victim is the worker that holds the lock. Several storms make such a stop likely.
 	for storms, excused := 0, 0; excused == 0; storms++ {
 		require.Less(t, storms, 10)
 		d := measure(t, options(20, "test:held"))
@@ -137,7 +139,7 @@ func TestStepStopFindsTheFreeze(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: the tracer knows no other registers")
 	}
-	// It is chance whether a stop happens during the hold, so there are several tries.
+	// Only a stop of a worker that holds the lock freezes others. Several tries make such a stop likely.
 	for range 20 {
 		o := options(100, "test:frozen")
 		o.Every, o.Bound = 1, 100*time.Millisecond

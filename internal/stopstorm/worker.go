@@ -143,8 +143,8 @@ func (w *worker) stepped(l lane, at *lanePage) error {
 	return <-done
 }
 
-// onOtherThread runs f in a goroutine on a thread that is not the first thread of the process. The parent cannot
-// step the first thread, because it already waits for this thread as for its child process.
+// onOtherThread runs f in a goroutine on a thread that is not the first thread of the process. The parent cannot step
+// the first thread, because the parent waits for the end of this thread when it waits for its child process.
 func onOtherThread(f func()) {
 	go func() {
 		runtime.LockOSThread()

@@ -221,7 +221,7 @@ func openOnce(w *worker) ([]lane, error) {
 		}
 		if err == nil && w.page.round.CompareAndSwap(n-1, n) {
 			for back := uint64(10); back < min(n, 60); back += 10 {
-				w.a.Delete(name(n - back)) // not at once, because other goroutines may still use the object
+				w.a.Delete(name(n - back)) // delete older objects; goroutines may still use the last ones
 			}
 		}
 		return err

@@ -30,7 +30,7 @@ func TestDraw(t *testing.T) {
 	require.Contains(t, b.String(), `class="dim" style="animation-delay:2.00s"`)
 }
 
-// The picture of the README is what the example prints.
+// TestDeath checks that the picture of the README shows the output of the example.
 func TestDeath(t *testing.T) {
 	svg, err := os.ReadFile(filepath.Join("..", "..", "docs", "death.svg"))
 	require.NoError(t, err)

@@ -151,7 +151,7 @@ func printDecl(fset *token.FileSet, d ast.Decl) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// The output has the exported parts of a package, and omits the others.
+// TestDescribeAPI checks that describeAPI returns the exported parts of a package on Linux, and nothing else.
 func TestDescribeAPI(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, src string) {

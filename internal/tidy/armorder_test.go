@@ -45,9 +45,9 @@ func main() {
 }
 `
 
-// TestArmOrder checks the machine code for arm64. An Event orders the change of its word before the loads that
-// follow, and each store of a Queue is a release. internal/litmus has the programs that go wrong otherwise. The
-// test compiles for processors without LSE. With LSE, a CAS is one instruction that is also a fence.
+// TestArmOrder checks the machine code for arm64. An Event orders the change of its word before the loads that follow,
+// and each store of a Queue is a release. Without this order, programs in internal/litmus go wrong. The test compiles
+// for processors without LSE. With LSE, a CAS is one instruction that is also a fence.
 func TestArmOrder(t *testing.T) {
 	dir := t.TempDir()
 	source, built := filepath.Join(dir, "main.go"), filepath.Join(dir, "armorder")
@@ -131,7 +131,7 @@ func onlyReleases(code []string, n int) error {
 	return nil
 }
 
-// The checkers above accept right listings, and refuse wrong ones.
+// TestArmOrderCheckers checks that loadsAfterCAS and onlyReleases accept right listings, and refuse wrong ones.
 func TestArmOrderCheckers(t *testing.T) {
 	const ldaxr, stlxr, ldar = "LDAXR (R4), R27", "STLXR R2, (R4), R27", "LDAR (R4), R4"
 	require.NoError(t, loadsAfterCAS([]string{ldaxr, stlxr, "CBNZ R27, -2(PC)", ldar, "RET"}))

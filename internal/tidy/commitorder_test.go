@@ -53,10 +53,12 @@ func main() {
 }
 `
 
-// TestCommitOrder: the machine code of a program that uses a Synchronized, on amd64 and arm64, writes the copy, or
-// calls the function of the Update, before the commit. It writes nothing between the commit and the return. The
-// commit is a single store in a function that is not inlined, because only a call keeps this store after the plain
-// stores before it.
+// TestCommitOrder checks the machine code of a program that uses a Synchronized, on amd64 and arm64. The code writes
+// the copy, or calls the function of the Update, before the commit. It writes nothing between the commit and the
+// return.
+//
+// The commit is a single store in a function that is not inlined. Only this call guarantees that the compiler keeps the
+// commit after the plain stores before it.
 func TestCommitOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -89,8 +91,8 @@ var (
 	calls        = regexp.MustCompile(`^CALL (\S+)`)
 )
 
-// commitOrder returns an error unless the stores and calls in the listing of a function above are those in the
-// parameter want. It reads the listing up to the call of commit.
+// commitOrder returns an error unless the listing of a function has the stores and calls in the parameter want. It
+// reads the listing up to the call of commit.
 func commitOrder(arch, listing, want string) error {
 	var found []string
 	add := func(s string) {
@@ -135,7 +137,7 @@ func commitOrder(arch, listing, want string) error {
 	return nil
 }
 
-// The checker above accepts right listings, and refuses wrong ones.
+// TestCommitOrderChecker checks that commitOrder accepts right listings, and refuses wrong ones.
 func TestCommitOrderChecker(t *testing.T) {
 	listing := func(ins ...string) string {
 		s := "TEXT x\n"

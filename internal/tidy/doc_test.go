@@ -111,9 +111,9 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	}
 }
 
-// undocumented returns the exported names of a declaration that no comment covers. Four kinds of comments cover a
-// name: a comment of the name itself, a comment on the same line, the comment of the group, and the last comment
-// above, if it mentions the name.
+// undocumented returns the exported names of a declaration that no comment covers. A comment covers a name if it is the
+// comment of the name itself or of the whole group, or if it is on the same line. The comment of an earlier name in the
+// group covers a later name if it is the last such comment and mentions the later name.
 func undocumented(d *ast.GenDecl) (names []*ast.Ident) {
 	if d.Tok == token.IMPORT || documented(d.Doc) {
 		return nil

@@ -17,8 +17,8 @@ const (
 	memoryModelDoc = "docs/memory-model.md"
 )
 
-// compareDocument compares the names in the code with the names in a document, in the tables that have the given
-// column heading. Each name of the code must be there exactly once, and no other name may be there.
+// compareDocument compares the names in the code with the names in a document. It reads only the tables of the document
+// that have the given column heading. These tables must have each name of the code exactly once, and no other name.
 func compareDocument(files []*file, doc, column, what string, code map[string]finding) (found []finding) {
 	i := slices.IndexFunc(files, func(f *file) bool { return f.path == doc })
 	if i < 0 {
@@ -94,8 +94,8 @@ var robustnessRule = rule{
 // rolesColumn heads the column of points in the matrix by primitive and role.
 const rolesColumn = "dies at"
 
-// rolesRule: a programmer who adds a crash point documents the role of a process at that point, and what
-// survivors see. A name in the table that ends in * stands for all points that begin with the rest of the name.
+// rolesRule: a programmer who adds a crash point documents the role of a process at that point, and what survivors see.
+// A name in the table that ends in * stands for all points whose names begin with the part before the *.
 var rolesRule = rule{
 	name: "crash points are in the matrix of " + robustnessDoc,
 	check: func(files []*file) (found []finding) {

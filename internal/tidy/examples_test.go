@@ -86,7 +86,7 @@ var shownRule = rule{
 		}
 		for _, dir := range []string{"arena", "prims"} {
 			for _, c := range callsOf(files, dir) {
-				// Exempt AttachX and XAt, which are the same for every X. A form with Context counts as shown if
+				// Exempt AttachX and XAt, which work alike for every primitive X. A form with Context counts as shown if
 				// its plain form is shown.
 				family := c.typ == "" && dir == "prims" && (strings.HasPrefix(c.name, "Attach") || strings.HasSuffix(c.name, "At"))
 				if c.name != "String" && !family && !words[c.name] && !words[strings.TrimSuffix(c.name, "Context")] {

@@ -47,7 +47,7 @@ func callsOf(files []*file, dir string) map[[2]string]*call {
 	return calls
 }
 
-// listOf returns the types and the names of parameters or results, one for each.
+// listOf returns the type and the name of each parameter or result.
 func listOf(l *ast.FieldList) (kinds, names []string) {
 	if l == nil {
 		return nil, nil
@@ -143,7 +143,9 @@ func XAt(a *arena.Arena, off arena.Offset) (*X, error)                       { r
 	},
 }
 
-// returnsError reports whether a plain form returns an error, if there is a form with Context beside it.
+// returnsError reports whether the call c, which has a form with Context, must return an error. Functions that are no
+// methods and the methods of Future must do so. Another method must do so if a call such as Stop can end its waits, or
+// if it calls a function of the caller that can fail.
 func returnsError(calls map[[2]string]*call, c *call) bool {
 	callsBack := func(kind string) bool { return strings.HasPrefix(kind, "func(") && strings.HasSuffix(kind, " error") }
 	if c.typ == "" || c.typ == "Future" || slices.ContainsFunc(c.params, callsBack) {
@@ -178,8 +180,8 @@ func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	return found
 }
 
-// In an option of type bool, false means unset. ownOrNew matches the comment of an option for which this is right,
-// because the option affects only a new object, or only this process or handle.
+// In an option of type bool, false means unset. This is right only if the option affects only a new object, or only
+// this process or handle. ownOrNew matches the comment of such an option.
 var ownOrNew = regexp.MustCompile(`\bnew\b|\bthis process\b|\bthis handle\b`)
 
 var optionsRule = rule{

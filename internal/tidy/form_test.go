@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// sleepRule: a test that sleeps is either slow or wrong, and on a busy machine it is both.
+// sleepRule: a test that sleeps for a fixed time is slow. On a busy machine the time may be too short all the same.
 var sleepRule = rule{
 	name: "tests do not sleep",
 	check: func(files []*file) (found []finding) {

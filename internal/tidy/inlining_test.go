@@ -127,7 +127,7 @@ func releaseOrder(listing string) error {
 	return nil
 }
 
-// The checker above accepts right listings, and refuses wrong ones.
+// TestReleaseOrderChecker checks that releaseOrder accepts right listings, and refuses wrong ones.
 func TestReleaseOrderChecker(t *testing.T) {
 	listing := func(ins ...string) string {
 		s := "TEXT x\n"

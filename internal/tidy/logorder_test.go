@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// txCaller is a program that saves and stores by turns.
+// txCaller is a program with a call of Save or Set before each store to its data.
 const txCaller = `package txorder
 
 import "github.com/shmsync/shmsync/prims"
@@ -29,9 +29,11 @@ func Change(tx *prims.Tx, p, q *int64) {
 }
 `
 
-// TestLogStateOrder: in the machine code of a caller that inlines Save and Set, each store to the data comes after
-// the call that records the data, and before the next such call. The functions that store the state of the log are
-// not inlined. Only these calls keep the stores of a thread in order if the thread may be killed.
+// TestLogStateOrder checks the machine code of a caller that inlines Save and Set. Each store to the data comes after
+// the call of save that records this data, and before the next call of save.
+//
+// The functions that store the state of the log are not inlined. If the thread may be killed, only calls keep its
+// stores in order.
 func TestLogStateOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -62,7 +64,7 @@ func TestLogStateOrder(t *testing.T) {
 			stores := code("./prims", `prims\.storeLogState$`)
 			require.Regexp(t, map[string]string{"amd64": `^MOVQ BX, 0\(AX\)`, "arm64": `^MOVD R1, \(R0\)`}[arch], stores[0])
 			require.Regexp(t, `^RET`, stores[1])
-			// Other processes free memory once they see that a rollback has ended.
+			// Other processes free memory once they see the end of a rollback, so the store of the end is a release.
 			release := strings.Join(code("./prims", `prims\.releaseLogState$`), "\n")
 			require.Regexp(t, map[string]string{"amd64": `^(NOP\w*\n)*MOVQ BX, 0\(AX\)\n`, "arm64": `^(NOOP\n)*STLR R1, \(R0\)\n`}[arch]+`RET`, release)
 			ends := strings.Join(code("./prims", `prims\.\(\*undoLog\)\.(undo|end|lose)$`), "\n")
@@ -118,7 +120,7 @@ func inOrder(code []string, patterns ...string) error {
 	return nil
 }
 
-// The checker above accepts right listings, and refuses wrong ones.
+// TestLogStateOrderChecker checks that inOrder accepts right listings, and refuses wrong ones.
 func TestLogStateOrderChecker(t *testing.T) {
 	save, one, two := "CALL 0x1\t[1:5]R_CALL:x/prims.(*Tx).save", "MOVQ $0x1357, 0(DX)", "MOVD $9320, R3"
 	order := []string{callOf("save"), constant(0x1357), callOf("save"), constant(0x2468)}

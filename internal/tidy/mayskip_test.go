@@ -16,8 +16,8 @@ const maySkip = ".ci/may-skip"
 
 var skipCondition = regexp.MustCompile(`^(always|one-node|all-memory|arm64|no-freezer-[12]|no-io-uring|linux<\d+\.\d+)$`)
 
-// maySkipRule: the list of the tests that a machine of CI may skip has a condition and a test in each line, and no test
-// that is gone.
+// maySkipRule: the list of the tests that a machine of CI may skip has in each line a condition, a package and a test.
+// Each test in the list exists.
 var maySkipRule = rule{
 	name: "tests that may be skipped exist",
 	check: func(files []*file) (found []finding) {
@@ -65,8 +65,8 @@ var maySkipRule = rule{
 	},
 }
 
-// TestSkipsAreChecked: .ci/skips finds the tests that no step ran. With -check it omits the tests that the list
-// allows.
+// TestSkipsAreChecked checks that .ci/skips prints the tests that every step of a CI run has skipped. With -check,
+// .ci/skips omits the tests that the list in .ci/may-skip allows.
 func TestSkipsAreChecked(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("needs bash")

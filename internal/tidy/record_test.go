@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// recordedAsAsm writes a record of the API that claims that a part of package shm was in package asm.
+// recordedAsAsm writes a record of the API in which the exports of package shm stand in place of those of package asm.
 func recordedAsAsm(t *testing.T, version string) (dir string) {
 	record := filepath.Join("..", "..", "docs", "api", "record")
 	dir = t.TempDir()
@@ -45,8 +45,8 @@ func apiScript(t *testing.T, record, changelog string) (output string, ok bool) 
 	return string(out), err == nil
 }
 
-// Before the first release, incompatible changes are only shown. Before 1.0 the changelog must name them. From
-// 1.0 on they are refused.
+// TestAPIRecordRefuses checks what .ci/api does with incompatible changes. Before the first release, it only shows
+// them. After that release but before 1.0, it requires that the changelog names them. From 1.0 on, it refuses them.
 func TestAPIRecordRefuses(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("needs bash")

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// skipsByVariable maps a file to how many of its calls skip a test for a reason that is in a variable.
+// skipsByVariable maps a file to the number of its calls that skip a test for a reason in a variable.
 var skipsByVariable = map[string]int{
-	"arenatest/fake_test.go":             1, // the reason of the library
-	"internal/cinterop/contract_test.go": 1, // the reason of a program in C, which the test checks
-	"internal/proctest/needs.go":         1, // the reason of the caller
-	"internal/proctest/registry.go":      1, // the reason of the caller
-	"internal/pybind/pybind_test.go":     1, // the reason of the caller, beside it
+	"arenatest/fake_test.go":             1, // the library gives the reason
+	"internal/cinterop/contract_test.go": 1, // a program in C gives the reason, and the test checks it
+	"internal/proctest/needs.go":         1, // the caller gives the reason
+	"internal/proctest/registry.go":      1, // the caller gives the reason
+	"internal/pybind/pybind_test.go":     1, // the caller, in the same function, gives the reason
 }
 
 // skipRule: a test may be skipped only because the machine lacks something, and says what the test needs. If a test
@@ -78,7 +78,7 @@ func f(t, b any, x string) {
 	},
 }
 
-// skipReason returns the index of the argument that is the reason, if the call skips a test.
+// skipReason reports whether the call skips a test, and returns the index of the argument that is the reason.
 func (f *file) skipReason(call *ast.CallExpr) (at int, skips bool) {
 	var name, of string
 	switch fun := call.Fun.(type) {

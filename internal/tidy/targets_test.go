@@ -25,8 +25,8 @@ import (
 
 // TestTargetsTypeCheck type-checks the packages of the library, and their imports, for each pair of GOOS and GOARCH
 // that Go supports. It finds constants that overflow, names that a system lacks, and functions for which an
-// architecture has no assembly. It does not compile, because that takes a quarter of an hour; .ci/targets does. A
-// run that is not of full length checks only some pairs, among them at least one for each system and each
+// architecture has no assembly. It does not compile the packages; .ci/targets does so, and takes a quarter of an hour.
+// A run that is not of full length checks only some pairs, among them at least one for each system and each
 // architecture.
 func TestTargetsTypeCheck(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
@@ -97,9 +97,9 @@ var vetted = []struct {
 }
 
 // TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet.
-// A vet for another target would compile the standard library for it, which takes a minute of CPU time. The vet
-// would find no more than the type check, because .ci/run makes go vet read each of these files for some other
-// target. The test always checks this claim, but type-checks only at full length.
+// Such a vet would compile the standard library for the target, which takes a minute of CPU time. It would find no more
+// than the type check, because .ci/run runs go vet on each of these files for another target. The test always checks
+// that .ci/run does so, but type-checks only at full length.
 func TestTypeChecksReplaceVet(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")
@@ -159,7 +159,7 @@ func ownFiles(listed []listedPackage) (files []string) {
 // portablePaths returns packages that compile for every system, also with their tests.
 func portablePaths() []string { return append(libraryPaths(), "./internal/arenakernel") }
 
-// The type check finds a planted mistake.
+// TestTargetsTypeCheckFinds checks that checkTarget finds planted mistakes.
 func TestTargetsTypeCheckFinds(t *testing.T) {
 	for name, c := range map[string]struct{ src, want string }{
 		"overflow":  {"package a\n\nvar size int = 1 << 40\n", "overflows"},
@@ -238,8 +238,8 @@ func (r *sourceReader) parse(name string) (*ast.File, error) {
 	return once.(func() (*ast.File, error))()
 }
 
-// checkedPackages imports packages that are already type-checked. The ImportMap of the importing package may
-// replace the path of an import: the standard library has copies of other packages.
+// checkedPackages imports packages that are already type-checked. The standard library imports its own copies of some
+// packages. The ImportMap of the importing package maps the path of such an import to the path of the copy.
 type checkedPackages struct {
 	done map[string]*types.Package
 	of   listedPackage

@@ -93,8 +93,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A test runs in the directory of its package, so the root is two directories above it. This test checks that the
-// tree is read from there.
+// TestRootIsModule checks that the root of the module is two directories above this package. TestTree reads the tree
+// from there, because a test runs in the directory of its package.
 func TestRootIsModule(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
 	require.NoError(t, err)

@@ -124,8 +124,8 @@ func gitFiles(root string) (map[string]bool, error) {
 	return known, nil
 }
 
-// walkFiles returns all files below root. If there is no git, all of these files belong to the repository, because
-// then the tree is an unpacked archive.
+// walkFiles returns all files below root. If there is no git, the tree is an unpacked archive, and all of these files
+// belong to the repository.
 func walkFiles(root string) (names []string, err error) {
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -47,7 +47,6 @@ func TestProgramOf32BitsIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	source, program, file := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"), filepath.Join(dir, "arena")
 	require.NoError(t, os.WriteFile(source, []byte(program32), 0o666))
-	// With the flags of the vet for 386 in .ci/run, the imports are compiled once for both.
 	build := exec.Command("go", "build", "-gcflags=all=-N -l", "-o", program, source)
 	build.Dir = filepath.Join("..", "..")
 	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=386", "CGO_ENABLED=0")

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// facts has what a host reports about its CPUs and nodes, before anything is computed from that.
+// facts has what a host reports about its CPUs and nodes. The method assemble derives the topology from it.
 type facts struct {
 	cpus  []cpuFacts // online, ascending
 	nodes []Node     // ascending; a CPU may be in several of them, or in none

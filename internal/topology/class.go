@@ -22,7 +22,8 @@ const (
 	NodePackage Class = "node-package" // different packages of one node
 )
 
-// Classes of two CPUs on different nodes. In the name of a class, a dash and the distance of the nodes follow.
+// Classes of two CPUs on different nodes. The name of such a class continues with a dash and the distance of the nodes,
+// as in "remote-32".
 const (
 	LLCNode Class = "llc-node" // they share a last-level cache
 	Package Class = "package"  // they share a package, but no last-level cache
@@ -181,10 +182,11 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	return list
 }
 
-// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield
-// for each pair of leaves, with the class of a CPU of a and a CPU of b. For a pair within one leaf, both a and b
-// are this leaf: yield is called once if a core of the leaf has several threads, and once if the leaf has several
-// cores.
+// VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield for
+// each pair of leaves, with the class of any two CPUs from different leaves of the pair.
+//
+// It also calls yield for single leaves, with the leaf as both a and b. There is one such call for two threads of a
+// core, if a core of the leaf has several threads. There is another for two cores, if the leaf has several cores.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {
@@ -204,9 +206,10 @@ func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) 
 	}
 }
 
-// Representative returns CPUs for a class. The first two CPUs are a pair of that class, and further CPUs alternate
-// between the leaves of these two. It takes one thread of each core, except for the class SMT. It avoids leaves
-// with CPU 0, because CPU 0 serves interrupts on many hosts. It returns nil if there is no pair of that class.
+// Representative returns CPUs for a class. The first two CPUs are a pair of that class. The other CPUs alternate
+// between the leaf of the first CPU and the leaf of the second CPU. Representative takes one thread of each core,
+// except for the class SMT. It avoids leaves with CPU 0, because CPU 0 serves interrupts on many hosts. It returns nil
+// if there is no pair of that class.
 func (t *Topology) Representative(cpus []int, class Class) []int {
 	var best []int
 	busy := true

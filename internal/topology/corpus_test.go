@@ -36,8 +36,8 @@ func (t *Topology) summary() []string {
 	return append(strings.Fields(counts), strings.Join(classes, " "))
 }
 
-// If a directory has recordings and a file expected.tsv, the topology of each recording is as the file says. The
-// first column of the file is the name of the recording, and the other columns are the results of summary.
+// TestCorpus checks the topology of each recorded host against the file expected.tsv in the same directory. The first
+// column of the file is the name of the recording, and the other columns are the results of summary.
 func TestCorpus(t *testing.T) {
 	checkCorpus(t, filepath.Join("testdata", "hosts"))
 	if dir := os.Getenv("SHMSYNC_TOPOLOGIES"); dir != "" {

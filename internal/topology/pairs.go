@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// mostEnumerated is the largest number of pairs of CPUs between two leaves, which are sets of CPUs, for which Pairs
-// lists all pairs. If there are more pairs, Pairs draws some of them at random.
+// mostEnumerated limits how many pairs of CPUs Pairs lists for two leaves, which are sets of CPUs. If there are more
+// pairs, Pairs draws some of them at random.
 const mostEnumerated = 4096
 
-// Pairs chooses at most most different pairs of CPUs of a class. The pairs are spread evenly over the pairs of
-// nodes, and then over the pairs of leaves, which are sets of CPUs that are equally near each other. The first pair
-// is the pair that Representative returns, and pairs with CPU 0 come last. The order of the CPUs in a pair is
-// random. The same seed gives the same pairs.
+// Pairs chooses different pairs of CPUs of a class. The parameter most is the largest number of pairs. The pairs are
+// spread evenly over the pairs of nodes, and then over the pairs of leaves. A leaf is a set of CPUs that are equally
+// near each other.
+//
+// The first pair is the pair that Representative returns, and pairs with CPU 0 come last. The order of the CPUs in a
+// pair is random. The same seed gives the same pairs.
 func (t *Topology) Pairs(cpus []int, class Class, most int, seed uint64) (pairs [][2]int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	seen := map[[2]int]bool{}

@@ -19,8 +19,8 @@ func recordedPairs(t *Topology, cpus []int) map[Class]int {
 	return count
 }
 
-// Pairs draws 64 different pairs of CPUs for each class on each recorded host, or all pairs of a class that has
-// fewer. The same seed draws the same pairs.
+// TestPairsOfRecordedHosts checks on each recorded host that Pairs draws 64 different pairs of CPUs for each class, or
+// all pairs of a class that has fewer. The same seed draws the same pairs.
 func TestPairsOfRecordedHosts(t *testing.T) {
 	const most = 64
 	hosts, err := filepath.Glob(filepath.Join("testdata", "hosts", "*.tree"))
@@ -63,7 +63,8 @@ func TestPairsOfRecordedHosts(t *testing.T) {
 	}
 }
 
-// The pairs of a class are distributed over all pairs of nodes with that class, in both directions. They avoid CPU 0.
+// TestPairsAreSpreadOverNodes checks that the pairs of a class are spread over all pairs of nodes with that class, in
+// both directions, and that they avoid CPU 0.
 func TestPairsAreSpreadOverNodes(t *testing.T) {
 	top, err := Recorded(filepath.Join("testdata", "two-by-96.tree"))
 	require.NoError(t, err)
