@@ -85,7 +85,8 @@ type Options struct {
 	//
 	// Each process gets an event for each death. Every other event is reported only in the process
 	// that makes the change or finds the damage, so set OnEvent in every process that should log
-	// events. A C process reports only deaths, to a function of the C program.
+	// events. A C process reports only deaths, to a function of the C program; its other events are
+	// reported nowhere.
 	// Some changes are reported in no process: a process may die or be stopped between a change and
 	// its report, and Close does not report a lock that it leaves behind. So treat an event as a
 	// hint, and read the state from the object.

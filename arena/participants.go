@@ -71,8 +71,8 @@ func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 // participant n may be alive, dead, or replaced in its slot. Once Gone has returned true for n, it
 // always does. While the process of n is ending, each call of Gone makes system calls.
 //
-// Gone covers those system calls that the [KernelIO] of n covers. It does not
-// cover stores by a device for which the kernel does not wait at the end of a process:
+// Gone covers those system calls that the [KernelIO] of n covers. It does not cover
+// stores by a device for which the kernel does not wait at the end of a process:
 // RDMA, and a read through io_uring with O_DIRECT. docs/memory-model.md lists what is covered.
 //
 // A true result synchronizes with the last store of n to the arena.

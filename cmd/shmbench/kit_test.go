@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestKitRuns runs the commands below, with all their subjects and with three threads per process. The cells check
+// TestKitRuns runs the commands below, with their default subjects and with three threads per process. The cells check
 // themselves.
 func TestKitRuns(t *testing.T) {
 	proctest.CCompiler(t)
