@@ -11,8 +11,8 @@ import (
 // some time. Unlike a robust list, a byte lock works in every sandbox. Unlike a pid, it means the same in every
 // namespace. But the kernel does not tell other processes when a byte lock ends, so they have to ask.
 //
-// The calls below need no probe. A call that works shows that the feature exists. An error that Is ErrNotSupported
-// shows that the feature is missing, on this system or on this file system.
+// LockByte and ByteLocked need no probe. If such a call succeeds, byte locks exist. If its error Is ErrNotSupported,
+// byte locks are missing on this system or on this file system.
 
 // LockByte takes an exclusive byte lock at off through f, without waiting. It reports false if
 // another open file description has the lock.

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// The sentinel errors of the module. For an error that the module returns, errors.Is matches its
-// sentinel and, if POSIX has a name for the condition, the [Errno] as well.
+// These are the sentinel errors of the module. If POSIX has an errno for the condition, an error of the
+// module that Is a sentinel also Is this [Errno].
 var (
 	// ErrOwnerDead says that a process died while it held the object. The caller does not hold the
 	// object. Matches EOWNERDEAD.
@@ -123,8 +123,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// printable returns s with escapes for all characters that strconv.IsPrint does not accept. Labels come from other
-// processes, and paths from anybody who may create files: a terminal or a log must not take their bytes for its own.
+// printable returns s with escapes for all characters that strconv.IsPrint does not accept. Other processes choose
+// labels and paths. Without escapes, a label or path could control a terminal, or forge lines of a log.
 func printable(s string) string {
 	plain := func(r rune) bool { return r != utf8.RuneError && strconv.IsPrint(r) }
 	if !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {

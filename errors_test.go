@@ -46,8 +46,8 @@ func TestOutcomesHaveNames(t *testing.T) {
 	require.Equal(t, []string{"woken", "changed", "interrupted", "timed out", "failed", "invalid"}, names)
 }
 
-// TestErrorsEscape: labels come from other processes, and paths from anybody who may create files. A terminal or a log that
-// shows an error does not take their bytes for its own.
+// TestErrorsEscape checks that an error escapes unprintable characters of labels, names and details. Without escapes,
+// these characters could control a terminal, or forge lines of a log.
 func TestErrorsEscape(t *testing.T) {
 	who := &shmsync.Identity{Slot: 3, Generation: 2, PID: 71, Label: "wör\x1b[2Jk\ner\xff\u009b"}
 	require.Equal(t, `wör\x1b[2Jk\ner\xff\u009b (pid 71, slot 3.2)`, who.String())

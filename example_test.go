@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// One side changes a word and then wakes the other side, which sleeps on the word.
+// Wait sleeps while the word has the expected value, here until the deadline. If the word has another value, Wait
+// returns at once.
 func ExampleWait() {
 	var word uint32 // usually in shared memory
 	deadline := shmsync.Monotonic() + int64(time.Millisecond)

@@ -16,7 +16,7 @@ import (
 //	waitv        5.16    futex_waitv                        old kernel, seccomp (podman, CRI-O)
 //	membarrier   4.16    membarrier(GLOBAL_EXPEDITED)       seccomp, nohz_full (EINVAL)
 //	ofd          3.15    fcntl(F_OFD_SETLK)                 network file systems
-//	threads      5.16    /proc/PID/task                     no /proc, or that of another pid namespace
+//	threads      5.16    /proc/PID/task                     no /proc, or a /proc of another pid namespace
 //
 // A probe makes the real call. Some sandboxes answer EPERM and others ENOSYS, so either error means
 // that the feature is absent.

@@ -1,7 +1,7 @@
 package shmsync
 
-// Outcome says why a wait on a futex word returned. The caller always checks its own state again,
-// because wakes may be spurious.
+// Outcome says why a wait on a futex word returned. The caller always checks again whether it still has
+// to wait, because wakes may be spurious.
 type Outcome uint8
 
 const (

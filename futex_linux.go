@@ -44,9 +44,9 @@ func WakeBitset(addr *uint32, n int, bitset uint32) int {
 	return woken
 }
 
-// Requeue wakes up to wake sleepers on addr, and moves up to move further sleepers from addr to the word target. If
-// *addr is not val any more, Requeue does nothing and returns [Changed]. n is the number of sleepers that were
-// woken or moved. A negative number counts as 0.
+// Requeue wakes sleepers on addr, and moves further sleepers from addr to the word target. The parameters wake and
+// move limit the numbers of these sleepers; a negative limit counts as 0. If *addr is not val any more, Requeue does
+// nothing and returns [Changed]. n is the number of sleepers that were woken or moved.
 func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n int, o Outcome, err error) {
 	n, errno := futexRequeue(addr, val, futexCount(wake), target, futexCount(move))
 	if errno != 0 {
@@ -59,9 +59,9 @@ func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n in
 // futexCount returns the number of sleepers for a number n of a caller. The kernel takes counts of 31 bits.
 func futexCount(n int) int { return min(max(n, 0), math.MaxInt32) }
 
-// WaitV sleeps while every word of ws has its value, until one of the words is woken or deadline
-// passes. With [Woken], index is the index of one woken entry. Others may have been woken as well,
-// so the caller examines every entry again. ws has at most [WaitVMax] entries.
+// WaitV sleeps while every word of ws has its expected value, until a wake on one of the words or until
+// deadline. With [Woken], ws[index] is an entry that was woken. Further entries may have been woken as
+// well, so the caller examines every entry again. ws has at most [WaitVMax] entries.
 //
 // If a filter for system calls forbids the call, the error Is [ErrNotSupported], and [FeatureWaitV] counts as absent
 // from then on.

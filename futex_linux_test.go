@@ -123,8 +123,8 @@ func sleepers(t *testing.T, w words, n int, sleep func(i int)) (woken chan int) 
 			woken <- i
 		}()
 	}
-	// A requeue from a word to itself that moves all sleepers and wakes none of them returns their
-	// number.
+	// Requeue wakes no sleeper here. It moves all sleepers of the word to the same word, and so it
+	// returns their number.
 	for {
 		count, _, err := shmsync.Requeue(w.raw(0), 0, 0, w.raw(0), 1<<20)
 		require.NoError(t, err)
@@ -275,8 +275,9 @@ func TestRobustListCanBeLeft(t *testing.T) {
 	require.Zero(t, w.word(0).Load()&shmsync.RobustOwnerDied)
 }
 
-// TestRobustListGivesTheFormerListBack registers and unregisters a list on a thread that already
-// has a list, as the threads of a C library have, and ends the thread.
+// TestRobustListGivesTheFormerListBack checks that Unregister restores the list that the thread had
+// before Register. Threads of a C library have such a list. After the thread has ended, the word of
+// the former list is marked.
 func TestRobustListGivesTheFormerListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
 		t.Skipf("needs robust lists: %v", err)

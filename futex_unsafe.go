@@ -26,8 +26,8 @@ type WaitVEntry struct {
 func NewWaitVEntry(addr *uint32, val uint32) WaitVEntry {
 	return WaitVEntry{
 		val: uint64(val),
-		// SAFETY: heap objects and mappings do not move. The stack does, but the contract above
-		// excludes it.
+		// SAFETY: heap objects and mappings do not move. Stacks move, but addr must not point to a
+		// stack.
 		addr:  uint64(uintptr(unsafe.Pointer(addr))),
 		flags: futex2Size32,
 	}
@@ -143,10 +143,10 @@ func (l *RobustList) Clear() {
 // Register makes l the robust list of the calling thread. The calling goroutine must be locked to its thread. When
 // the thread ends for any reason, or the process replaces its program, the kernel puts [RobustOwnerDied] into each
 // word of the list that has the thread's ID. If such a word also has [RobustWaiters], the kernel wakes one sleeper
-// on the word. A later registration of a thread replaces an earlier one.
+// on the word.
 //
-// A thread has only one list. Until Unregister, the kernel does not walk the list that a C library had registered,
-// so the thread must not lock a robust pthread mutex.
+// A thread has only one list, so l replaces the list that a C library may have registered. Until Unregister, the
+// thread must not lock a robust pthread mutex.
 func (l *RobustList) Register() error {
 	before, errno := getRobustList()
 	if errno != 0 {

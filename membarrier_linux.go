@@ -15,9 +15,9 @@ func RegisterFence() error {
 }
 
 // Fence makes every running thread of every process that has called [RegisterFence] execute a full memory fence.
-// When Fence returns, the caller sees everything that such a thread stored before this fence. The loads of the
-// thread after this fence see everything that the caller stored before the call. Fence is the expensive half of an
-// asymmetric store-load pair (Dekker).
+// When Fence returns, the caller sees all stores that such a thread made before its fence. After its fence, the thread
+// sees all stores that the caller made before the call of Fence. Fence is the expensive half of an asymmetric
+// store-load pair (Dekker).
 func Fence() error {
 	if !FeatureMembarrier.Have() {
 		return ErrNotSupported

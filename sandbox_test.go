@@ -16,15 +16,15 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// refuse makes some system calls fail with the given errno, from now on and in all threads: those that the library
-// can do without.
+// refuse makes all system calls that the library can do without fail with the errno answer. They fail from now on, in
+// all threads.
 func refuse(answer syscall.Errno) error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		ret    = unix.BPF_RET | unix.BPF_K
 		number = 0      // offset of the number of the call in struct seccomp_data
-		second = 16 + 8 // offset of the lower half of its second argument
+		second = 16 + 8 // offset of the lower half of the second argument of the call
 	)
 	prog := []unix.SockFilter{
 		{Code: load, K: number},
@@ -85,9 +85,9 @@ func init() {
 	})
 }
 
-// TestRefusedCallsAreAbsentFeatures: a sandbox answers a call that it does not allow with an error
-// of its choice. Whatever the error is, the feature counts as absent, even for a call that is made
-// without a probe.
+// TestRefusedCallsAreAbsentFeatures checks that a feature counts as absent if a sandbox refuses its
+// system call with EPERM or ENOSYS. Functions that use the feature without a probe report it as
+// absent, too.
 func TestRefusedCallsAreAbsentFeatures(t *testing.T) {
 	if os.Getenv("SHMSYNC_DISABLE") != "" || os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		proctest.Skip(t, "needs SHMSYNC_DISABLE and SHMSYNC_EXEC_WRAP to be unset: with them, features are missing", "feature/refused")

@@ -19,16 +19,16 @@ import (
 // memory.
 //
 // The link /proc/PID/task/TID/exe cannot be read if the thread has no memory, so it shows whether the thread has
-// memory. Reading the link takes no reference to the memory. Reading most other files of /proc/PID takes one. Then
-// the reader may become the last user of the memory, and has to take the memory apart itself.
+// memory. Reading the link takes no reference to the memory. Reading most other files of /proc/PID takes a reference.
+// If all threads give up the memory meanwhile, the reader has to take the memory apart.
 
 // Detached reports whether every thread of a process has given up its memory. startTime is the start time of the
 // process, field 22 of its /proc/PID/stat. If the number pid now belongs to another process, the result is false.
 //
-// The result is also false if it cannot be known: without /proc, with the /proc of another pid namespace, without
-// permission to trace the process, or if the parent has already waited for the process. [NoProcess] recognizes the
-// last case. If several processes share memory by clone(CLONE_VM), Detached reports only about the process with
-// this pid.
+// The result is also false if it cannot be known: without /proc, with the /proc of another pid namespace, or without
+// permission to trace the process. If the parent has already waited for the process, the result is false, too, but
+// [NoProcess] returns true. If several processes share memory by clone(CLONE_VM), Detached reports only about the
+// process with this pid.
 func Detached(pid int, startTime uint64) bool {
 	if pid <= 0 || !FeatureThreads.Have() {
 		return false
@@ -91,8 +91,8 @@ func (d *taskDir) same() bool {
 	return unix.Fstat(d.fd, &st) == nil && st.Dev == d.st.Dev && st.Ino == d.st.Ino
 }
 
-// detached does what Detached does, for the process whose task directory is d. The first thread of
-// that process is the thread leader.
+// detached reports whether every thread of the process with the task directory d has given up its
+// memory. leader is the first thread of the process.
 //
 // If the leader is the only thread that is left, and has no memory, the process is detached. Many processes are
 // already in this state when a survivor looks.
@@ -105,7 +105,7 @@ func (d *taskDir) same() bool {
 //	no thread of first has memory            none of them can create a thread any more
 //	count  := number of threads, exactly     the kernel counts under the lock of the list
 //	second := walk
-//	first and second have count in common    these existed at the count, and there were no others
+//	len(first ∩ second) == count             these threads existed at the count, and no others
 //
 // So no thread had memory at the time of the count. A thread without memory never gets memory
 // again, and creates no thread.
@@ -124,7 +124,7 @@ func (d *taskDir) detached(leader int, startTime uint64) bool {
 	case count == 0:
 		return false
 	case count == 1 && size == 0:
-		return d.same() // the same read shows the only thread, and that it has no memory
+		return d.same() // one read shows that one thread is left, and that it has no memory
 	}
 	var ok bool
 	if d.first, ok = d.walk(d.first[:0]); !ok {
@@ -175,13 +175,13 @@ func (d *taskDir) mayHaveMemory(thread int) bool {
 const (
 	mostThreads = 1 << 15 // the largest number of threads that a walk lists
 	direntSize  = 19      // offset of the name in linux_dirent64
-	direntMost  = 64      // more than the size of the entry of any thread
+	direntMost  = 64      // larger than the directory entry of any thread
 )
 
 // walk appends the threads that the directory lists from its current position. It returns true if the kernel
-// stopped although the buffer had room for another directory entry. Usually the list ends there. But the kernel
-// also stops early if a thread ends meanwhile, or if this thread gets a signal. In these two cases, threads are
-// missing from the result.
+// stopped although the buffer had room for another directory entry. Usually the kernel stops at the end of the list.
+// If a thread ends meanwhile, or if this thread gets a signal, the kernel stops earlier. Then threads are missing from
+// the result.
 func (d *taskDir) walk(threads []int) ([]int, bool) {
 	for len(threads) < mostThreads {
 		n, err := unix.ReadDirent(d.fd, d.buf[:])
@@ -216,8 +216,8 @@ func (d *taskDir) count(stat int, startTime uint64) (count int, size uint64) {
 	return count, size
 }
 
-// stat reads from an open stat file how many threads the process has, when it started, and how much memory the thread
-// of the file can address.
+// stat reads the open stat file of a thread. It returns how many threads the process has, when the process started, and
+// how many bytes of memory the thread can address.
 func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 	n, err := unix.Pread(fd, d.buf[:1<<10], 0)
 	if err != nil {
@@ -246,7 +246,7 @@ func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 	return 0, 0, 0, false
 }
 
-// ownProc is the device of the /proc that probeThreads has accepted.
+// ownProc is the device number of /proc, once probeThreads has accepted this /proc.
 var ownProc atomic.Uint64
 
 // probeThreads checks that /proc belongs to the pid namespace of this process, and that its files show that a
@@ -298,8 +298,8 @@ func isShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
-// onlyPID reports whether status, the contents of /proc/self/status, says that the process has that
-// pid, and no other pid in an inner namespace.
+// onlyPID reports whether status, the contents of /proc/self/status, lists pid as the only PID of the
+// process. Such a file lists a further PID for each inner pid namespace that the process is in.
 func onlyPID(status []byte, pid string) bool {
 	for line := range bytes.Lines(status) {
 		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {

@@ -50,8 +50,8 @@ func TestDetachedOfTheLiving(t *testing.T) {
 	}
 }
 
-// TestOnlyPID: the PIDs of a /proc can be used only if this process has exactly one PID there,
-// which is its own.
+// TestOnlyPID checks that onlyPID accepts a /proc/self/status only if it lists the expected PID, and
+// no other.
 func TestOnlyPID(t *testing.T) {
 	for status, own := range map[string]bool{
 		"Name:\tx\nNSpid:\t12\nNSpgid:\t12\n": true,

@@ -107,8 +107,8 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 // program that uses such a pointer during or after Close is wrong, and may crash. If Close cannot remove the file of an
 // arena with [LifetimeEphemeral], it returns the error of the removal. The process has left the arena nevertheless.
 //
-// Close returns when the waits on its handles have ended. It also waits for functions of the program
-// that a call through this opening runs, such as a Repair or the function of an Update. If such a
+// Close returns when the waits on its handles have ended. It also waits while a call through this
+// opening runs a function of the program, such as a Repair or the function of an Update. If such a
 // function calls Close, Close panics and changes nothing, because it would wait for itself. If such a
 // function waits for another goroutine that calls Close, Close does not detect this, and both wait
 // for ever. After Close has begun, such a function may still unlock what it has locked, but its waits
@@ -130,14 +130,14 @@ const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
 	PathReplaced PathState = "replaced" // another file is at the path
-	PathNone     PathState = "none"     // the arena has no path: a memfd, or a file whose name led elsewhere
+	PathNone     PathState = "none"     // the arena is in a memfd, or was opened by a path that does not lead to its file
 )
 
 // PathState reports whether the path of the arena still leads to the arena's file. After the file
 // of an arena was removed, its participants can still use the arena, but no other process can join
-// the arena by its path. [shm.Remove] intends that, but the file may also be removed by mistake:
-// systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call makes two
-// system calls. [Arena.Metrics] reports the state, too.
+// the arena by its path. [shm.Remove] removes the file on purpose. But systemd's RemoveIPC and clean-up
+// jobs may remove the file by mistake, although it is in use. PathState makes two system calls.
+// [Arena.Metrics] reports the state, too.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size returns the size of the arena in bytes.

@@ -34,7 +34,7 @@ func TestCallsReachTheKernel(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
 	for _, open := range []func(context.Context, string, *arena.Options) (*arena.Arena, error){arena.OpenContext, arena.AttachContext} {
-		if b, err := open(canceled, path, nil); err == nil { // there was nothing to wait for
+		if b, err := open(canceled, path, nil); err == nil { // a call that need not wait succeeds
 			require.NoError(t, b.Close())
 		} else {
 			require.ErrorIs(t, err, shmsync.ErrCanceled)
@@ -58,7 +58,7 @@ func TestCallsReachTheKernel(t *testing.T) {
 	require.Equal(t, "first", a.Who(a.Self()).Label)
 	require.True(t, a.Current(a.Self()))
 	require.False(t, a.Gone(a.Self()))
-	_ = a.Fenced() // this process registers for the fence in the background
+	_ = a.Fenced() // true or false: this process registers for the fence in the background
 	a.OnDeath(func(p arena.Participant) { panic(fmt.Sprint("nobody has died: ", p)) })
 
 	// Memory.

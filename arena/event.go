@@ -25,8 +25,9 @@ const (
 	// participant left. With PolicyRelease, nothing is undone. When a death ends other holds, such
 	// as read holds and permits, there is no event.
 	EventTakenBack = arenakernel.EventTakenBack
-	// EventRepaired means that a repair by this process has succeeded. After a Recover the lock is
-	// free. After a Repair from the options, the call that ran it holds the lock.
+	// EventRepaired means that a repair by this process has succeeded. If Recover made the repair,
+	// the lock is free. If the Repair of the options made it, the call that ran the Repair holds the
+	// lock.
 	EventRepaired = arenakernel.EventRepaired
 	// EventNotRecoverable means that no process can take a lock any more. One of three things has
 	// happened in this process: a repair has failed, what a dead participant left could not be

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Every process that opens the arena of this name, and the value of this name in it, has the same
-// counter.
+// All processes that run this code share one counter: they open the same arena by its name, and the
+// same value in the arena.
 func Example() {
 	a, err := arena.Open("example-jobs", &arena.Options{Size: 1 << 20, Label: "worker"})
 	if err != nil {

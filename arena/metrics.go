@@ -46,8 +46,8 @@ type AllocStats struct {
 	Raw          uint64 // blocks that Alloc returned and no process has freed
 	Objects      uint64
 	SlotRecords  uint64 // blocks in which objects keep the state of a participant
-	Nodes        uint64 // wait nodes in use, or on the list of an object
-	PollerNodes  uint64 // blocks on the node list of an object, which are freed with the object
+	Nodes        uint64 // all wait nodes, including PollerNodes
+	PollerNodes  uint64 // wait nodes on the wait list of an object; they are freed with the object
 	Claimed      uint64 // blocks that are being made or freed
 	BytesUsed    uint64 // total size of the blocks that the fields above count, each rounded up by the allocator
 	Bytes        uint64 // size of the heap

@@ -66,15 +66,16 @@ func (a *Arena) Object(off Offset) (Object, error) {
 // participants.
 //
 // A process that died in an [Upgrade] may have left the contents of the object in a successor, an
-// object with another name. Delete removes the successor first, even if there is no object of the
-// name itself. Otherwise the next Upgrade would bring the contents back.
+// object with another name. Delete removes the successor first, even if the object does not exist any
+// more. Otherwise the next Upgrade would bring the contents back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject is Delete for an object that may have no name. If o is not there any more, the error
-// Is [shmsync.ErrIncompatible], even if an object of another name, kind, type or size is at its
-// offset now. But if the object there agrees with o in all of these, DeleteObject deletes it. If an
-// interrupted [Upgrade] has left the contents of an earlier object of the same name, DeleteObject
-// does not remove them. The next Upgrade finds them.
+// DeleteObject is Delete for an object that may have no name. It deletes the object at the offset of o
+// if this object has the name, kind, type and size of o. Otherwise the error Is
+// [shmsync.ErrIncompatible].
+//
+// If an interrupted [Upgrade] has left the contents of an earlier object of the same name,
+// DeleteObject does not remove them. The next Upgrade finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // KernelIO says which system calls of a process write into an arena. After the death of the process, other processes
-// get the data that it had locked only when these calls are finished; see [Arena.Gone]. If a declaration leaves out a
-// call that the process makes, data can be corrupted.
+// get the data that it had locked only when these system calls are finished; see [Arena.Gone]. If the process makes a
+// system call into the arena that its KernelIO does not cover, data can be corrupted.
 type KernelIO = arenakernel.KernelIO
 
 const (
@@ -57,12 +57,12 @@ type Options struct {
 	// NUMA places the pages of a new arena. NUMA is ignored if the arena exists. Segment().Degraded
 	// and Where report the result. Use Place for parts of an arena.
 	NUMA shm.Policy
-	// HugePages has the meaning of shm.Options. An arena with a name can use only HugeTransparent. For
+	// HugePages is the same option as in shm.Options. An arena with a name can use only HugeTransparent. For
 	// Huge2M or Huge1G, format the arena into a segment of shm.CreateMemfd.
 	HugePages shm.HugePages
-	// Populate has the meaning of shm.Options, for the mapping of this process.
+	// Populate is the same option as in shm.Options, for the mapping of this process.
 	Populate bool
-	// Lock has the meaning of shm.Options, for the mapping of this process.
+	// Lock is the same option as in shm.Options, for the mapping of this process.
 	Lock bool
 	// OnFirst runs in the participant that begins an epoch by joining while no other participant is in the arena. It
 	// runs before Open returns. During the call no other process is in the arena or can join it, so OnFirst may delete
@@ -80,18 +80,19 @@ type Options struct {
 	// replaced while this opening is in use. From then on, processes that open the name join another
 	// arena.
 	OnDetached func() `json:"-"`
-	// OnEvent is called for events of the arena while this opening is in use: deaths, locks that a
-	// death has left, repairs, and damage.
+	// OnEvent is called for events of the arena while this opening is in use: deaths, locks whose holder
+	// has died, repairs, and damage.
 	//
 	// Each process gets an event for each death. Every other event is reported only in the process
 	// that makes the change or finds the damage, so set OnEvent in every process that should log
-	// events. A C process makes such changes, too, but reports only deaths, to its own function.
+	// events. A C process reports only deaths, to a function of the C program; its other events are
+	// reported nowhere.
 	// Some changes are reported in no process: a process may die or be stopped between a change and
 	// its report, and Close does not report a lock that it leaves behind. So treat an event as a
 	// hint, and read the state from the object.
 	//
 	// The calls run one after the other, on a goroutine that calls nothing else. They begin when
-	// Open is about to return. The first calls are for the events of the join itself. OnEvent may
+	// Open is about to return. The first calls report what happened during Open. OnEvent may
 	// block, use the arena, and close it. It may be called once more after Close has returned, so
 	// it must handle ErrClosed. No call, death watcher or repair waits for OnEvent.
 	//

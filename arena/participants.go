@@ -26,16 +26,16 @@ type Participant struct {
 	TID       int       // the ID, in the pid namespace of the process, of the thread whose end shows the death
 	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
 	PIDNS     uint64    // inode of the pid namespace of the process
-	BootID    [16]byte  // the ID of the boot of the computer in which the process runs
+	BootID    [16]byte  // identifies the boot of the host on which the process runs
 	Joined    time.Time // when the process joined
-	// Notice says how other processes notice the death: "robust" if the kernel marks it at once,
-	// "ofd" if they have to ask the kernel whether the participant still holds its byte lock.
+	// Notice says how other processes notice the death of the participant. "robust": the kernel marks
+	// the slot at once. "ofd": they have to ask the kernel whether the participant still has its byte
+	// lock.
 	Notice string
 	Fenced bool // the participant may release locks by a plain store; see [Arena.Fenced]
-	// Missed is set for OnDeath only. Missed is the number of death records, since the last death
-	// that OnDeath reported, that were overwritten before this process could read them. The count
-	// may be too high: if a process dies while it records a death, another process may record the
-	// same death again.
+	// Missed is set for OnDeath only. It counts the death records that were overwritten before this
+	// process could read them, since the last death that OnDeath reported. The count may be too high:
+	// if a process dies while it records a death, another process may record the same death again.
 	Missed uint64
 }
 
@@ -67,12 +67,12 @@ func (a *Arena) Participants() iter.Seq[Participant] {
 // [Arena.Gone] returns true, and a device may write even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 
-// Gone reports whether nothing can write to the arena for n any more, not even a system call of n.
-// The participant n may be alive, dead, or replaced in its slot. Once Gone has returned true for n,
-// it always does. While the process of n is ending, each call of Gone makes system calls.
+// Gone reports whether neither a thread nor a system call of n can write to the arena any more. The
+// participant n may be alive, dead, or replaced in its slot. Once Gone has returned true for n, it
+// always does. While the process of n is ending, each call of Gone makes system calls.
 //
-// The [KernelIO] that n has declared decides which system calls of n Gone takes into account. Gone
-// does not cover stores by a device for which the kernel does not wait at the end of a process:
+// Gone covers those system calls that the [KernelIO] of n covers. It does not cover
+// stores by a device for which the kernel does not wait at the end of a process:
 // RDMA, and a read through io_uring with O_DIRECT. docs/memory-model.md lists what is covered.
 //
 // A true result synchronizes with the last store of n to the arena.
@@ -86,8 +86,8 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity { return a.kernel().Who(n
 // release a lock by a plain store.
 func (a *Arena) Fenced() bool { return a.kernel().Fenced() }
 
-// OnDeath registers f to be called once for every participant that dies from now on, on a goroutine
-// of its own. A participant that leaves by Close does not die.
+// OnDeath registers the function f. A goroutine of its own calls f once for every participant that dies
+// from now on. A participant that leaves by Close does not die.
 //
 // The arena keeps the records of the last 192 deaths. If more participants die while this process is
 // stopped, f is not called for the earliest of them. [Participant.Missed] of the next call says how

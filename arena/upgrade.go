@@ -66,7 +66,7 @@ func Changes[T any](old Stored) ([]FieldChange, error) {
 // If another process has created a value of that name after such a death, there are two contents:
 // those of the new value, and those that the interrupted upgrade has left. Then the error Is
 // [shmsync.ErrIncompatible], and says how to drop one of the two. The error also Is ErrIncompatible
-// if the interrupted upgrade makes a kind of object that this program does not import.
+// if the interrupted upgrade makes an object whose kind this program does not know.
 //
 // If the value is open in this process, the error Is [syscall.EBUSY]. A Value that OnFirst has opened
 // stays open, so call Upgrade before Value.
@@ -74,8 +74,8 @@ func Upgrade[T any](a *Arena, name string, migrate func(old Stored, v *T) error)
 	return arenakernel.UpgradeValue(a.kernel(), name, migrate)
 }
 
-// replaceTries limits how often Replace tries again because another process has made the object
-// again.
+// replaceTries limits how often Replace tries. It tries again if another process makes a new object of
+// that name after Replace has deleted the old one.
 const replaceTries = 1000
 
 // Replace calls open, which opens the object of that name. The error of open Is
@@ -84,8 +84,8 @@ const replaceTries = 1000
 // object are lost. If a process has the object open, the error Is ErrIncompatible and [syscall.EBUSY],
 // and names the process.
 //
-// open may also refuse an object itself, for example a Queue that was shut down. To do so, it closes
-// the object and returns an error that Is ErrIncompatible.
+// The function open may also refuse an object, for example a Queue that was shut down. To refuse it,
+// the function closes the object and returns an error that Is ErrIncompatible.
 func Replace[H any](a *Arena, name string, open func() (H, error)) (h H, err error) {
 	for range replaceTries {
 		h, err = open()

@@ -85,9 +85,9 @@ func At[T any](a *Arena, off Offset) *T { return arenakernel.At[T](a.kernel(), o
 // [shmsync.ErrCorrupt].
 func TryAt[T any](a *Arena, off Offset) (*T, error) { return arenakernel.TryAt[T](a.kernel(), off) }
 
-// Place puts size bytes of the arena from off on NUMA nodes, for example a block that Alloc returned; see
-// [shm.Segment.Place]. It widens the range to whole pages. A block shares its first and last page with other blocks,
-// unless both its alignment and its size are multiples of a page.
+// Place puts a range of the arena on NUMA nodes, for example a block that Alloc returned; see [shm.Segment.Place]. The
+// range begins at off and has size bytes; Place widens it to whole pages. A block shares its first and last page with
+// other blocks, unless both its alignment and its size are multiples of a page.
 //
 // A block has memory as soon as it is allocated. If neither the arena nor the range has a policy, this memory is on the
 // NUMA node of the process that was the first to allocate in the same chunk of 64 KiB. Pages that other processes have
@@ -96,8 +96,8 @@ func (a *Arena) Place(off Offset, size uint64, p shm.Policy) shm.Placement {
 	return a.kernel().Place(off, size, p)
 }
 
-// Where reports on which NUMA nodes size bytes of the arena from off are. It also reports which
-// placement a process requested; see [shm.Segment.Where].
+// Where reports on which NUMA nodes a range of the arena is, and which placement a process requested;
+// see [shm.Segment.Where]. The range begins at off and has size bytes.
 func (a *Arena) Where(off Offset, size uint64) ([]shm.Placement, error) {
 	return a.kernel().Where(off, size)
 }

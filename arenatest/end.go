@@ -134,7 +134,7 @@ func (w *World) of(id arena.ParticipantID) *participant {
 }
 
 // lives reports whether id is a participant of this World that was not killed. It is false for a
-// participant of another process, which the World cannot judge.
+// participant of another process, because the World does not know whether that process lives.
 func (w *World) lives(id arena.ParticipantID) bool {
 	p := w.of(id)
 	return p != nil && !p.killed
@@ -179,7 +179,7 @@ func describe(i *arena.Inspector, label func(arena.ParticipantID) string) string
 		if p.Life == arena.LifeDead {
 			state = "dead, not reaped yet"
 		}
-		if p.Label != "" { // without a label, its slot is about to become free
+		if p.Label != "" { // a slot without a label is about to become free
 			fmt.Fprintf(&b, "\tparticipant %q: %s\n", p.Label, state)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 type accounts struct {
 	Balance [2]int64
 	To      [2]int64      // the balances after the transfer that is in progress
-	Moving  atomic.Uint32 // 1 while To counts
+	Moving  atomic.Uint32 // 1 while a repair has to use To
 }
 
 type bank struct {
@@ -74,7 +74,8 @@ func (b *bank) transfer(ctx context.Context, amount int64) error {
 	return nil
 }
 
-// This is the test: wherever in a transfer its process dies, the next process finds the right sum.
+// This is the test: if a process dies at any point of a transfer, the next process finds the balances of before
+// or after the transfer.
 func TestBankSurvivesADeathAnywhereInATransfer(t *testing.T) {
 	ctx := context.Background()
 	w := arenatest.New(t, nil)

@@ -45,7 +45,7 @@ func newMapping(f *os.File, size int64) (*mapping, error) {
 func (m *mapping) replace(fd, flags int) error {
 	// SAFETY: the bytes are whole pages that this package has mapped, or an object of the Go heap
 	// without pointers, which does not move and which m keeps. Go frees the object only after
-	// retire has mapped anonymous memory there again.
+	// retire has replaced the file by anonymous memory.
 	return os.NewSyscallError("mmap", remap(m.bytes, fd, flags))
 }
 

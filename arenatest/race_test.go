@@ -99,8 +99,8 @@ func TestGuardedDataIsNoRace(t *testing.T) {
 	}
 }
 
-// locked returns a function that calls its argument with the value of an arena, while it holds the
-// lock l.
+// locked returns a function that holds the lock l while it calls its argument f. It passes f the data
+// in the arena that l guards.
 func locked(a *arena.Arena, l sync.Locker) func(f func(v *guarded)) {
 	v := first(arena.Value[guarded](a, "v"))
 	return func(f func(*guarded)) {
@@ -110,13 +110,13 @@ func locked(a *arena.Arena, l sync.Locker) func(f func(v *guarded)) {
 	}
 }
 
-// permit makes a Semaphore with one permit a lock.
+// permit is a Semaphore with one permit, used as a lock.
 type permit struct{ s *prims.Semaphore }
 
 func (p permit) Lock()   { p.s.Acquire(1) }
 func (p permit) Unlock() { p.s.Release(1) }
 
-// key makes a key of a MultiLock a lock.
+// key is one key of a MultiLock, used as a lock.
 type key struct {
 	x *prims.MultiLock
 	h prims.Hold

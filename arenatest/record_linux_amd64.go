@@ -323,8 +323,8 @@ func (t *tracer) wait() error {
 		}
 		switch s := ws.StopSignal(); s {
 		case unix.SIGTRAP, unix.SIGURG, unix.SIGPROF:
-			// The stop is the end of a step, or a signal by which the Go runtime interrupts threads. The thread
-			// continues without such a signal.
+			// The thread has ended a step, or the Go runtime has sent it a signal to interrupt it. The tracer does
+			// not deliver such a signal.
 		default:
 			if int(ws)>>16 == 0 {
 				t.sig = int(s)
@@ -341,7 +341,7 @@ func (t *tracer) calls(at uint64) []uintptr {
 	if race.Enabled {
 		at, frame = t.goAt, t.goFrame
 	}
-	all := []uintptr{uintptr(at) + 1} // plus 1, because where expects return addresses
+	all := []uintptr{uintptr(at) + 1} // plus 1, because the function where expects return addresses
 	for err == nil && frame != 0 && len(all) < 64 {
 		var words [16]byte
 		local := []unix.Iovec{{Base: &words[0], Len: uint64(len(words))}}

@@ -53,7 +53,7 @@ func TestCheckThatAlwaysFails(t *testing.T) {
 		w := arenatest.New(t, nil)
 		a := w.Join("writer")
 		words := arena.At[[2]atomic.Uint64](a, first(a.Alloc(16, 8)))
-		for !a.Fenced() { // the last store that a participant makes for itself
+		for !a.Fenced() { // until the participant stores nothing in the background
 			runtime.Gosched()
 		}
 		calls := 0

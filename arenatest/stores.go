@@ -139,8 +139,8 @@ func (w *World) placeOf(c change) string {
 	return text(at) + " of the arena"
 }
 
-// tryImage runs check in a copy of the arena, which image contains. The result named goes is false if
-// check hangs.
+// tryImage makes a copy of the arena from the bytes image, and runs check in the copy. The second result
+// is false if check hangs, or if the memory of the copy cannot be freed.
 func (w *World) tryImage(image []byte, check func(a *arena.Arena) error) (err error, goes bool) {
 	w.t.Helper()
 	seg, err := shm.CreateMemfd("arenatest", int64(len(image)), func(s *shm.Segment) error {

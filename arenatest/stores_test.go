@@ -75,7 +75,7 @@ func TestSystemCallIsAStore(t *testing.T) {
 	require.Equal(t, map[int]bool{10_000: true, 5000: true}, seen)
 }
 
-// badBank is a bank with a wrong repair: it ends the transfer but forgets its second half.
+// badBank is a bank with a wrong repair, which changes only the first of the two balances.
 type badBank struct{ *bank }
 
 func (b badBank) repair() error {
@@ -119,7 +119,8 @@ func TestBadRepairIsFound(t *testing.T) {
 	require.Contains(t, report, "example_repair_test.go:")
 }
 
-// A failure within one of the two functions is reported, and ends only that function.
+// TestFunctionsThatFail checks that KillAtEveryStore reports a failure of op or check, and that the failure ends only
+// that function.
 func TestFunctionsThatFail(t *testing.T) {
 	nothing := func(a *arena.Arena) error { return nil }
 	for name, c := range map[string]struct {

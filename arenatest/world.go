@@ -92,7 +92,7 @@ func plain(name string) string {
 	return name[:min(len(name), 80)]
 }
 
-// Name returns the name of the arena for [arena.Open], which another process may call.
+// Name returns the name of the arena. Another process may pass this name to [arena.Open].
 //
 // The process of the test joins with Join, because all calls of arena.Open in one process share one
 // participant.

@@ -66,8 +66,8 @@ func TestKill(t *testing.T) {
 	require.NoError(t, victim.Close())
 }
 
-// TestKillOfTheOnlyParticipant: Kill ends the death watcher of the victim, which sleeps, although there is no other
-// participant that would wake it. Close of the victim ends its poller, which slept at the time of the Kill, too.
+// TestKillOfTheOnlyParticipant kills the only participant while its death watcher and its poller sleep. Kill ends the
+// death watcher, although no other participant would wake it. Close of the victim ends the poller.
 func TestKillOfTheOnlyParticipant(t *testing.T) {
 	for range 5 {
 		w := arenatest.New(t, nil)
@@ -78,8 +78,8 @@ func TestKillOfTheOnlyParticipant(t *testing.T) {
 		rules := prims.Rules[int64, int64]{Claim: func(*int64, int64) bool { return false }}
 		_, err = prims.OpenWaitable(victim, "w", 0, rules, nil) // starts the poller
 		require.NoError(t, err)
-		// The last work for which the death watcher wakes by itself is to make this process a target of fences. Some systems
-		// have no fences.
+		// Wait until the death watcher does not wake by itself any more. Its last work is to make this process a target of
+		// fences, on systems that have fences.
 		fences := shmsync.FeatureMembarrier.Check() == nil
 		for end := time.Now().Add(proctest.Scale(time.Minute)); fences && !(*arenakernel.Arena)(victim).Fenced(); {
 			require.True(t, time.Now().Before(end), "the victim is no target of fences")
@@ -189,8 +189,8 @@ func TestKillOfOthers(t *testing.T) {
 	}), "no participant of this World")
 }
 
-// TestOpenByName: a participant of another process, or one that arena.Open returns, is in the same
-// arena as those of the World.
+// TestOpenByName checks that arena.Open with the name of a World joins the World's arena, as one more
+// participant.
 func TestOpenByName(t *testing.T) {
 	w := arenatest.New(t, nil)
 	a := w.Join("a")

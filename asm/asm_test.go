@@ -209,8 +209,8 @@ func BenchmarkCPU(b *testing.B) {
 	}
 }
 
-// Goroutine returns the same number in every call of a goroutine, and another number in each goroutine that lives. It does
-// so after the stack has moved, and after the goroutine has run on another thread.
+// TestGoroutine checks that a goroutine keeps its number, and that goroutines that live at the same time have different
+// numbers. A goroutine keeps its number after its stack has moved, and after it has run on another thread.
 func TestGoroutine(t *testing.T) {
 	require.Zero(t, goroutineTwin())
 	if Goroutine() == 0 {

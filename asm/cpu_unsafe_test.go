@@ -45,7 +45,7 @@ func TestCPU(t *testing.T) {
 	})
 }
 
-// The fallback gives the same result, also on machines that do not need it.
+// TestCPUWithoutRDPID checks that CPU works without the instruction RDPID, even on a machine that has RDPID.
 func TestCPUWithoutRDPID(t *testing.T) {
 	defer func(have bool) { haveRDPID = have }(haveRDPID)
 	haveRDPID = false

@@ -2,8 +2,8 @@
 
 package asm
 
-// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. The hints leave the resources of the core to its
-// sibling thread. They also keep the loop around them from filling the pipeline with speculative loads.
+// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. The hints leave the resources of the core to the
+// other hardware thread of the core. They also keep a spin loop from filling the pipeline with speculative loads.
 //
 // A hint takes 10 to 140 cycles, depending on the processor, so callers measure its duration. A call should take
 // less than about 10 µs, because it cannot be preempted.

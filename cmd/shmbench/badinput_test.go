@@ -38,8 +38,8 @@ func TestWithoutDevShm(t *testing.T) {
 	require.Contains(t, out, "mutex")
 }
 
-// Without a compiler, or with one that does not work, the peers in C are skipped, with
-// the reason; the others run.
+// Without a C compiler, or with one that does not work, the peers in C are skipped, with the reason. The peers in Go
+// run.
 func TestWithoutCompiler(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "cc")
 	require.NoError(t, os.WriteFile(broken, []byte("#!/bin/sh\necho no such header >&2\nexit 1\n"), 0o700))

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// Every peer in Go reports whether it slept. No other peer does.
+// Each handoff cell in Go reports how often its process slept, except the cell of in-process:chan.
 func TestHandoffSaysWhoSlept(t *testing.T) {
 	slept := func(c report.Cell) bool {
 		return c.Scenario != "handoff" || c.Subject == "in-process:chan" || len(c.Values("slept")) > 0

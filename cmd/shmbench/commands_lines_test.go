@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// All lines of a critical section are counted and checked, in Go and in C. A lock that does not exclude others is
-// detected.
+// A lock cell checks all cache lines that its critical section writes, in Go and in C. It detects a lock that does not
+// exclude others.
 func TestLinesUnderALock(t *testing.T) {
 	proctest.CCompiler(t)
 	args := []string{"lock", "--place=any", "--procs=2", "--threads=2", "--time=20ms", "--warmup=2ms", "--count=1", "--think=0", "--format=json"}

@@ -80,7 +80,7 @@ func TestMatrixOfAllPairsHasAnEstimate(t *testing.T) {
 func TestMatrixSeesViolations(t *testing.T) {
 	cpus := needTwoCPUs(t)
 	two := "--cpus=" + place.JoinInts(cpus[:2])
-	for _, which := range []string{"--place=cross", two} { // a pair alone, and a tour of both directions
+	for _, which := range []string{"--place=cross", two} { // one pair of CPUs, and a tour of this pair in both orders
 		_, errs := violated(t, "matrix", which, "--prim=test:miscount", "--time=10ms", "--warmup=1ms", "--count=1")
 		require.Contains(t, errs, "round trips were made, and")
 	}

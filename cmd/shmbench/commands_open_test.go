@@ -10,10 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// If a lock is once held for a long time, an open loop sees the stall, even between threads of one program.
+// If a lock is once held for a long time (a stall), the figures of an open loop show the stall, even if the lock is
+// shared only by threads of one process.
 func TestOpenLoopSeesAStall(t *testing.T) {
-	// On a busy machine, requests can be late without a stall, too, and so many can be late that the stall concerns less
-	// than 1 % of them.
+	// On a busy machine, many requests are late even without the stall. Then the stall may concern less than 1 % of the
+	// requests, so there are several attempts.
 	for a := new(attempts); ; {
 		m := stalled(t)
 		seen := m["p99-ns"] > 0.7*float64(subjects.StallTime) && m["corrected-p99-ns"] > 0.5*float64(subjects.StallTime)

@@ -21,7 +21,7 @@ func TestPlaceUsage(t *testing.T) {
 	}
 }
 
-// The workers of a pair run on the CPUs that the placement names, in its order.
+// With the placement A+B, the first worker of a cell runs on CPU A, and the second worker on CPU B.
 func TestPairsRunWhereTheySay(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)

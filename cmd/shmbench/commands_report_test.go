@@ -39,8 +39,8 @@ func resultFile(t *testing.T, change func(*report.Document)) string {
 	return name
 }
 
-// madeUp returns the text of a result file that comes from no run. It is made once, because each of its histograms takes
-// longer to make than the tests take with it.
+// madeUp returns the text of a result file that comes from no run. It makes the text only once, because the histograms
+// take longer to make than the tests take to use them.
 var madeUp = sync.OnceValues(func() ([]byte, error) {
 	o, results, err := madeup.Results()
 	if err != nil {
@@ -262,7 +262,7 @@ func TestPagesOfCommands(t *testing.T) {
 	require.Contains(t, errs, "no such file")
 }
 
-// The command that a section of a page names measures the scenario of the section.
+// Each section of a page is about one scenario, and names a command that measures this scenario.
 func TestPagesNameCommands(t *testing.T) {
 	code, page, errs := shmbench(t, "report", resultFile(t, nil))
 	require.Zero(t, code, errs)

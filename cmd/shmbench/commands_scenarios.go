@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// These types are commands of shmbench. A command measures one or more scenarios, that is, kinds of measurement, that
-// use more than a lock or a value that is passed back and forth. The method Help of a command returns its help text.
-// For each scenario, the text says what a measurement does, which figures it gives, and what it checks.
+// These types are commands of shmbench. Each command measures one or more scenarios, that is, kinds of measurement.
+// The method Help of a command returns its help text. For each scenario, the text says what a measurement does, which
+// figures it gives, and what it checks.
 type (
 	rwCmd      struct{}
 	semCmd     struct{}
@@ -165,7 +165,7 @@ direction. The time is printed first, and progress goes to the terminal.`
 
 type memCmd struct{}
 
-// Run measures access to the memory of an arena, by the NUMA nodes on which the memory lies.
+// Run measures how access to the memory of an arena depends on the NUMA nodes on which the memory lies.
 func (memCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["mem"]...) }
 
 // Help says what the measurement does, which figures it gives, and what it checks.
@@ -181,7 +181,7 @@ of loads comes back to its beginning, all words add up, and the counter under th
 number of holds.`
 }
 
-// Run measures how counters of different threads slow each other down, by the distance between the counters.
+// Run measures how much counters of different threads slow each other down, depending on the distance between them.
 func (paddingCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["padding"]...) }
 
 // Help says what the measurement does, which figures it gives, and what it checks.
@@ -192,7 +192,7 @@ bytes they have a line each, which some CPUs still fetch in pairs; at 128 bytes 
 share. Checked: each counter has as many increments as its thread made.`
 }
 
-// Run measures a lock of two processes, by the NUMA node on which the memory of the lock lies.
+// Run measures how the speed of a lock that two processes share depends on the NUMA node of the lock's memory.
 func (homeCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["home"]...) }
 
 // Help says what the measurement does, which figures it gives, and what it checks.
@@ -220,7 +220,7 @@ turn). With more streams than a node has cores, the cores of all nodes stream. C
 chain of loads comes back, words that nobody writes stay, and written words are found.`
 }
 
-// Run measures locks that are biased toward one process, and the fences that a change of the process costs.
+// Run measures locks that are biased toward one process, and the fences that take a bias away.
 func (biasCmd) Run(s *session) error { return s.measure(plan.Usual, commandScenarios["bias"]...) }
 
 // Help says what each measurement does, which figures it gives, and what it checks.

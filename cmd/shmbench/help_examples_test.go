@@ -22,8 +22,8 @@ func words(line string) (list []string) {
 	return list
 }
 
-// Each command has a sentence in the imperative, and two examples. The examples of commands that measure can be
-// planned. For a value such as --place classes, the plan depends on the host.
+// The help of each command has a sentence in the imperative, and at least two examples. Each example of a command that
+// measures gives a plan on this host, unless it names CPUs.
 func TestHelpHasExamples(t *testing.T) {
 	parser, err := kong.New(new(program), kong.Name("shmbench"), kong.Vars{"torturejobs": torture.JobNames()})
 	require.NoError(t, err)

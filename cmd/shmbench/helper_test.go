@@ -89,7 +89,7 @@ func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
 		},
 	} {
 		if !proctest.Long() && name != "the group can write" {
-			continue // the others are slow, because each compiles the peers
+			continue // the other cases are slow, because each of them compiles the peers
 		}
 		t.Run(name, func(t *testing.T) {
 			cache := filepath.Join(t.TempDir(), "cache")
@@ -103,7 +103,8 @@ func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
 	}
 }
 
-// The helper in a private cache is used again if it is the one that was built there. Otherwise it is built again.
+// A helper in a private cache is used again if its file has not changed since it was built. Otherwise shmbench builds
+// the helper again.
 func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	proctest.CCompiler(t)
 	cache := filepath.Join(t.TempDir(), "cache")
@@ -136,8 +137,8 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	require.NotEqual(t, first, inode(t, helper))
 }
 
-// Even with a umask that allows the group to write, the helper is built so that others cannot write to it, and it
-// runs. A helper that the user names is refused, without being run, if others can write to it.
+// Other users cannot write to a helper that shmbench builds, even if the umask allows the group to write. If others can
+// write to a helper that the user names, shmbench refuses the helper and does not run it.
 func TestHelperThatOthersCanWriteTo(t *testing.T) {
 	proctest.CCompiler(t)
 	defer syscall.Umask(syscall.Umask(0o002))

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestKitRuns runs every cell of the kit and of its peers, with one and with several threads per process. The cells
-// check themselves.
+// TestKitRuns runs the commands below, with their default subjects and with three threads per process. The cells check
+// themselves.
 func TestKitRuns(t *testing.T) {
 	proctest.CCompiler(t)
 	for _, args := range [][]string{
@@ -51,7 +51,7 @@ func TestPaddingCells(t *testing.T) {
 	}
 }
 
-// TestKitSeesViolations checks that each cell of the kit detects when its subject breaks its promise.
+// TestKitSeesViolations checks that the cells of each command below detect a subject that breaks its promise.
 func TestKitSeesViolations(t *testing.T) {
 	for _, c := range []struct{ command, prim, reason string }{
 		{"rw", "open-rw", "a writer got the lock that a reader held"},
@@ -95,7 +95,7 @@ func TestKitUsage(t *testing.T) {
 	}
 }
 
-// A skew has one name in keys of cells, even if the user writes it in different ways.
+// The key of a cell writes a number of a skew in its shortest form: zipf:1.20 becomes zipf:1.2.
 func TestSkewsInKeysOfCells(t *testing.T) {
 	code, out, errs := shmbench(t, "multi", "-n", "--prim=shmsync:multilock", "--keys=9", "--skew=zipf,zipf:1.20")
 	require.Zero(t, code, errs)

@@ -179,7 +179,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// A herd cell detects the faults of a broken herd.
+// A herd cell detects a subject that wakes more threads than the cell requests.
 func TestHerdSeesViolations(t *testing.T) {
 	_, errs := violated(t, "wake", "--prim=test:stampede", "--place=any", "--waiters=3", "--wake=1", "--gap=200us", "--time=50ms",
 		"--warmup=2ms", "--count=1", "--timeout=2s", "--cc=none")

@@ -106,7 +106,7 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	parser, err := kong.New(&p, append(cmdline.Options(), kong.Name("shmbench"), kong.Description(description),
 		kong.Writers(stdout, stderr), kong.Vars{"torturejobs": torture.JobNames()}, kong.DefaultEnvars(envPrefix),
 		kong.Help(helpOf), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }))...) // without the environment variable of each flag
+		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }))...) // omits the environment variable of each flag
 	if err != nil {
 		fmt.Fprintln(stderr, "shmbench:", err)
 		return exitUsage

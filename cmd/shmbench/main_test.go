@@ -97,8 +97,8 @@ func needsMemory(c report.Cell) bool {
 		regexp.MustCompile(`^(no other node has memory to use|node \d+ of its CPUs has no memory to use|both CPUs have their memory on node \d+, as with home=first)$`).MatchString(c.Reason)
 }
 
-// attempts counts attempts. A test repeats them until even a busy machine has measured what the test needs: at least
-// ten times, and for at least two minutes.
+// attempts counts the attempts of a test that may fail on a busy machine. Before the test gives up, it makes at least
+// ten attempts, and goes on for at least two minutes.
 type attempts struct {
 	begun time.Time
 	made  int
@@ -160,7 +160,7 @@ func TestStuckLockIsHung(t *testing.T) {
 			byStatus[c.Status], bySubject[c.Subject] = c, c
 		}
 		if bySubject["go:flock"].Status == bench.StatusHung && limit < time.Minute {
-			continue // a busy machine may not have measured the other lock in time, either
+			continue // on a busy machine, the limit may be too short for go:flock, too
 		}
 		require.Equal(t, "go:flock", byStatus[bench.StatusOK].Subject, "the run goes on")
 		hung := byStatus[bench.StatusHung]
@@ -180,7 +180,7 @@ func TestCrashedWorkerIsReported(t *testing.T) {
 
 func TestEveryScenarioRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	// TestLibrarySubjects has the rest of the library in each scenario.
+	// TestLibrarySubjects measures the other subjects of the library.
 	args := []string{"--threads=2", "--prim=c:*,go:*,in-process:*,shmsync:mutex,shmsync:futex"}
 	if proctest.Long() {
 		args[0] = "--threads=1,2"

@@ -23,7 +23,7 @@ func TestMemUsage(t *testing.T) {
 	}
 }
 
-// TestMemRuns measures for a moment. Memory is where it was requested, or the cell says why it was skipped.
+// TestMemRuns checks that the memory of a mem cell is on the requested nodes, or that the cell says why it was skipped.
 func TestMemRuns(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "mem.html")
 	wanted := []string{"chase-ns", "scan-MB/s", "data-ns"}

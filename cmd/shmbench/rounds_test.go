@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// A round that other programs disturbed is marked as dirty, and repeated with the cells that take part in all rounds. A
-// run ends even if all its rounds are dirty.
+// A round that other programs disturbed is marked as dirty, and one more round is made. Cells that take part in one
+// round only are not repeated. A run ends even if all its rounds are dirty.
 func TestDirtyRoundsAreRepeated(t *testing.T) {
 	for _, c := range []struct {
 		dirty       []bool // whether each round is dirty; the last value is for all later rounds, too

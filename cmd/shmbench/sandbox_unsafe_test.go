@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// restricted runs this program as a child of a thread that limit has restricted. Children inherit the restriction.
-// The thread ends with the test.
+// restricted runs this program as a child process with a restriction. The function limit restricts a new thread. This
+// thread starts the child, which inherits the restriction. The thread ends with its goroutine.
 func restricted(t *testing.T, limit func() error, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -75,8 +75,8 @@ func withoutMbind() error {
 	return nil
 }
 
-// If the system does not let a process place memory, the cells that place it are skipped, with the reason. The others
-// run.
+// If the system does not let a process place memory, the cells that place memory are skipped, with the reason. The
+// other cells run.
 func TestWithoutPermissionToPlace(t *testing.T) {
 	args := []string{"mem", "--mem=first-touch,bind:0", "--huge=none", "--mib=4", "--time=5ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json"}
 	code, out, errs := restricted(t, withoutMbind, args...)

@@ -32,7 +32,7 @@ type session struct {
 	last           time.Time       // after this, no repetition begins, not even the first one of a cell; zero: no limit
 	all            bool            // a matrix measures all pairs of CPUs, however many there are
 	sample         string          // how a matrix chooses its pairs of CPUs; empty if the matrix is one of several scenarios
-	most           time.Duration   // a plan that takes longer gets fewer rounds than usual; 0: no limit
+	most           time.Duration   // if a plan would take longer than this, it gets fewer rounds; 0: no limit
 }
 
 // measure plans, runs and reports the named scenarios.
@@ -58,8 +58,8 @@ func (s *session) measure(d plan.Defaults, names ...string) error {
 	return s.execute(o, cells, nil)
 }
 
-// execute runs the cells, that is, the measurements of the plan, and reports the results. The function judge adds the
-// conclusions that only one command draws.
+// execute runs the cells, that is, the measurements of the plan, and reports the results. The function judge, if it is
+// not nil, adds conclusions to the report.
 func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*report.Run)) error {
 	f := s.common
 	e := &engine.Engine{Until: s.until, Last: s.last, CPUs: o.CPUs, Timeout: o.Timeout, Seed: o.Seed}
@@ -209,7 +209,7 @@ func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 
 // write renders the report on standard output. It also writes each file for which the user gave a flag.
 func (s *session) write(r *report.Run) error {
-	if s.common.Format != "table" { // a table has the notes at its top
+	if s.common.Format != "table" { // a table contains the warnings
 		for _, w := range r.Warnings {
 			fmt.Fprintln(s.stderr, "shmbench: warning:", w)
 		}
@@ -235,8 +235,8 @@ func (s *session) write(r *report.Run) error {
 	return d.Write(s.stdout, s.common.Format)
 }
 
-// saveEvery is the least time between two saves of the results, which happen between rounds. If the program is killed,
-// it loses at most the results of this time and of one round.
+// saveEvery is the shortest time between two saves of the results. The program saves results only between rounds. So a
+// kill of the program loses at most the results of this time and of one round.
 const saveEvery = 5 * time.Second
 
 // regular reports whether the name is that of a regular file. Other files, such as a pipe, can be written only once.

@@ -28,8 +28,7 @@ func TestStreamRuns(t *testing.T) {
 	}
 }
 
-// The chain and the streams detect memory that loses what was written, also where the system does not report where
-// pages are.
+// A stream cell detects memory that loses what was written, even if the system does not report where pages are.
 func TestStreamSeesViolations(t *testing.T) {
 	t.Run("mbind", streamSeesViolations)
 	t.Run("no mbind", func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestLibrarySubjects(t *testing.T) {
 	}
 }
 
-// TestBrokenLibraryIsAViolation checks that wrong uses of the library are detected, like those of other subjects.
+// TestBrokenLibraryIsAViolation checks that cells detect subjects that use the library wrongly.
 func TestBrokenLibraryIsAViolation(t *testing.T) {
 	for _, c := range []struct {
 		args   []string

@@ -115,8 +115,8 @@ func TestTortureOfDataInC(t *testing.T) {
 	}
 	args := []string{"--seed=0", "--duration=" + duration.String(), data}
 	tortureUntil(t, exitOK, enough, args...)
-	// A death during a rollback is rare, so only the long test waits for one. On a busy machine victims in C seldom roll
-	// back. Thirty rollbacks make a death in one of them almost certain.
+	// A death during a rollback is rare, so only the long test waits for one. On a busy machine, victims in C seldom roll
+	// back. The test requires such a death only after thirty rollbacks, because then it is almost certain.
 	if proctest.Long() {
 		until(func() bool {
 			if inside == 0 {
@@ -136,14 +136,14 @@ func TestTortureSeesTornDataInC(t *testing.T) {
 	violates(t, "torn: cell", "--duration=30s", "--only=test:unsaved")
 }
 
-// Residents in C are killed with the others, and their successors go on with the data.
+// In a round in which all processes die, residents in C are killed, too. New residents then go on with the data.
 func TestTortureKillsResidentsInC(t *testing.T) {
 	proctest.CCompiler(t)
 	for _, residents := range []struct{ number, only string }{
 		{"--residents=2", "--only=synchronized,tx,rwtx"},
-		{"--residents=3", "--only=mutex,tx"}, // the third one
+		{"--residents=3", "--only=mutex,tx"}, // only the third resident is a program in C
 	} {
-		// In the plan of this seed, everybody dies at the end of the first round, however soon that is.
+		// In the plan of this seed, all processes die at the end of the first round.
 		args := []string{"--seed=" + seedOfDoom, residents.number, residents.only, "--duration=2s"}
 		_, plan, _ := shmbench(t, append([]string{"torture", "-n"}, args...)...)
 		require.Contains(t, plan, "round 0 of seed "+seedOfDoom+", everybody dies: true")
@@ -203,7 +203,7 @@ func TestTortureWithoutCompiler(t *testing.T) {
 
 func TestTortureSeesViolations(t *testing.T) {
 	for _, c := range []struct{ job, duration, reason string }{
-		{"test:open", "20s", "not alone inside|came inside meanwhile"}, // either of two processes may notice
+		{"test:open", "20s", "not alone inside|came inside meanwhile"}, // one text for each process that may notice
 		{"test:lossy", "2s", "one item is gone"},                       // seen when the torture ends
 		{"test:panicky", "20s", "panic: shmsync: no"},
 	} {
@@ -231,7 +231,7 @@ func TestTortureSeesWaits(t *testing.T) {
 	require.NotZero(t, r.Beyond)
 }
 
-// A torture finds a process that waits for ever, and prints the words and the stacks.
+// A torture finds a process that waits for ever. It prints the words of the objects, and the stacks of the processes.
 func TestTortureSeesAHang(t *testing.T) {
 	code, r, errs := runTorture(t, "--duration=20s", "--timeout=6s", "--only=mutex,test:stuck")
 	require.Equal(t, exitViolation, code, errs)
