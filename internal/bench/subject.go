@@ -97,7 +97,7 @@ type Successor interface {
 
 // Succession has two instants after the death of an owner, as the process that takes over the lock sees them.
 type Succession struct {
-	Told  int64 // when the caller learned of the death; 0 if the subject reports only that the caller owns the lock
+	Told  int64 // when the caller learned of the death; 0 if the subject gives only one instant
 	Owned int64 // when the caller could use the data
 }
 

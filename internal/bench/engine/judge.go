@@ -65,7 +65,7 @@ func (j *judge) end(e *Engine) {
 }
 
 // again returns the cells of one more round if a disturbed round has to be repeated and time is left. Otherwise it
-// returns nil. At most, it returns a round for each round that was planned.
+// returns nil. The engine repeats at most as many rounds as were planned.
 func (j *judge) again(e *Engine, ctx context.Context) []*bench.Cell {
 	if e.Probe == nil || j.owed == 0 || 2*j.spent >= e.Made || ctx.Err() != nil || !e.Until.IsZero() && time.Now().After(e.Until) {
 		return nil

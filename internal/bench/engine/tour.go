@@ -59,8 +59,8 @@ func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps
 	return steps
 }
 
-// tour measures all of the cells with one pair of processes, which moves from one pair of CPUs to
-// the next. It returns a repetition of each cell.
+// tour measures all of the cells with one pair of processes, which moves from one pair of CPUs to the next. It returns
+// a repetition of each cell.
 func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench.Cell) int) map[*bench.Cell]*bench.Repetition {
 	steps := e.stepsOf(cells, done)
 	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(steps)/8)}

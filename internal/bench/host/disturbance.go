@@ -32,10 +32,10 @@ func Others(before, after Disturbance) float64 {
 	return max((after.Busy-before.Busy)-(after.Own-before.Own), 0) / total
 }
 
-// Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. For
-// other programs and the hypervisor, there is a limit of the share of the CPU time that they may take. The kernel
-// samples at each tick, so a measured share has an error of about 1 divided by the square root of the number of ticks.
-// A share is too large only if it exceeds its limit by more than this error.
+// Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. Other
+// programs and the hypervisor may each take a share of the time up to a limit. The kernel samples at each tick, so a
+// measured share has an error of about 1 divided by the square root of the number of ticks. A share is too large only
+// if it exceeds its limit by more than this error.
 func Dirty(before, after Disturbance) bool {
 	total := after.Total - before.Total
 	if total <= 0 {

@@ -11,9 +11,8 @@ import (
 
 // In a handoff measurement, two threads pass a token back and forth. A look is a round trip in which thread 0 asks the
 // kernel whether it slept until the token came back, or only spun. The histogram omits the looks, because asking takes
-// time. The stride is the number of round trips from one look to the next. If the warm-up shows that round trips are
-// slow, the stride is small, so that there are enough looks. The stride is odd, because even and odd round trips may
-// differ.
+// time. The stride is the number of round trips from one look to the next. It is small if the warm-up shows that round
+// trips are slow, so that there are enough looks. It is odd, because even and odd round trips may differ.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021

@@ -132,8 +132,8 @@ const (
 	helperWaitLimit = time.Minute // long, because a busy machine starts it late
 )
 
-// sources are the source files of a C program, with their digest. The compiler compiles one of them, whose file name is
-// the text of the field name plus ".c".
+// sources are the source files of a C program, with their digest. If the field name is "peer", for example, the
+// compiler compiles peer.c.
 type sources struct {
 	name   string
 	text   map[string][]byte
