@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// These are the ways to choose keys unevenly in a multi cell, which measures locks by key.
+// These are the distributions of the keys that the threads of a multi cell lock.
 const (
 	SkewUniform = "uniform"
 	skewZipf    = "zipf" // the k-th key has a weight of k^-theta, as in zipf:1.2
@@ -24,8 +24,8 @@ const (
 	zipfMost  = 10
 )
 
-// ParseSkew parses the name of a way to choose keys unevenly. It returns the exponent theta, which is 0 if all keys
-// are equally likely, and the name of this way in the keys of measurements.
+// ParseSkew parses the name of a distribution of keys. It returns the exponent theta, which is 0 if all keys are
+// equally likely. It also returns the only form of the name that the key of a cell uses, such as zipf for zipf:0.99.
 func ParseSkew(text string) (theta float64, name string, err error) {
 	switch text {
 	case SkewUniform:
@@ -46,8 +46,8 @@ func ParseSkew(text string) (theta float64, name string, err error) {
 	return theta, skewZipf + ":" + strconv.FormatFloat(theta, 'g', -1, 64), nil
 }
 
-// DrawKeys draws at random the order in which the workers of a multi measurement lock keys. If theta is not 0, keys
-// with lower numbers are more likely.
+// DrawKeys draws random keys, with repetitions. The workers of a multi measurement lock the keys in this order. If
+// theta is not 0, keys with lower numbers are more frequent.
 func DrawKeys(draws *[control.ScratchDraws]uint32, keys int, theta float64, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	sums := make([]float64, keys)

@@ -12,7 +12,7 @@ import (
 const (
 	DataOwn    = "own"    // the data of each thread is on the thread's own node
 	DataOne    = "one"    // all on the node of the first thread
-	DataFar    = "far"    // all on the farthest other node with memory
+	DataFar    = "far"    // all on the node with memory that is farthest from the first thread
 	DataSpread = "spread" // on all nodes in turn
 )
 

@@ -19,8 +19,8 @@ type RWLocker interface {
 	RLock()
 	RUnlock()
 	TryLock() bool
-	// ReadPairs takes and releases the lock for reading n times. In each hold it reads the guarded word. It returns how
-	// often the word was not 0. Nobody writes the word, so a correct lock gives 0.
+	// ReadPairs n times takes the lock for reading, reads the guarded word, and releases the lock. It returns how often
+	// the word was not 0. Nobody writes the word, so with a correct lock this is 0.
 	ReadPairs(n int, guarded *uint64) (torn int)
 }
 
@@ -31,21 +31,21 @@ type Subject struct {
 	Prim      string        // the primitive
 	Scenarios []string      // names of the scenarios that can measure it
 	Brief     []string      // scenarios of a quick suite that measure it; nil: all of its scenarios
-	Places    []string      // placements in which it makes sense; all when empty
+	Places    []string      // placements in which it is measured; empty: all
 	InProcess bool          // it works within one process only, so its cells run in one process
 	C         bool          // the C helper runs it
 	Hidden    bool          // it is measured only if the user names it; for tests
-	Spins     bool          // the time that its waiters spin can be set
+	Spins     bool          // the user can set how long its waiters spin
 	MaxN      int           // the most waiters that it can take; 0 for any number
 	Env       []string      // added to the environment of its workers
-	Startup   time.Duration // extra startup time of a victim, the process that a crash cell kills, if it is long
+	Startup   time.Duration // extra startup time of a victim, the process that a crash cell kills
 
 	// Segment creates the memory for the subject before a repetition of the cell. The result is a file that can be
 	// mapped, which workers inherit as descriptor 4. If Segment is nil, the memory is a zeroed memfd.
 	Segment func(*Cell) (*os.File, error)
 	// Files creates further files that every worker of a cell inherits.
 	Files func(*Cell) ([]*os.File, error)
-	// Clean removes what a repetition left behind, except for its files.
+	// Clean removes what a repetition left on the host, except for the files that Segment and Files created.
 	Clean func(segment *os.File)
 	// Check returns an error that says why the subject cannot run here, or nil.
 	Check func() error
@@ -97,7 +97,7 @@ type Successor interface {
 
 // Succession has two instants after the death of an owner, as the process that takes over the lock sees them.
 type Succession struct {
-	Told  int64 // when the caller learned of the death; 0 if the subject does not report that separately
+	Told  int64 // when the caller learned of the death; 0 if the subject gives only one instant
 	Owned int64 // when the caller could use the data
 }
 

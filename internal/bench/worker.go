@@ -43,6 +43,6 @@ func (w *Worker) Shared(create func() (any, error)) (any, error) {
 // File returns the descriptor of file i of the subject, which this process has inherited.
 func (w *Worker) File(i int) int { return control.FirstSubjectFD + i }
 
-// Word returns the 32-bit word at the start of the cache line with the number line, counted from the start of the
+// Word returns the first 32-bit word of a cache line. The parameter line is the number of the cache line in the
 // segment.
 func (w *Worker) Word(line int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64) }

@@ -13,7 +13,7 @@ const (
 	BarKills      = 300     // number of kills in all repetitions together
 	barWaiters    = 100_000 // number of waiters in one process
 	barWait       = time.Second
-	barMaxWaiters = 3 // most repetitions of a cell with that many waiters
+	barMaxWaiters = 3 // most repetitions of a cell with barWaiters waiters
 	barMaxIdle    = 5
 )
 

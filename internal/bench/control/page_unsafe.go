@@ -95,7 +95,7 @@ type Control struct {
 	_       [56]byte
 
 	Counter uint64 // guarded by the lock under test, so it is not atomic
-	Holder  uint64 // also guarded: 1 plus the slot that held the lock last
+	Holder  uint64 // also guarded: 1 plus the index of the slot whose thread held the lock last; 0: none
 	_       [48]byte
 
 	Think [Thinks]float32 // think times, as multiples of the mean think time
@@ -121,7 +121,7 @@ type Slot struct {
 	ItersPerNs float64 // result of calibrating the work loop
 	Metrics    [slotMetrics]float64
 	Message    [MessageBytes]byte
-	From       [SlotFrom]uint64 // how often the thread got the lock from each slot
+	From       [SlotFrom]uint64 // how often the thread got the lock, by the slot of the holder before
 }
 
 var (
@@ -189,8 +189,8 @@ func (p *Page) Slots() int { return (len(p.mem) - slotsAt) / slotBytes }
 // Slot returns slot i, which has the results of one thread, and the counters of the thread's first histogram.
 func (p *Page) Slot(i int) (*Slot, []uint64) {
 	b := p.mem[slotsAt+i*slotBytes:][:slotBytes]
-	// SAFETY: slots are multiples of a page long, so both are aligned, and the
-	// slice above is long enough for both.
+	// SAFETY: the length of a slot is a multiple of a page, so the Slot and the counters are aligned. The slice b is
+	// long enough for both.
 	return (*Slot)(unsafe.Pointer(&b[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&b[slotHeadBytes])), stats.HistBuckets)
 }
 
@@ -205,7 +205,7 @@ func (p *Page) Other(i int) []uint64 {
 // their state in the mapped segment.
 func WordAt(mem []byte, off int) *atomic.Uint32 {
 	_ = mem[off : off+4]
-	// SAFETY: bounds checked above; callers pass offsets that divide by 4.
+	// SAFETY: bounds checked above; callers pass multiples of 4.
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[off]))
 }
 

@@ -15,11 +15,11 @@ type Scratch struct {
 	_       structs.HostLayout
 	Holders atomic.Int64 // sem: number of holders of a permit
 	_       [120]byte
-	First   uint64 // rw: written before the work of a writer
+	First   uint64 // rw: a writer adds 1 to it before its work
 	_       [120]byte
-	Second  uint64 // rw: written after the work of a writer
+	Second  uint64 // rw: a writer sets it to First after its work
 	_       [120]byte
-	Round   atomic.Uint64 // event, seq: number of rounds that began; barrier: the last phase
+	Round   atomic.Uint64 // event, seq: number of rounds that began; barrier: the phase after which all threads stop
 	_       [120]byte
 	Came    atomic.Uint64 // event, seq: number of waiters that returned, in all rounds
 	_       [120]byte
@@ -31,7 +31,7 @@ type Scratch struct {
 	_       [120]byte
 
 	Draws  [ScratchDraws]uint32 // multi: the order in which workers take keys
-	Counts [ScratchKeys]uint64  // multi: holds of each key, guarded by the key; lock: the lines after the first, see lines.go
+	Counts [ScratchKeys]uint64  // multi: holds of each key, guarded by the key; lock: extra cache lines, see lines.go
 	Phases [ScratchParts]struct {
 		At atomic.Uint64 // barrier: the phase that a thread has reached
 		_  [56]byte
@@ -44,7 +44,7 @@ type Scratch struct {
 // these words, and threads wait on the condition variables until a word has the value that they need.
 type MonitorWords struct {
 	Head, Tail, Shut uint64 // of a bounded buffer: items taken, items put, and 1 once it is shut
-	Value            uint64 // of a gate or a sequence; Shut stops these, too
+	Value            uint64 // of a gate or a sequence, whose waits end when Shut is 1
 	Arrived, Phase   uint64 // of a barrier
 	Ring             [scratchRing]uint64
 }

@@ -36,7 +36,8 @@ func Calibrate(sink *uint64) float64 {
 // Steps converts a duration to a number of steps of Work. The parameter perNs is the result of Calibrate.
 func Steps(ns uint64, perNs float64) uint64 { return uint64(float64(ns)*perNs + 0.5) }
 
-// Thinks is the number of think times, that is, pauses between two operations of a thread, in the table of a plan.
+// Thinks is the number of think times in the table of a plan. A think time is a pause between two operations of a
+// thread.
 const Thinks = 256
 
 // DrawThinks fills the table with exponentially distributed think times, as multiples of their mean. With constant

@@ -34,15 +34,15 @@ type Engine struct {
 	Save      func([]*bench.Result)
 	SaveEvery time.Duration
 
-	// Probe reads how much other programs disturb the used CPUs. If Probe is not nil, the engine judges each round by
-	// itself. It repeats the rounds that were disturbed, as long as the time Until has not come.
+	// Probe reads how much other programs disturb the used CPUs. If Probe is not nil, the engine checks after each
+	// round whether the round was disturbed, and repeats disturbed rounds. It begins no such repetition after Until.
 	Probe func() host.Disturbance
 	Made  int // number of rounds that were judged
 	Dirty int // number of these rounds that something else disturbed
 }
 
-// Run measures the cells in the given sequence and returns a result for every cell, in the order of the parameter
-// cells. When ctx ends, it returns the results so far.
+// Run measures cells in the order of the parameter sequence. It returns a result for every cell, in the order of the
+// parameter cells. When ctx ends, it returns the results so far.
 func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*bench.Result {
 	results := make([]*bench.Result, len(cells))
 	byCell := map[*bench.Cell]*bench.Result{}

@@ -16,7 +16,7 @@ type judge struct {
 	before host.Disturbance
 	cells  []*bench.Cell // the cells of the round so far, in their order
 	reps   map[*bench.Cell]*bench.Repetition
-	last   []*bench.Cell // cells of the last complete round that take part in all rounds
+	last   []*bench.Cell // cells of the last complete round, without those that have a MaxReps
 	owed   int           // number of rounds that still have to be repeated
 	spent  int           // number of rounds that were repeated
 }
@@ -65,7 +65,7 @@ func (j *judge) end(e *Engine) {
 }
 
 // again returns the cells of one more round if a disturbed round has to be repeated and time is left. Otherwise it
-// returns nil. It repeats at most as many rounds as were planned.
+// returns nil. The engine repeats at most as many rounds as were planned.
 func (j *judge) again(e *Engine, ctx context.Context) []*bench.Cell {
 	if e.Probe == nil || j.owed == 0 || 2*j.spent >= e.Made || ctx.Err() != nil || !e.Until.IsZero() && time.Now().After(e.Until) {
 		return nil

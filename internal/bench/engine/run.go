@@ -196,7 +196,7 @@ func (r *run) control() error {
 		return err
 	}
 	r.page.Phase.Store(control.PhaseMeasure)
-	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // counted from now, even if this process has been late
+	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // measure for c.Time even if this process began late
 		return err
 	}
 	r.finish()

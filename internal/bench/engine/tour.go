@@ -15,10 +15,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/load"
 )
 
-// tourOf returns the cells that one tour measures together with c, or nil if c has to run alone. These are c and
-// the elements of cells that are matrix cells of the same subject and take part in this round. The function done
-// returns how many repetitions a cell has had. A tour measures many pairs of CPUs with one pair of processes, see
-// load.Tour.
+// tourOf returns the cells that one tour measures, or nil if c has to run alone. A tour measures many pairs of CPUs
+// with one pair of processes, see load.Tour. It takes c, and those of the given cells that are matrix cells of the same
+// subject. It omits cells that are skipped or have had all their repetitions. The function done returns how many
+// repetitions a cell has had.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&
@@ -46,8 +46,8 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 	return group
 }
 
-// stepsOf returns the steps of a tour through the cells, in a random order. Each step is a pair of CPUs that the
-// next repetition of one of the cells measures. The function done returns how many repetitions a cell has had.
+// stepsOf returns the steps of a tour through the cells, in a random order. In each step, the tour measures one pair of
+// CPUs for the next repetition of a cell. The function done returns how many repetitions a cell has had.
 func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps []load.Step) {
 	for _, c := range cells {
 		for _, pair := range c.PairsOf(done(c), e.CPUs) {
@@ -59,8 +59,8 @@ func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps
 	return steps
 }
 
-// tour measures all of the cells with one pair of processes, which moves from CPUs to CPUs. It returns a repetition of
-// each cell.
+// tour measures all of the cells with one pair of processes, which moves from one pair of CPUs to the next. It returns
+// a repetition of each cell.
 func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench.Cell) int) map[*bench.Cell]*bench.Repetition {
 	steps := e.stepsOf(cells, done)
 	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(steps)/8)}
@@ -111,7 +111,7 @@ func (r *run) walk(tour *load.Tour, m *Meter, steps int) error {
 		return err
 	}
 	for _, p := range r.procs {
-		p.expected = endStatus // the ends exit when the tour is over
+		p.expected = endStatus // the processes exit when the tour is over
 	}
 	r.page.StartNs.Store(shmsync.MonotonicOf(time.Now().Add(startDelay)))
 	r.page.Phase.Store(control.PhaseMeasure)

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// matrixCells returns n cells for each direction of two CPUs, for a subject.
+// matrixCells returns n cells of a subject. They measure the two given CPUs, in both directions by turns.
 func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*bench.Cell) {
 	t.Helper()
 	s, err := subjects.Find(subject)
@@ -46,7 +46,8 @@ func TestToursAreOfOneSubject(t *testing.T) {
 	require.LessOrEqual(t, len(e.tourOf(cells[0], matrixCells(t, "go:one-line", cpus, 2*load.TourMost), none)), load.TourMost+1)
 }
 
-// A cell of a class visits some of its pairs in each round, and all of them in twelve rounds.
+// TestToursVisitPairsOfClasses checks that a tour visits only some of the 64 pairs of CPUs of a cell in each round, and
+// all 64 in twelve rounds.
 func TestToursVisitPairsOfClasses(t *testing.T) {
 	cells := matrixCells(t, "go:one-line", []int{3, 5}, 1)
 	for i := range 64 {
@@ -93,8 +94,7 @@ func TestManyPairsMakeSeveralTours(t *testing.T) {
 	require.Len(t, visited, len(cells))
 }
 
-// The repetition of a cell is computed from the table of its tour. Steps that were not visited fail, and so do steps
-// whose two counts differ.
+// TestTourWithoutEnds checks that the repetitions of all cells of a tour fail if no process has measured anything.
 func TestTourWithoutEnds(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "segment")
 	require.NoError(t, err)

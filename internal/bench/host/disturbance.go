@@ -32,9 +32,10 @@ func Others(before, after Disturbance) float64 {
 	return max((after.Busy-before.Busy)-(after.Own-before.Own), 0) / total
 }
 
-// Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. The
-// kernel samples at each tick, so a share has an error of about 1 divided by the square root of the number of
-// ticks. A share counts only if it exceeds its limit by more than this error.
+// Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. Other
+// programs and the hypervisor may each take a share of the time up to a limit. The kernel samples at each tick, so a
+// measured share has an error of about 1 divided by the square root of the number of ticks. A share is too large only
+// if it exceeds its limit by more than this error.
 func Dirty(before, after Disturbance) bool {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -124,6 +125,6 @@ func ReadDisturbance(used []int) (d Disturbance) {
 
 // A report considers the host quiet during the run if no share of time exceeds these limits.
 const (
-	MostOthers = 0.05 // for the share of the used CPUs' time that other programs took, and the share of the time that a worker was without its CPU
+	MostOthers = 0.05 // for the share of the used CPUs' time that other programs took, and the share of the time that a worker waited for its CPU
 	MostSteal  = 0.01 // for the share of the time that the hypervisor took
 )

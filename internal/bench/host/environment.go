@@ -24,8 +24,8 @@ type Environment struct {
 	GOAMD64     string  `json:"goamd64,omitempty"`
 	Revision    string  `json:"revision,omitempty"`
 	Modified    bool    `json:"modified,omitempty"` // the source differs from the revision
-	Compiler    string  `json:"compiler,omitempty"` // of the peers in C, with its flags
-	Libc        string  `json:"libc,omitempty"`     // of the peers in C
+	Compiler    string  `json:"compiler,omitempty"` // compiler of the peers in C, with its flags
+	Libc        string  `json:"libc,omitempty"`     // C library of the peers in C
 	Date        string  `json:"date"`               // when the run began, UTC
 	CPU         string  `json:"cpu"`
 	CPUs        int     `json:"cpus"`

@@ -32,8 +32,8 @@ func (e *Environment) Facts() (facts []Fact) {
 	return facts
 }
 
-// mapText joins the names and texts of m to one text, sorted by name. The parameter between separates a name from its
-// text.
+// mapText returns the entries of m as one text, sorted by name. With "=" as the parameter between, the text has the
+// form "a=x; b=y".
 func mapText(m map[string]string, between string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {

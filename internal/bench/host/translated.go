@@ -34,7 +34,7 @@ func translatedOn(model string) string {
 func isTranslated() bool {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		b = nil // the kernel does not report its architecture
+		b = nil // decide without it
 	}
 	return translated(runtime.GOARCH, ReadLine("/proc/sys/kernel/arch"), b)
 }

@@ -26,7 +26,8 @@ func workBarrier(t *thread) error {
 	t.await()
 	t0 := shmsync.Monotonic()
 	for phase := uint64(1); ; phase++ {
-		// Thread 0 announces the last phase before it arrives for that phase, so that all threads stop after it.
+		// Thread 0 announces the last phase before it arrives for this phase. So all threads see the announcement when
+		// the phase is complete, and stop.
 		if more := t.next(); t.index == 0 && !more {
 			s.Round.Store(phase)
 		}

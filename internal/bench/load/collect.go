@@ -156,10 +156,10 @@ func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 	return stats.NewHist(all...)
 }
 
-// batchMeans sets the figures of a measurement whose samples are means of batches. It sets p50-ns to the median of
-// these means. A mean hides a slow operation, so the other quantiles must come from operations that were timed one
-// by one. Therefore batchMeans replaces the histogram of the repetition by the parameter single. It returns false
-// if single has no samples.
+// batchMeans sets p50-ns of a measurement whose samples are means of batches to the median of these means. The other
+// quantiles cannot come from means, because a mean hides a slow operation. For these quantiles, batchMeans replaces the
+// histogram of the repetition by single, which has operations that were timed one by one. It returns false if single
+// has no samples.
 func batchMeans(rep *bench.Repetition, single *hdrhistogram.Histogram, tail int) bool {
 	if v, ok := stats.Quantile(rep.Hist, stats.Quantiles[0].Q, tail); ok {
 		rep.Metrics[stats.Quantiles[0].Name+"-ns"] = v / rep.Div

@@ -22,8 +22,8 @@ type gate interface {
 // lastRound is a flag in the number of a round. It tells the waiters to leave, because no round follows.
 const lastRound = 1 << 63
 
-// lostCount is what a thread that finds a violation adds to Scratch.Came, the number of arrivals. Without this
-// addition, other threads could wait in awaitCame for ever, for arrivals that never come.
+// lostCount is the number that a thread adds to Scratch.Came when it finds a violation. Then the thread counts no more
+// arrivals, and without this addition, awaitCame would wait for them for ever.
 const lostCount = 1 << 40
 
 // pollEvery is the time between two checks whether all waiters have come through the gate.
@@ -58,9 +58,9 @@ func (t *thread) openers() int {
 	return int(t.Procs*t.Control.Threads) - t.eventWaiters()
 }
 
-// eventWaiters returns the number of waiting threads. They are all threads except the N threads of the first process.
-// For a subject that runs in one process, Control.Threads is the number of all threads, but N is still the number that
-// the plan has for each process.
+// eventWaiters returns the number of waiting threads, which are all threads except the first t.N. The plan sets t.N to
+// the number of threads of each process. If the subject runs all threads in one process, t.N is the number that each of
+// several processes would have.
 func (t *thread) eventWaiters() int {
 	return int(t.Procs*t.Control.Threads - uint32(t.N))
 }
@@ -91,8 +91,8 @@ func (t *thread) awaitStop() {
 	}
 }
 
-// awaitCame sleeps until Scratch.Came, the number of times that waiters have come through the gate in all rounds,
-// is at least want.
+// awaitCame sleeps until Scratch.Came has reached the number want. Scratch.Came counts how often waiters have come
+// through the gate, in all rounds.
 func (t *thread) awaitCame(want uint64) {
 	for t.Scratch().Came.Load() < want {
 		time.Sleep(pollEvery)

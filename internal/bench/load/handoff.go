@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// In a handoff measurement, two threads pass a token back and forth. In some of the round trips, the looks, thread
-// 0 asks the kernel whether it slept until the token came back, or only spun. The histogram omits the looks. The
-// stride is the distance from one look to the next. The warm-up chooses it so that slow round trips give enough
-// looks, and few of the fast round trips are lost. The stride is odd, because even and odd round trips may differ.
+// In a handoff measurement, two threads pass a token back and forth. A look is a round trip in which thread 0 asks the
+// kernel whether it slept until the token came back, or only spun. The histogram omits the looks, because asking takes
+// time. The stride is the number of round trips from one look to the next. It is small if the warm-up shows that round
+// trips are slow, so that there are enough looks. It is odd, because even and odd round trips may differ.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
@@ -104,9 +104,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times the wake of a sleeping thread. Thread 0 lets thread 1 sleep for the gap, stores the time in the
-// control page and passes the token. The histogram of thread 1 has the times from the stored time until thread 1
-// has the token. The histogram of thread 0 has the durations of the calls that pass the token.
+// workWake times the wake of a sleeping thread. Thread 0 lets thread 1 sleep for the gap, stores the current time in
+// the control page and passes the token. The histogram of thread 1 has the times from this store until thread 1 has the
+// token. The histogram of thread 0 has the durations of the calls that pass the token.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// drowsy is a token that answers itself. It gives up the CPU in each wait whose number is a multiple of the field every.
+// drowsy is a token that answers itself. It sleeps in some of its waits: in each fourth wait if the field every is 4.
 type drowsy struct {
 	page  *control.Page
 	last  uint32
@@ -59,7 +59,7 @@ func TestHandoffTellsWhoSlept(t *testing.T) {
 		Collect(rep, &bench.Cell{Scenario: bench.ScenarioByName("handoff")}, p)
 		require.Empty(t, rep.Reason)
 		require.InDelta(t, drowsyWaits/lookStrideLeast, th.slot.Metrics[metricLooked], 1)
-		// The runtime may still interrupt a wait that does not sleep.
+		// The runtime may interrupt the thread even in a wait in which drowsy does not sleep.
 		require.InDelta(t, want, rep.Metrics["slept"], 0.1, "one in %d", every)
 		require.EqualValues(t, drowsyWaits, th.slot.Ops)
 		require.EqualValues(t, drowsyWaits-th.slot.Metrics[metricLooked], stats.NewHist(th.counts).TotalCount(), "sampled round trips are not in the histogram")

@@ -17,8 +17,8 @@ import (
 // last-level cache. The field node is the NUMA node.
 type cpuPlace struct{ cache, node int }
 
-// handoverOf returns the index in bench.HandoverKinds of a hand-over: the lock went from one CPU (the parameter from)
-// to another (the parameter to). The parameter same is true if the same thread had the lock before.
+// handoverOf returns the kind of a hand-over of a lock between two CPUs, as an index in bench.HandoverKinds. The
+// parameter same is true if one thread had the lock before and after the hand-over.
 func handoverOf(from, to int32, same bool, places map[int]cpuPlace) int {
 	a, b := places[int(from)], places[int(to)]
 	switch {
@@ -66,7 +66,7 @@ func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPl
 var hostPlaces = sync.OnceValue(func() map[int]cpuPlace { return readPlaces("/sys") })
 
 // readPlaces reads from the directory sysfs, such as /sys, which caches and NUMA nodes each CPU shares. If the
-// directory does not say this for a cache or a node, readPlaces assumes that all CPUs share it.
+// directory does not say which CPUs share a cache, readPlaces assumes that all do. The same holds for a node.
 func readPlaces(sysfs string) map[int]cpuPlace {
 	places := map[int]cpuPlace{}
 	dirs, err := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu/cpu[0-9]*"))

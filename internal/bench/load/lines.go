@@ -8,8 +8,8 @@ import (
 )
 
 // A critical section that writes several cache lines writes the line of the counter and the first lines of the array
-// Counts. The first word of each line equals the counter, except while a thread holds the lock. So a second holder at
-// the same time finds a word that differs.
+// Counts. The first word of each line equals the counter, except while a thread writes the lines under the lock. If two
+// threads hold the lock at the same time, one of them can find a word that differs from the counter.
 const lineWords = 64 / 8
 
 // checkLines checks that the first word of each cache line that the critical section writes equals v, the counter.

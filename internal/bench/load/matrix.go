@@ -15,8 +15,8 @@ const (
 
 // shuttle is one of the two ends that pass a cache line back and forth in a matrix measurement.
 type shuttle interface {
-	// Trips makes n round trips, and from is the number of the first one. Trips returns the number of round trips
-	// that it made, which is less than n if the measurement stopped.
+	// Trips makes n round trips. The parameter from is the number of the first round trip. Trips returns how many round
+	// trips it made, which is less than n if the measurement stopped.
 	Trips(from, n uint32) uint32
 	// Finish tells the other end that no round trip with this number or a higher one will come.
 	Finish(number uint32)

@@ -25,9 +25,9 @@ type clock interface {
 // pace is the schedule of an open loop, which begins operations at fixed times, even if earlier ones are late.
 type pace struct{ next, every int64 }
 
-// once waits until the next operation is due, and calls the function do. fromDue is the time from the instant when
-// the operation was due until its end, and fromBegun is the time from its begin until its end. A loop that does not
-// plan its operations in advance would see only fromBegun.
+// once waits until the next operation is due, and then calls do, which is the operation. It returns two durations,
+// which both last until the operation ends: fromDue begins when the operation is due, and fromBegun begins with the
+// call of do. A closed loop can measure only fromBegun.
 func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	due := p.next
 	p.next += p.every
@@ -120,9 +120,9 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// corrected estimates which latencies an open loop with an operation every so many ns would have measured, from the
-// latencies of a closed loop. It adds the samples that the closed loop missed, as HdrHistogram does. A report shows
-// the result beside the latencies that the open loop did measure.
+// corrected estimates the latencies of an open loop from the latencies of a closed loop. The parameter every is the
+// time in ns from one operation of the open loop to the next. corrected adds the samples that the closed loop missed,
+// as HdrHistogram does. A report shows the estimate beside the measured latencies of the open loop.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

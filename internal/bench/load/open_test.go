@@ -17,7 +17,7 @@ type fakeClock struct{ at int64 }
 func (c *fakeClock) now() int64          { return c.at }
 func (c *fakeClock) sleepUntil(ns int64) { c.at = max(c.at, ns) }
 
-// stalledRun serves 20,000 requests at 1 kHz, each in 10 µs. Once it stalls for a second.
+// stalledRun serves 20,000 requests at 1 kHz. Each request takes 10 µs, except one, which takes a second longer.
 func stalledRun() (fromDue, fromBegun *hdrhistogram.Histogram) {
 	const requests, stallAt, second = 20_000, 7_000, 1_000_000_000
 	open, closed := make([]uint64, stats.HistBuckets), make([]uint64, stats.HistBuckets)

@@ -12,9 +12,9 @@ import (
 // paddingBatch is the number of increments after which a thread checks whether the measurement has ended.
 const paddingBatch = 256
 
-// workPadding increments a counter that no other thread uses. The measurement determines the distance of the counters
-// of two threads. If they are on one line, the threads share that line (false sharing). At a distance of 64 bytes, a
-// prefetcher that fetches lines in pairs may still make them share.
+// workPadding increments a counter that no other thread uses. The measurement determines the distance between the
+// counters of two threads. If both counters are on one cache line, the threads share the line (false sharing). Even at
+// a distance of 64 bytes, the threads may disturb each other, because some prefetchers fetch lines in pairs.
 func workPadding(t *thread) error {
 	c, err := as[*atomic.Uint32](t)
 	if err != nil {

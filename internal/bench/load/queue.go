@@ -25,7 +25,7 @@ const (
 	itemMask = 1<<itemBits - 1
 )
 
-// tripStride is the number of items of a producer from one timed item to the next. With this stride, at most
+// tripStride is the distance between timed items: one of every tripStride items of a producer is timed. So at most
 // ScratchTrips timed items of a producer can be in the queue at the same time.
 const tripStride = 64
 
@@ -61,7 +61,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // for the race detector, which does not see that the atomic words of the page order the accesses to it
+		t.Mu.Lock() // for the race detector, which does not see the order that atomic words of the page give
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

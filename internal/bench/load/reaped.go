@@ -59,8 +59,8 @@ func (b *reaped) look(deaths uint64) {
 	}
 }
 
-// excess returns an error if the heap of the arena has more in it than after the first death. The call after the first
-// death remembers what that death left.
+// excess returns an error if the arena has more objects, raw blocks or wait nodes than after the first death, or if it
+// has a claimed block. If deaths is 1, excess stores the numbers for later calls.
 func (b *reaped) excess(deaths uint64, s arena.AllocStats) error {
 	left := leavings{s.Objects, s.Raw, s.Nodes - s.PollerNodes}
 	switch {

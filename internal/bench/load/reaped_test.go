@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// Things that dead processes leave in the arena are found.
+// TestLeavingsAreFound checks that look reports a missing reap, and that excess reports what dead processes have left
+// in the arena.
 func TestLeavingsAreFound(t *testing.T) {
 	s, err := subjects.Find(bench.Library + ":mutex")
 	require.NoError(t, err)

@@ -171,8 +171,8 @@ func (c *seqCrowd) slow(i uint64) {
 			s.Came.Add(lostCount)
 			return
 		}
-		// Only the instants of the newest 2*bench.SeqMostBehind values are kept. If the goroutine waited for an older
-		// value, it takes the oldest instant that is kept.
+		// Scratch.Trips has the instants of the newest 2*bench.SeqMostBehind values only. If the goroutine waited for
+		// an older value, it takes the oldest of these instants.
 		at := incremented(s, max(next, value-min(value, 2*bench.SeqMostBehind-1))).Load()
 		c.mu.Lock()
 		c.next()

@@ -22,7 +22,7 @@ type streamView interface {
 }
 
 const (
-	streamChunk = 4096 / 8 // words of a chunk: a stream writes a share of them
+	streamChunk = 4096 / 8 // words of a chunk, of which a stream reads the first ones and writes the others
 	streamBlock = 64       // chunks between two reads of the clock
 )
 
@@ -101,7 +101,7 @@ func (t *thread) chaseOn(words []uint64) {
 }
 
 // streamOn goes through its memory in passes. In each chunk it reads the first words, which are always 1, and writes
-// the number of the pass into the other words. After each block of chunks it pauses for so long that the thread streams
+// the number of the pass into the other words. After each block of chunks it pauses, so that the thread streams only
 // for the share of the time that the measurement prescribes.
 func (t *thread) streamOn(words []uint64) {
 	read := int(t.Shape.Read) * streamChunk / 100

@@ -95,8 +95,8 @@ func (t *thread) end() {
 	t.slot.State.Store(control.SlotDone)
 }
 
-// rusage returns the resource usage of the thread if the goroutine is locked to its thread. Otherwise it returns the
-// usage of the whole process, which only the first thread of the process reports.
+// rusage returns the resource usage of the OS thread if the goroutine is locked to it. Otherwise rusage returns the
+// usage of the whole process, and only the first measuring goroutine of the process reports it.
 func (t *thread) rusage() unix.Rusage {
 	var u unix.Rusage
 	who := unix.RUSAGE_SELF
@@ -115,8 +115,8 @@ func (t *thread) fail(err error) {
 	t.slot.State.Store(control.SlotFailed)
 }
 
-// unplaced keeps the reason why the system does not report where the pages of this thread are. The slot has room
-// for one text only, so unplaced does not replace the text of a broken promise.
+// unplaced stores in the slot the reason why the kernel does not report where the pages of this thread are. The slot
+// has room for one text only. If it already has the text of a broken promise, unplaced does nothing.
 func (t *thread) unplaced(err error) {
 	if t.slot.Violations == 0 {
 		copy(t.slot.Message[:control.MessageBytes-1], err.Error())

@@ -17,16 +17,16 @@ import (
 )
 
 // In a tour, one pair of processes visits many pairs of CPUs, one in each step. This saves time, because starting two
-// processes takes a hundred times as long as measuring a pair of CPUs. The segment holds a table of all steps. In the
-// table, the parent writes the CPUs of each step, and one process, the first end, writes its measurements. In each
-// step, both processes move to the CPUs of the step and do this:
+// processes takes a hundred times as long as measuring a pair of CPUs. The two processes are the first end, which
+// measures, and the second end. The segment has a table of all steps. The parent writes the CPUs of each step into the
+// table, and the first end writes its measurements into it. In each step, the processes do this:
 //
-//	first end: move; wait until the second end has left the last step; make the lines of its node; arrive
+//	first end: move; wait until the second end has left the step before; make the lines of its node; arrive
 //	second end: move; wait for the first end; arrive; answer until the first end has finished; leave
 //	first end: wait for the second end; measure; finish
 const (
 	tourTable   = 64 << 10 // offset of the table; before it are the pages with the cache lines of each node
-	tourStep    = 128      // size of a step; the words that both ends share take twice this size, before the first step
+	tourStep    = 128      // size of a step; before the first step, words that both ends share take 2*tourStep bytes
 	tourWords   = 6        // words of a step before its samples
 	tourSamples = 24
 	tourTrips   = 32 // round trips of a sample
@@ -64,8 +64,8 @@ func (t table) lines(home int) (first, second *atomic.Uint32) {
 	return control.WordAt(t.mem, pageBytes*(1+home)), control.WordAt(t.mem, pageBytes*(1+home)+8*64)
 }
 
-// tourist is a subject that can use other cache lines in each step of a tour. On returns a shuttle, that is, one end of
-// the measurement, which uses the given words.
+// tourist is a subject that can use other cache lines in each step of a tour. The method On returns a shuttle that uses
+// the given words.
 type tourist interface {
 	On(first, second *atomic.Uint32) any
 }
@@ -193,7 +193,7 @@ func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition 
 	parts := map[*bench.Cell][]*bench.Repetition{}
 	for i, s := range t.steps {
 		rep := t.collectStep(i, status, reason)
-		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // prepend it: reports name the first CPUs
+		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // put it first, for reports name the first CPUs
 			parts[s.Cell] = append([]*bench.Repetition{rep}, parts[s.Cell]...)
 			continue
 		}
@@ -206,8 +206,9 @@ func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition 
 	return reps
 }
 
-// joinPairs combines the repetitions of several pairs of CPUs into one. It has the median of each metric, and the least
-// and the greatest p50-ns of a pair. If a pair failed, joinPairs returns the repetition of that pair.
+// joinPairs combines the repetitions of several pairs of CPUs into one. The combined repetition has the median of each
+// metric, and the least and the greatest p50-ns of a pair. If a pair failed, joinPairs returns the repetition of that
+// pair.
 func joinPairs(list []*bench.Repetition) *bench.Repetition {
 	if len(list) == 1 {
 		return list[0]

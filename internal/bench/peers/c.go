@@ -24,8 +24,8 @@ import (
 //go:embed peer.c peer.h peer_cells.h peer_ipc.h peer_load.h
 var peerSource embed.FS
 
-// CPeers are the primitives that a C program can use on this host. The program is called the helper; its source is
-// embedded in this program.
+// CPeers are the primitives that a C program can use on this host. A C program, the helper, measures them. Its source
+// is embedded in the Go program.
 var CPeers = []*bench.Subject{
 	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
@@ -59,7 +59,7 @@ func cPeer(prim string, scenarios ...string) *bench.Subject {
 	return &bench.Subject{By: "c", Prim: prim, C: true, Scenarios: scenarios}
 }
 
-// glibcPeer returns a subject that needs an attribute of a glibc lock: to spin for a while, or to prefer writers.
+// glibcPeer returns a subject that only glibc has: a lock that spins for a while, or a lock that prefers writers.
 func glibcPeer(prim string, scenarios ...string) *bench.Subject {
 	s := cPeer(prim, scenarios...)
 	glibcOnly[s.Name()] = true
@@ -132,8 +132,8 @@ const (
 	helperWaitLimit = time.Minute // long, because a busy machine starts it late
 )
 
-// sources are the source files of a C program, with their digest. The compiler compiles the file whose name is the
-// field name with the suffix .c.
+// sources are the source files of a C program, with their digest. If the field name is "peer", for example, the
+// compiler compiles peer.c.
 type sources struct {
 	name   string
 	text   map[string][]byte
@@ -158,9 +158,8 @@ func readPeer() (*sources, error) {
 	return p, nil
 }
 
-// BuildProgram returns a program that the compiler cc builds from the given files. It compiles the file that is called
-// like the parameter name, with the suffix .c. As with FindHelper, the program stays in the user's cache for later
-// runs.
+// BuildProgram returns a program that the compiler cc builds from the given files. It compiles the file name+".c"; this
+// file can include the others. As with FindHelper, the program stays in the user's cache for later runs.
 func BuildProgram(cc, name string, files map[string]string, flags ...string) (*Helper, error) {
 	cc, err := findCompiler(cc)
 	if err != nil {

@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// FutexEnd is one of two ends that pass a token to each other. For each direction it has a word with the value of
-// the token, and a word that says whether a thread may be asleep on the word with the value.
+// FutexEnd is one of two ends that pass a token to each other. Each direction has two words: a futex word with the
+// value of the token, and a word that says whether a thread may sleep on this futex word.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32
@@ -77,7 +77,7 @@ func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	}
 	e := bench.End(w, thread)
 	at := func(line, word int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64+word*4) }
-	if w.Proc == 0 { // process 0 opens the words first; noNode lets the kernel choose the nodes
+	if w.Proc == 0 { // process 0 is the first to open the words; noNode lets the kernel choose a NUMA node
 		for line := range 3 {
 			at(line, 1).Store(noNode)
 		}

@@ -32,7 +32,7 @@ type Helper struct {
 // FindHelper builds the program for this run only.
 func FindHelper(given, cc string) (*Helper, error) {
 	if given != "" {
-		path, err := filepath.Abs(given) // with a slash in it, so that it is not looked up in PATH
+		path, err := filepath.Abs(given) // a name without a slash would be looked up in PATH
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ type condVar interface {
 // textbooks do. The data that the lock guards is in shared memory, in the Scratch of the measurement.
 type Monitor struct {
 	sync.Locker
-	some, room condVar // some: there are items; room: there is room for items; only the buffer uses room
+	some, room condVar // some: new items, or another change of the data; room: free places of a buffer
 	words      *control.MonitorWords
 	capacity   uint64
 	parties    uint64

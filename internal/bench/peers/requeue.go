@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// requeuer lets threads rest until they get a permit. Rouse wakes one of the sleeping threads, and moves the others
-// to the word relay. Each thread that has taken a permit wakes the next thread there. So the threads wake one after
-// the other and not all at once, as in older versions of pthread_cond_broadcast.
+// requeuer lets threads rest until they get a permit. Rouse wakes one of the sleeping threads. It moves other sleepers
+// to the futex word r.relay, without waking them. Each thread that has taken a permit wakes one sleeper on r.relay. So
+// the threads wake one after the other, and not all at once. Older versions of pthread_cond_broadcast do the same.
 type requeuer struct{ permits, relay *atomic.Uint32 }
 
 func openRequeue(w *bench.Worker, _ int) (any, error) {
@@ -42,8 +42,8 @@ func (r requeuer) Rest() {
 			_, err := shmsync.Wait(control.FutexWord(r.permits), 0, 0)
 			Must(err)
 		case r.permits.CompareAndSwap(v, v-1):
-			// At most as many threads were moved to the word relay as there were permits. Each thread that takes a
-			// permit wakes one thread there, so all moved threads are woken.
+			// Rouse has moved at most as many threads to r.relay as there are permits. Each thread that takes a permit
+			// wakes one thread on r.relay, so all moved threads are woken.
 			shmsync.Wake(control.FutexWord(r.relay), 1)
 			return
 		}

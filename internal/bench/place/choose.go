@@ -74,8 +74,7 @@ func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	return list, nil
 }
 
-// Parts divides the CPUs into groups that have the same value of the first key, divides each group by the second key,
-// and so on. It returns the final groups.
+// Parts divides the CPUs into groups. A key is a function, and all CPUs of a group have the same value of each key.
 func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][]int {
 	all := [][]int{cpus}
 	for _, key := range keys {
@@ -88,8 +87,8 @@ func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][
 	return all
 }
 
-// Apart looks for the first group of CPUs that the first key divides into two or more parts. It returns the CPUs of
-// that group in the order in which Alternate puts them, or nil if the key divides no group.
+// Apart returns the first group in which not all CPUs have the same value of the first key, or nil if there is none. It
+// orders the CPUs of this group as Alternate does.
 func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int) []int {
 	for _, group := range groups {
 		if len(t.Groups(group, keys[0])) > 1 {

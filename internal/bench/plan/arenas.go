@@ -18,7 +18,7 @@ import (
 const arenaMemfd = "memfd"
 
 // arenaNeeds is the space that a directory must have for the memory of a measurement. It is enough for a subject of
-// the library and for a primitive of the host.
+// the library, and for a primitive of the host.
 const arenaNeeds = bench.ArenaLeast + control.PeerBytes
 
 // checkArenas checks that a file can be created in each directory of the list Arenas. It converts the list to the form

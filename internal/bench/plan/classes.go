@@ -80,8 +80,8 @@ func classCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// choices describes groups of measurements. Each group answers one question, without other measurements: which
-// value of a parameter is best for the subjects that the answer compares.
+// choices describes groups of measurements. Each group shows which value of a parameter is best for the subjects of the
+// group. No other measurements are needed for that.
 var choices = []struct {
 	scenario string
 	prims    []string
@@ -93,8 +93,9 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// A striped lock has a lock for each of several keys, the stripes. The function stripes chooses the numbers of keys
-// to measure. The best number depends on the number of workers, so stripes gives each core of the host a worker.
+// stripes chooses the numbers of keys to measure with a striped lock, which has a lock for each of its keys, the
+// stripes. The best number depends on the number of workers. Therefore stripes asks for a worker on each core of the
+// host.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
@@ -192,8 +193,9 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 // It omits the scenarios that the suite needs for classes of CPUs and for decisions.
 var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
 
-// rarelyFirst is the first scenario in dropOrder whose figures a decision shows. Before a suite leaves out this
-// scenario, it reduces the repetitions of all measurements on which no advice rests.
+// rarelyFirst is a scenario in dropOrder. A suite needs it more than the scenarios before it, because the report shows
+// its figures next to a decision. Before a suite leaves it out, the suite reduces the repetitions of all measurements
+// on which no advice rests.
 const rarelyFirst = "oversub"
 
 // crowd is the number of workers that must contend on each of two nodes before a NUMA-aware lock can be better.
@@ -223,8 +225,8 @@ func crowded(o *Options, c *bench.Cell) bool {
 	return full > 1
 }
 
-// decisive reports whether a cell of a suite is part of a comparison, round by round, on which advice rests.
-// Package report makes these comparisons, the contrasts. A test checks that decisive and the contrasts agree.
+// decisive reports whether advice rests on a cell of a suite. Advice rests on contrasts: package report compares two
+// cells round by round. A test checks that decisive selects the cells of the contrasts.
 func decisive(o *Options, c *bench.Cell) bool {
 	name := c.Subject.Name()
 	switch c.Scenario.Name {

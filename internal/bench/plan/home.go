@@ -10,8 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// homePlaces returns the class of the nearest CPUs on different cores, and that of the farthest. A brief plan has
-// only the nearest class: the shorter the way between the two CPUs, the more the node of the memory matters.
+// homePlaces returns two classes of pairs of CPUs on different cores: the class of the nearest pairs and the class of
+// the farthest pairs. A brief plan has only the nearest class: the shorter the way between two CPUs, the more the node
+// of the memory matters.
 func homePlaces(o *Options) []string {
 	if o.Topology == nil || len(o.CPUs) < 2 {
 		return []string{bench.PlaceCross}
@@ -54,7 +55,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 	if c.Home == "" {
 		return ""
 	}
-	if o.Topology == nil { // such a host does not describe its nodes and counts as one node
+	if o.Topology == nil { // a host that does not describe its nodes counts as one node
 		if c.Home != bench.HomeFirst {
 			return "the host does not describe its nodes"
 		}

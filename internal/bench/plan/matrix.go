@@ -14,8 +14,8 @@ import (
 // A matrix measures pairs of CPUs. These are the largest numbers of pairs.
 const (
 	mostPairsAlone = 2304 // all pairs of 48 CPUs, unless the user asks for more
-	mostPairsSuite = 700  // in a suite: all pairs of 26 CPUs, or those between 24 caches
-	mostPairsAmong = 30   // in a matrix among other scenarios
+	mostPairsSuite = 700  // in a suite: all pairs of 26 CPUs, or a pair for any two of 24 caches
+	mostPairsAmong = 30   // in a matrix of a run that also measures other scenarios
 	mostPairsBrief = 12   // in a matrix of a quick suite
 )
 

@@ -94,9 +94,9 @@ func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 // briefPolicies chooses some of the nodes.
 const mostMemory = 4
 
-// briefPolicies selects the NUMA policies of a brief plan. If many nodes have memory, it drops most policies that
-// bind memory to a single node. It keeps such a policy if the node has CPUs of the plan, if the node has no CPUs,
-// or if the node is the first one at its distance from the first node of the plan.
+// briefPolicies selects the NUMA policies of a brief plan. If more than mostMemory nodes have memory, it drops most
+// policies that bind memory to a single node. It keeps the policies for these nodes: nodes with CPUs of the plan, nodes
+// without CPUs, and one node for each distance from the first node of the plan.
 func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []shm.Policy) []shm.Policy {
 	if t == nil || len(h.memory) <= mostMemory {
 		return policies

@@ -39,7 +39,7 @@ type Options struct {
 	Spins                                             []uint64 // times for which waiters spin, in the form of control.Shape
 	Brief, Few                                        bool     // a plan with few shapes, a plan with few subjects
 	Suite                                             bool     // cells of all classes of CPUs
-	Map                                               bool     // the matrix of a suite is a map of the host
+	Map                                               bool     // the matrix has up to mostPairsSuite pairs of CPUs
 	known                                             *known   // derived from the topology; copies share it
 	Dropped                                           []string // scenarios that did not fit into a suite's budget
 	Homes                                             []string // where the memory of a home cell lies

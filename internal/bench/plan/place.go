@@ -105,9 +105,9 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 }
 
 // namePlaces replaces each placement that stands for several classes of pairs of CPUs by the full names of those
-// classes that this host has. PlaceClasses stands for all classes. A class without a distance and kinds stands for
-// this class with any distance and any kinds of CPUs. With full names, the key of a measurement means the same on
-// each host.
+// classes that this host has. PlaceClasses stands for all classes. A name without a distance and without kinds of CPUs,
+// such as remote, stands for all classes with this name, such as remote-21. With full names, the key of a measurement
+// means the same on each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

@@ -71,7 +71,8 @@ func TestPlacesKeepToTheCPUs(t *testing.T) {
 	require.Contains(t, why, "does not say")
 }
 
-// A name without a distance or kinds stands for all such classes of the host. The key of a cell has the full name.
+// TestPlacesAreNamed checks that namePlaces replaces names such as remote by the full names of classes of the host,
+// such as remote-21.
 func TestPlacesAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		tree        string

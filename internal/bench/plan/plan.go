@@ -64,7 +64,7 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 }
 
 // refused returns the reason why a cell cannot run, or an empty string. If the topology comes from a recording of
-// another host, it can check only the parameters of the cell.
+// another host, refused checks only the parameters of the cell.
 func (o *Options) refused(c *bench.Cell) string {
 	if o.Recording != "" {
 		return c.CheckShape(o.CPUs)

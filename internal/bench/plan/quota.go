@@ -14,8 +14,8 @@ func (o *Options) busiest(workers int) int {
 	return workers
 }
 
-// quota returns the CPU time that the cgroup allows, as a number of CPUs. It returns 0 if this is enough for all
-// CPUs of the run, because the quota then does not limit the run.
+// quota returns the CPU time that the cgroup allows, as a number of CPUs. It returns 0 if the cgroup allows enough for
+// all CPUs of the run.
 func (o *Options) quota() float64 {
 	if o.Topology == nil || o.Topology.Limits.Quota >= float64(len(o.CPUs)) {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// some chooses between two lists of values for a parameter. It returns the list brief for a brief plan and the list
-// full otherwise, because a suite measures fewer values than a command for one scenario.
+// some chooses between two lists of values for a parameter of a measurement. It returns its first argument for a brief
+// plan, and its second argument otherwise. In a brief plan, a parameter has fewer values.
 func (o *Options) some(brief, full []int) []int {
 	if o.Brief {
 		return brief

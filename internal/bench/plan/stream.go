@@ -21,8 +21,8 @@ const (
 	mostStreams  = 255
 )
 
-// streamHost has the facts about a host that stream measurements need, in addition to memHost. cores has the first
-// CPU of each core, by NUMA node, and node is the node whose memory the streaming threads load.
+// streamHost has the facts about a host that stream measurements need, in addition to memHost. The field cores has the
+// first CPU of each core, by NUMA node. The field node is the NUMA node whose memory is under load.
 type streamHost struct {
 	memHost
 	t     *topology.Topology
@@ -89,7 +89,7 @@ func (h *streamHost) shape(data string, cpus []int) *bench.StreamShape {
 		s.Nodes = append(s.Nodes, node)
 	}
 	one := h.node
-	if !slices.Contains(h.memory, one) { // no node with CPUs has memory
+	if !slices.Contains(h.memory, one) { // no node with CPUs of the run has memory
 		one = h.memory[0]
 	}
 	far, most := -1, -1
@@ -128,7 +128,7 @@ func streamCells(o *Options) (cells []bench.Cell) {
 		data                string
 		duty, read, streams int
 	}
-	seen := map[point]bool{} // skip repeated cells: on a node with one core, the methods near and all may return the same CPUs
+	seen := map[point]bool{} // to skip repeated cells: h.near() and h.all() may return the same CPUs
 	add := func(data string, duty, read, streams int) {
 		cpus := near
 		if streams >= len(near) {

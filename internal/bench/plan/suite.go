@@ -40,7 +40,7 @@ type Defaults struct {
 	Count, Kills int
 }
 
-// These are the defaults of suites and commands. Suites use all of them except Usual, which commands use.
+// These are the defaults. Usual is for commands that measure one scenario, and the others are for suites.
 var (
 	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, recoveryKills}
 	quick    = Defaults{20 * time.Millisecond, 4 * time.Millisecond, QuickRounds, quickKills}
@@ -69,7 +69,7 @@ type Preset struct {
 	brief  bool          // few shapes
 	few    bool          // few subjects
 	budget time.Duration // the plan is shortened until it takes at most this time; 0: no limit
-	Limit  time.Duration // after this time no more repetitions begin, even if the plan is not complete; the value is for a small host, see share
+	Limit  time.Duration // no repetition begins after this time, even if the plan is not complete; see LimitOf
 	exact  bool          // the user gave the budget: it applies to a host of any size, and further rounds use it up
 	least  Defaults      // the repetitions of the plan are not made shorter than this
 	gaps   []time.Duration
@@ -186,8 +186,8 @@ func (p Preset) share(o *Options) time.Duration {
 const smallHost = 2
 
 // fit shortens a plan until it fits the time budget. First it makes the repetitions shorter. Then it leaves out
-// scenarios, and then it repeats the cells on which no advice rests less often. It does not reduce the number of
-// rounds, because a test of many comparisons needs them.
+// scenarios, and reduces the repetitions of cells on which no advice rests. At last it reduces the kills of crash
+// cells. It does not reduce the number of rounds, because a test of many comparisons needs them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
 	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
@@ -237,8 +237,8 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	return cells
 }
 
-// recovers reports whether a crash cell measures the recovery from a death that the library promises, or that a
-// robust mutex in C promises. Such a cell has so many kills that RecoveryQuantile has an interval.
+// recovers reports whether a crash cell measures a promised recovery: after its holder has died, a Mutex of the library
+// or a robust mutex in C gets an owner again. Such a cell has so many kills that RecoveryQuantile has an interval.
 func recovers(c *bench.Cell) bool {
 	name := c.Subject.Name()
 	return c.Scenario.Name == "crash" && c.Role == bench.RoleHolder && (name == bench.Library+":mutex" || name == "c:robust")
