@@ -6337,7 +6337,7 @@ SHMI_FN void shmi_each_dead_wait(shmsync_arena *a, uint32_t lock, shmi_off objec
 typedef struct shmi_type_leaf {
     char path[SHMI_TYPE_PATH]; /* such as slots[].owner; empty if the type has no fields */
     char kind[64];             /* as a Go programmer writes it */
-    uint64_t off;              /* for a part of an array's element: its offset in the first element */
+    uint64_t off;              /* in an array of structs, the offset of this part of the first element */
 } shmi_type_leaf;
 
 /* A walk through the parts of a type. */
