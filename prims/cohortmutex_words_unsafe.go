@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// cohortWords is the beginning of the memory of a CohortMutex, 320 bytes. The local locks follow. The memory of a
-// CohortMutex begins 64 bytes after a multiple of 128. So each part from offset 192 on has two cache lines to
-// itself.
+// cohortWords is the first 320 bytes of a CohortMutex. The local locks follow. A CohortMutex begins 64 bytes after a
+// multiple of 128 in the arena. So a pair of cache lines begins at offset 192, and at each local lock: no two of these
+// parts share such a pair.
 type cohortWords struct {
 	_ structs.HostLayout
 	// global is the lock itself. Its owner word names the holder of the CohortMutex.

@@ -303,7 +303,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 			return err
 		}
 		if q.several && !q.hasChosen() {
-			q.unreaped.Store(true) // first and last are those of another queue now; the next reap tries again
+			q.unreaped.Store(true) // x now describes another queue of the object; the next reap tries again
 			return nil
 		}
 		// Until the commit word changes, a node that is on this queue now stays on it.

@@ -180,7 +180,7 @@ func TestCrashedWorkerIsReported(t *testing.T) {
 
 func TestEveryScenarioRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	// TestLibrarySubjects measures the other subjects of the library.
+	// TestLibrarySubjects measures those subjects of the library that this test leaves out.
 	args := []string{"--threads=2", "--prim=c:*,go:*,in-process:*,shmsync:mutex,shmsync:futex"}
 	if proctest.Long() {
 		args[0] = "--threads=1,2"

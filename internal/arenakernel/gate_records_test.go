@@ -26,9 +26,9 @@ func firstEpoch(t *testing.T, ta *testArena) (got Epoch) {
 	return got
 }
 
-// TestDeathRecordedAgainIsTold: a reaper is stopped, and the first participant of an epoch records
-// the death. When the reaper continues, it may record the same death a second time. The next epoch
-// must not get the death again.
+// TestDeathRecordedAgainIsTold: a reaper is stopped before it records a death, so the first
+// participant of the next epoch records this death. When the reaper continues, it may record the
+// same death a second time. The epoch after that must not report the death again.
 func TestDeathRecordedAgainIsTold(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)

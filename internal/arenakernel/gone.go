@@ -351,9 +351,9 @@ const (
 	waiterPart, waiterMost = 4, 5e6 // the latter in ns
 	// freePart is used instead of askPart when the data of the process has been handed over.
 	freePart = 2
-	// lookFirst and lookPart give the time between two checks of the threads of a dead process, as
-	// askFirst and askPart do for the process. The times are shorter. So if only one goroutine calls
-	// Gone for a process, each call includes a check of the threads.
+	// lookFirst and lookPart give the least time between two checks of the threads of a dead process,
+	// as askFirst and askPart do for the process. This time is shorter than the pauses of a waiting
+	// goroutine. So if only one goroutine waits, each of its calls of Gone includes a check.
 	lookFirst = 3e4 // ns
 	lookPart  = 16
 )

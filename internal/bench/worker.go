@@ -14,7 +14,7 @@ import (
 // belong to two processes with one thread each, or to one process with two threads.
 func End(w *Worker, thread int) int { return (w.Proc + thread) % 2 }
 
-// Worker is one process that runs a measurement, as its threads see it.
+// Worker has what the threads of one measuring process share.
 type Worker struct {
 	*control.Page
 	Proc    int
