@@ -15758,6 +15758,12 @@ SHMI_FN int shmi_owner_valid(uint32_t o)
     return 0;
 }
 
+/* Whether every wait for the lock ends with an error, until a recover has succeeded. */
+SHMI_FN int shmi_owner_ends_waits(uint32_t o)
+{
+    return !shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE;
+}
+
 /* This process's handle on a mutex, which may be a part of another object. */
 typedef struct shmi_mutex {
     uint32_t *own, *wake; /* the owner word, the wake word */
@@ -15950,6 +15956,8 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
     }
 }
 
+/* If no waiter gets the lock, the dead process may have been about to wake all waiters, so all of them are woken. One
+ * wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so. */
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
 {
     uint32_t o = shmi_ld32(&w->owner);
@@ -15960,6 +15968,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
+    } else if (shmi_owner_ends_waits(o)) {
+        owed = SHMI_OWED_ALL;
     }
     if (owed == SHMI_OWED_ALL)
         shmi_wake_word_wake_all(a, &l);
@@ -16308,7 +16318,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     o = shmi_ld32(m->own);
     if (o == 0) {
         shmi_wake_word_wake_one(m->a, &m->line);
-    } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
+    } else if (shmi_owner_ends_waits(o)) {
         shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
         shmi_mutex_meet_dead(m, o);
@@ -16336,6 +16346,7 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     if (bad == 0)
         return 0;
     shmi_cas32(m->own, shmi_make_owner(SHMI_kindRecovering, m->a->self), SHMI_OWNER_NOT_RECOVERABLE);
+    SHMSYNC_CRASHPOINT("mutex.recover.lost");
     shmi_wake_word_wake_all(m->a, &m->line);
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }
@@ -21508,6 +21519,8 @@ SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
     struct shmi_queue x;
     if (!shmi_queue_build(&x, a, o))
         return;
+    if (shmi_queue_stopped(&x))
+        owed = SHMI_OWED_ALL; /* see shmi_mutex_wake_words */
     shmi_wake_line(a, &x.items.line, owed);
     shmi_wake_line(a, &x.room.line, owed);
 }
@@ -27763,6 +27776,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     if (shmi_call_repair(repair, arg) != 0) {
         shmi_participant_id who = shmi_rw_died(m); /* read this while the gate still keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        SHMSYNC_CRASHPOINT("rwmutex.recover.lost");
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
         return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, who);
@@ -28556,6 +28570,12 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
+/* Whether every wait for the lock ends with an error, until a recover has succeeded. */
+SHMI_FN int shmi_spin_ends_waits(struct shmi_spinlock *l, uint32_t o)
+{
+    return !shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST;
+}
+
 /* Wakes the waiters of the state word, even if none has announced itself: all readers, and either one or all of the
  * other waiters. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
@@ -28873,7 +28893,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
     uint32_t o = shmi_spin_state(l);
     if (o == 0) {
         shmi_spin_wake_waiters(l, 0);
-    } else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST) {
+    } else if (shmi_spin_ends_waits(l, o)) {
         shmi_spin_wake_waiters(l, 1);
     } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
@@ -29193,6 +29213,7 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (shmi_call_repair(repair, arg) != 0) {
             shmi_participant_id who = shmi_spin_died(l); /* read this while the state word still keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
+            SHMSYNC_CRASHPOINT("spinlock.recover.lost");
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
         }
@@ -29672,7 +29693,7 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
     if (!shmi_spin_whole(o))
         return;
     shmi_spin_view(&l, a, o);
-    if (owed == SHMI_OWED_ALL)
+    if (owed == SHMI_OWED_ALL || shmi_spin_ends_waits(&l, shmi_spin_state(&l))) /* see shmi_mutex_wake_words */
         shmi_wake_word_wake_all(a, &l.next);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l.next))
         shmi_wake_word_wake_one(a, &l.next);
@@ -32070,7 +32091,8 @@ SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
     struct shmi_signalwaker w;
     if (!shmi_signal_view(&w, a, o))
         return;
-    if (owed == SHMI_OWED_ALL)
+    /* If there are several permits, the dead process may have been about to wake as many waiters. */
+    if (owed == SHMI_OWED_ALL || shmi_ld64(&w.w->permits) > 1)
         shmi_wake_word_wake_all(a, &w.wake_word);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&w.wake_word))
         shmi_wake_word_wake_one(a, &w.wake_word);

@@ -39,6 +39,7 @@ var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready."
 var notOurs = []string{
 	"arena.node.freeing", "arena.node.reset", // freeNode; package arenakernel
 	"arena.node.inherited", "arena.node.reclaimed", // queues; TestWorkerGroupCrash
+	"mutex.recover.lost",                           // a repair that fails; TestDeathBeforeTheWakeOfAll of package cinterop
 	"park.waitnode.asleep", "park.waitnode.parked", // queues; TestWorkerGroupCrash
 }
 

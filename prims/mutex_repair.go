@@ -16,6 +16,7 @@ var (
 	_ = crashpoint.Register("mutex.owner_dead.marked")
 	_ = crashpoint.Register("mutex.recover.taken")
 	_ = crashpoint.Register("mutex.recover.repaired")
+	_ = crashpoint.Register("mutex.recover.lost")
 	_ = crashpoint.Register("mutex.recover.before_wake")
 )
 
@@ -128,7 +129,9 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 }
 
 // wakeMutex makes the wakes that a dead process did not make. owed says what the arena knows about the waiters. If
-// owed is OwedAnnounced, wakeMutex makes a wake only if the wake word announces a waiter.
+// owed is OwedAnnounced, wakeMutex makes a wake only if the wake word announces a waiter. If the lock is in a state in
+// which no waiter gets it, the dead process may have been about to wake all waiters, so wakeMutex wakes all of them. One
+// wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -141,6 +144,8 @@ func wakeMutexWords(a *arenakernel.Arena, w *mutexWords, owed arenakernel.Owed) 
 		// so any process may undo it.
 		w.owner.CompareAndSwap(uint32(o), 0)
 		owed = max(owed, arenakernel.OwedOne)
+	} else if o.endsWaits() {
+		owed = arenakernel.OwedAll
 	}
 	switch b := mutexWakeWord(a, w); {
 	case owed == arenakernel.OwedAll:
@@ -203,7 +208,7 @@ func (m *Mutex) check() {
 	switch {
 	case o.free():
 		wakeOneOf(m.a, m.words)
-	case !o.valid(), o.kind() == kindOwnerDead, o == ownerNotRecoverable:
+	case o.endsWaits():
 		wakeAllOf(m.a, m.words)
 	case m.a.Dead(o.participant()):
 		// Enter keeps the opening from ending during a rollback in markOwnerDead; see tryServe. If the opening ended
@@ -407,6 +412,7 @@ func (m *Mutex) runRepair(repair func() error, waited bool) (err error) {
 		}
 		race.ReleaseMerge(m.key)
 		lost := m.owner.CompareAndSwap(uint32(makeOwner(kindRecovering, m.name)), uint32(ownerNotRecoverable))
+		crashpoint.Hit("mutex.recover.lost")
 		wakeAllOf(m.a, m.words)
 		if lost && !m.internal {
 			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, who, err)

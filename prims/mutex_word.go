@@ -89,6 +89,11 @@ func (w ownerWord) valid() bool {
 	return false
 }
 
+// endsWaits reports whether every wait for the lock ends with an error, until a Recover has succeeded.
+func (w ownerWord) endsWaits() bool {
+	return !w.valid() || w.kind() == kindOwnerDead || w == ownerNotRecoverable
+}
+
 // ownerDied returns the word that replaces w when a process finds that the participant in w is dead. p is the policy
 // of the lock.
 func (w ownerWord) ownerDied(p Policy) ownerWord {

@@ -70,9 +70,13 @@ func (x *queueCore) tellUntold() {
 	}
 }
 
-// wakeRing makes the wakes that a dead process did not make. The argument owed says which wakes may be missing.
+// wakeRing makes the wakes that a dead process did not make. The argument owed says which wakes may be missing. If the
+// Queue is shut down, the dead process may have been about to wake all waiters; see wakeMutex.
 func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if w, _, ok := shapeOfQueue(a, o); ok {
+		if w.flags.Load()&queueStoppedFlag != 0 {
+			owed = arenakernel.OwedAll
+		}
 		wakeOwed(queueWakeWord(a, &w.items), owed)
 		wakeOwed(queueWakeWord(a, &w.room), owed)
 	}

@@ -16,6 +16,7 @@ var (
 	_ = crashpoint.Register("rwmutex.owner_dead.marked")
 	_ = crashpoint.Register("rwmutex.recover.taken")
 	_ = crashpoint.Register("rwmutex.recover.repaired")
+	_ = crashpoint.Register("rwmutex.recover.lost")
 	_ = crashpoint.Register("rwmutex.recover.opened")
 )
 
@@ -314,6 +315,7 @@ func (m *RWMutex) runRepair(repair func() error, waited bool) (err error) {
 		}
 		race.ReleaseMerge(m.wrote)
 		lost := m.gate.CompareAndSwap(uint32(makeGate(gateRecovering, m.name)), uint32(gateNotRecoverable))
+		crashpoint.Hit("rwmutex.recover.lost")
 		wakeReaders(&m.wakeWordReaders)
 		if lost {
 			m.a.Happened(arenakernel.EventNotRecoverable, m.object, nil, who, err)

@@ -47,6 +47,7 @@ func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.O
 	if err != nil {
 		return
 	}
+	owed = owedBySpin(w, owed, true)
 	wakeOwed(spinWakeWord(a, w), owed)
 	gate, drained := rwSpinGate(a, w), rwSpinDrained(a, w)
 	if owed != arenakernel.OwedAnnounced || gate.Announced() {

@@ -100,14 +100,15 @@ func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeSignals makes the wakes that a dead process may not have made.
+// wakeSignals makes the wakes that a dead process may not have made. If there are several permits, the dead process may
+// have been about to wake as many waiters; see wakeMutex.
 func wakeSignals(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	v, err := viewSignals(a, o)
 	if err != nil {
 		return
 	}
 	switch b := v.wakeWakeWord(); {
-	case owed == arenakernel.OwedAll:
+	case owed == arenakernel.OwedAll, v.head.permits.Load() > 1:
 		b.WakeAll()
 	case owed == arenakernel.OwedOne || b.Announced():
 		b.WakeOne()

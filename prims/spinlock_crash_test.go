@@ -345,8 +345,9 @@ func TestSpinLockKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint", "spin/partner", "spin/victim", "spin/sacrifice", "spin/reaper")
 	}
-	// Together the lists spinKills and spinReaps must have all points.
-	listed := map[string]bool{}
+	// Together the lists spinKills and spinReaps must have all points except that of a repair that fails, which
+	// TestDeathBeforeTheWakeOfAll of package cinterop passes.
+	listed := map[string]bool{"spinlock.recover.lost": true}
 	for _, p := range append(spinKills[:len(spinKills):len(spinKills)], spinReaps...) {
 		listed[p] = true
 	}

@@ -16,6 +16,7 @@ var (
 	_ = crashpoint.Register("spinlock.owner_dead.marked")
 	_ = crashpoint.Register("spinlock.recover.taken")
 	_ = crashpoint.Register("spinlock.recover.repaired")
+	_ = crashpoint.Register("spinlock.recover.lost")
 	_ = crashpoint.Register("spinlock.recover.before_wake")
 )
 
@@ -94,7 +95,16 @@ func wakeSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owe
 	if err != nil {
 		return
 	}
-	wakeOwed(spinWakeWord(a, w), owed)
+	wakeOwed(spinWakeWord(a, w), owedBySpin(w, owed, false))
+}
+
+// owedBySpin returns OwedAll if no waiter gets the lock, because the dead process may then have been about to wake all
+// waiters; see wakeMutex. Otherwise it returns owed.
+func owedBySpin(w *spinWords, owed arenakernel.Owed, readers bool) arenakernel.Owed {
+	if spinWord(w.state.Load()).endsWaits(readers) {
+		return arenakernel.OwedAll
+	}
+	return owed
 }
 
 func wakeOwed(b park.WakeWord, owed arenakernel.Owed) {
@@ -134,7 +144,7 @@ func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	switch {
 	case o.free():
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedOne, readers)
-	case !o.valid(readers), o.kind() == spinOwnerDead, o == spinLost:
+	case o.endsWaits(readers):
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, readers)
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
@@ -267,6 +277,7 @@ func (c *spinCore) runRepair(repair func() error, waited bool) (err error) {
 		}
 		race.ReleaseMerge(c.key)
 		lost := c.state.CompareAndSwap(uint32(makeSpin(spinRecovering, c.name)), uint32(spinLost))
+		crashpoint.Hit("spinlock.recover.lost")
 		wakeSpinWaiters(c.a, c.words, arenakernel.OwedAll, c.rw != nil)
 		if lost {
 			c.a.Happened(arenakernel.EventNotRecoverable, c.object, nil, who, err)

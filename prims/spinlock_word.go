@@ -104,6 +104,12 @@ func (w spinWord) valid(readers bool) bool {
 	return false
 }
 
+// endsWaits reports whether every wait for the lock ends with an error, until a Recover has succeeded. The argument
+// readers is that of valid.
+func (w spinWord) endsWaits(readers bool) bool {
+	return !w.valid(readers) || w.kind() == spinOwnerDead || w == spinLost
+}
+
 // ownerDied returns the word after the participant that it names was found dead.
 func (w spinWord) ownerDied(p Policy) spinWord {
 	switch {

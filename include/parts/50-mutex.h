@@ -32,6 +32,12 @@ SHMI_FN int shmi_owner_valid(uint32_t o)
     return 0;
 }
 
+/* Whether every wait for the lock ends with an error, until a recover has succeeded. */
+SHMI_FN int shmi_owner_ends_waits(uint32_t o)
+{
+    return !shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE;
+}
+
 /* This process's handle on a mutex, which may be a part of another object. */
 typedef struct shmi_mutex {
     uint32_t *own, *wake; /* the owner word, the wake word */

@@ -89,6 +89,8 @@ SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi
     }
 }
 
+/* If no waiter gets the lock, the dead process may have been about to wake all waiters, so all of them are woken. One
+ * wake would not be enough: the woken waiter passes the wake on, but may be stopped before it does so. */
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed)
 {
     uint32_t o = shmi_ld32(&w->owner);
@@ -99,6 +101,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
+    } else if (shmi_owner_ends_waits(o)) {
+        owed = SHMI_OWED_ALL;
     }
     if (owed == SHMI_OWED_ALL)
         shmi_wake_word_wake_all(a, &l);
@@ -447,7 +451,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
     o = shmi_ld32(m->own);
     if (o == 0) {
         shmi_wake_word_wake_one(m->a, &m->line);
-    } else if (!shmi_owner_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE) {
+    } else if (shmi_owner_ends_waits(o)) {
         shmi_wake_word_wake_all(m->a, &m->line);
     } else if (shmi_dead(m->a, shmi_owner_name(o))) {
         shmi_mutex_meet_dead(m, o);
@@ -475,6 +479,7 @@ SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *ar
     if (bad == 0)
         return 0;
     shmi_cas32(m->own, shmi_make_owner(SHMI_kindRecovering, m->a->self), SHMI_OWNER_NOT_RECOVERABLE);
+    SHMSYNC_CRASHPOINT("mutex.recover.lost");
     shmi_wake_word_wake_all(m->a, &m->line);
     return shmi_mutex_fail(m, ENOTRECOVERABLE, "mutex.recover", who);
 }

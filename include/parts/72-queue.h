@@ -1364,6 +1364,8 @@ SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
     struct shmi_queue x;
     if (!shmi_queue_build(&x, a, o))
         return;
+    if (shmi_queue_stopped(&x))
+        owed = SHMI_OWED_ALL; /* see shmi_mutex_wake_words */
     shmi_wake_line(a, &x.items.line, owed);
     shmi_wake_line(a, &x.room.line, owed);
 }

@@ -1000,6 +1000,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     if (shmi_call_repair(repair, arg) != 0) {
         shmi_participant_id who = shmi_rw_died(m); /* read this while the gate still keeps other recoveries out */
         shmi_cas32(m->gate, recovering, SHMI_OWNER_NOT_RECOVERABLE);
+        SHMSYNC_CRASHPOINT("rwmutex.recover.lost");
         shmi_rw_wake_readers(m);
         shmi_mutex_unlock(&m->writers);
         return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->called, who);

@@ -44,6 +44,12 @@ SHMI_FN int shmi_spin_valid(struct shmi_spinlock *l, uint32_t o)
     return 0;
 }
 
+/* Whether every wait for the lock ends with an error, until a recover has succeeded. */
+SHMI_FN int shmi_spin_ends_waits(struct shmi_spinlock *l, uint32_t o)
+{
+    return !shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST;
+}
+
 /* Wakes the waiters of the state word, even if none has announced itself: all readers, and either one or all of the
  * other waiters. */
 SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
@@ -361,7 +367,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l, shmi_wait_list *waiters)
     uint32_t o = shmi_spin_state(l);
     if (o == 0) {
         shmi_spin_wake_waiters(l, 0);
-    } else if (!shmi_spin_valid(l, o) || shmi_owner_kind(o) == SHMI_SPIN_OWNER_DEAD || o == SHMI_SPIN_LOST) {
+    } else if (shmi_spin_ends_waits(l, o)) {
         shmi_spin_wake_waiters(l, 1);
     } else if (shmi_dead(l->a, shmi_owner_name(o))) {
         shmi_spin_mark_owner_dead(l, o);
@@ -681,6 +687,7 @@ SHMI_FN int shmi_spin_recover_entered(struct shmi_spinlock *l, int64_t abs, int 
         if (shmi_call_repair(repair, arg) != 0) {
             shmi_participant_id who = shmi_spin_died(l); /* read this while the state word still keeps other recoveries out */
             shmi_cas32(&l->w->state, mine, SHMI_SPIN_LOST);
+            SHMSYNC_CRASHPOINT("spinlock.recover.lost");
             shmi_spin_wake_waiters(l, 1);
             return shmi_fail_who(l->a, ENOTRECOVERABLE, "spinlock.recover", l->called, who);
         }
@@ -1160,7 +1167,7 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
     if (!shmi_spin_whole(o))
         return;
     shmi_spin_view(&l, a, o);
-    if (owed == SHMI_OWED_ALL)
+    if (owed == SHMI_OWED_ALL || shmi_spin_ends_waits(&l, shmi_spin_state(&l))) /* see shmi_mutex_wake_words */
         shmi_wake_word_wake_all(a, &l.next);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&l.next))
         shmi_wake_word_wake_one(a, &l.next);

@@ -414,7 +414,8 @@ SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
     struct shmi_signalwaker w;
     if (!shmi_signal_view(&w, a, o))
         return;
-    if (owed == SHMI_OWED_ALL)
+    /* If there are several permits, the dead process may have been about to wake as many waiters. */
+    if (owed == SHMI_OWED_ALL || shmi_ld64(&w.w->permits) > 1)
         shmi_wake_word_wake_all(a, &w.wake_word);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&w.wake_word))
         shmi_wake_word_wake_one(a, &w.wake_word);

@@ -273,6 +273,14 @@ func (l *lockedBuffer) String() string {
 // second time.
 const cWithoutByteLock = "c without a byte lock"
 
+// rarely is the compiler flag for programs whose threads make no periodic checks, because the first check comes after an
+// hour.
+const rarely = "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)"
+
+// withoutChecks adds to the name of a language that the agent makes no periodic checks. A Go agent obeys this only with
+// the build tag crashpoint.
+const withoutChecks = " without checks"
+
 // newAgent starts an agent with the given language, arena and label. env has settings such as a crash point.
 func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent {
 	t.Helper()
@@ -285,7 +293,15 @@ func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent
 		x.lang = "c"
 		x.cmd = exec.Command(cAgent(t), arenaName, label)
 		x.cmd.Env = append(append(os.Environ(), "SHMSYNC_TEST_NO_REOPEN=1"), env...)
-	case "go":
+	case "c" + withoutChecks:
+		x.lang = "c"
+		x.cmd = exec.Command(program(t, "agent.c", rarely), arenaName, label)
+		x.cmd.Env = append(os.Environ(), env...)
+	case "go", "go" + withoutChecks:
+		x.lang = "go"
+		if lang != x.lang {
+			env = append(env, "SHMSYNC_CHECK_EVERY=1h")
+		}
 		exe, err := os.Executable()
 		require.NoError(t, err)
 		x.cmd = exec.Command(exe)

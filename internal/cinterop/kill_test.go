@@ -374,13 +374,19 @@ func TestKillRecovering(t *testing.T) {
 				x.do(t, "mutex.open", "m", 1)
 				x.do(t, "mutex.lock", "m")
 				x.kill(t)
-				victim.starts("mutex.recover m")
+				dead := syscall.EOWNERDEAD
+				if point == "mutex.recover.lost" {
+					victim.starts("mutex.badrecover m")
+					dead = syscall.ENOTRECOVERABLE
+				} else {
+					victim.starts("mutex.recover m")
+				}
 				victim.ends(t)
 				if point == "mutex.recover.before_wake" {
 					y.do(t, "mutex.lock", "m")
 					y.do(t, "mutex.unlock", "m")
 				} else {
-					y.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD)
+					y.start(t, "mutex.lock", "m").fails(t, dead)
 					require.EqualValues(t, 1, y.do(t, "mutex.recover", "m"))
 				}
 				sound(t, name)

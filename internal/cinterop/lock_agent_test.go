@@ -144,6 +144,8 @@ func (x *goAgent) mutex(o order) (n uint64, err error) {
 		return n, m.Recover(func() error { n++; return nil })
 	case "mutex.badrecover":
 		return 0, m.Recover(func() error { return errors.New("bad") })
+	case "mutex.hang":
+		return 0, m.Recover(x.hangs)
 	case "mutex.state":
 		return 0, m.State().Err
 	case "mutex.team":
@@ -183,6 +185,22 @@ func (x *goAgent) mutex(o order) (n uint64, err error) {
 		return n, nil
 	}
 	return 0, syscall.ENOSYS
+}
+
+// hangs is a repair that fails when the test sets the Event "spoil". Before it waits for that, it sets the Event
+// "spoiling".
+func (x *goAgent) hangs() error {
+	said, err := prims.OpenEvent(x.a, "spoiling", nil)
+	if err != nil {
+		return err
+	}
+	told, err := prims.OpenEvent(x.a, "spoil", nil)
+	if err != nil {
+		return err
+	}
+	said.Set()
+	told.Wait()
+	return errors.New("spoilt")
 }
 
 func (x *goAgent) futex(o order) (uint64, error) {

@@ -39,6 +39,8 @@ func (x *goAgent) fair(o order) (n uint64, err error) {
 		}
 	case "fair.unlock":
 		f.Unlock()
+	case "fair.hang":
+		return 0, f.Recover(x.hangs)
 	case "fair.recover":
 		err = f.RecoverContext(o.ctx(0), func() error {
 			n++

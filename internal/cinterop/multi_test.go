@@ -67,6 +67,8 @@ func (x *goAgent) multi(o order) (n uint64, err error) {
 	case "multi.staleunlock":
 		x.stale.Unlock()
 		return 0, nil
+	case "multi.hang":
+		return 0, m.Recover(key, x.hangs)
 	case "multi.recover":
 		err = m.Recover(key, func() error {
 			n++

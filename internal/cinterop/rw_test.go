@@ -62,6 +62,8 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 		return 0, m.LockUpgradableContext(o.ctx(0))
 	case "rw.up":
 		return 0, m.UpgradeContext(o.ctx(0))
+	case "rw.hang":
+		return 0, m.Recover(x.hangs)
 	case "rw.recover":
 		err = m.Recover(func() error {
 			n++

@@ -51,6 +51,8 @@ func (x *goAgent) spin(o order) (n uint64, err error) {
 		return 0, tried(l.TryLock(), l.State().Err)
 	case "spin.unlock":
 		l.Unlock()
+	case "spin.hang":
+		return 0, l.Recover(x.hangs)
 	case "spin.recover":
 		err = l.Recover(func() error {
 			n++
@@ -99,6 +101,8 @@ func (x *goAgent) rwSpin(o order) (n uint64, err error) {
 		l.DowngradeToRead()
 	case "rwspin.downtou":
 		l.DowngradeToUpgradable()
+	case "rwspin.hang":
+		return 0, l.Recover(x.hangs)
 	case "rwspin.recover":
 		err = l.Recover(func() error {
 			n++

@@ -4,6 +4,13 @@ package main
 // own waiters.
 var deathMutants = []mutant{
 	{
+		name: "a reaper wakes one waiter of a Mutex that is not recoverable",
+		file: "prims/mutex_repair.go",
+		old:  "\t} else if o.endsWaits() {\n\t\towed = arenakernel.OwedAll\n",
+		new:  "",
+		pkg:  "internal/cinterop", run: "TestDeathBeforeTheWakeOfAll/mutex.recover.lost", tags: withPoints,
+	},
+	{
 		name: "the search for used participant IDs ignores IDs in the upper bits of a word",
 		file: "internal/arenakernel/window_search.go",
 		old:  "\t\ts.id(ParticipantID(w >> 3))\n",

@@ -19,6 +19,18 @@ static int repair_bad(void *arg_)
     return 7;
 }
 
+/* A repair that fails when the test sets the event "spoil". Before it waits for that, it sets the event "spoiling". */
+static int repair_hangs(void *arg_)
+{
+    shmsync_event said, told;
+    (void)arg_;
+    if (shmsync_event_open(arena, "spoiling", NULL, &said) == 0 && shmsync_event_open(arena, "spoil", NULL, &told) == 0) {
+        shmsync_event_set(&said);
+        shmsync_event_wait(&told);
+    }
+    return 7;
+}
+
 /* How many threads of all participants have recorded that they sleep on the object. */
 static uint64_t sleepers(shmi_off object)
 {
@@ -111,6 +123,8 @@ static int mutex(const order *o, uint64_t *n)
         return shmsync_mutex_recover(&m, repair_good, n);
     if (is(o, "mutex.badrecover"))
         return shmsync_mutex_recover(&m, repair_bad, n);
+    if (is(o, "mutex.hang")) /* see repair_hangs */
+        return shmsync_mutex_recover(&m, repair_hangs, NULL);
     if (is(o, "mutex.state"))
         return shmsync_mutex_state(&m);
     if (is(o, "mutex.team")) { /* that many turns; N: how many succeeded */

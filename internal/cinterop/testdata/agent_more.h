@@ -24,6 +24,8 @@ static int fair(const order *o, uint64_t *n)
         return shmsync_fairmutex_recover(&f, NULL, NULL);
     if (is(o, "fair.state"))
         return shmsync_fairmutex_state(&f);
+    if (is(o, "fair.hang"))
+        return shmsync_fairmutex_recover(&f, repair_hangs, NULL);
     if (is(o, "fair.recover"))
         return err = shmsync_fairmutex_recover(&f, repair_good, &repaired), *n = repaired, err;
     if (is(o, "fair.spoil"))

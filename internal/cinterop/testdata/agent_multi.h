@@ -61,6 +61,8 @@ static int multi(const order *o, uint64_t *n)
         return shmsync_multilock_recover(&m, key, NULL, NULL);
     if (is(o, "multi.state"))
         return shmsync_multilock_state(&m, key);
+    if (is(o, "multi.hang"))
+        return shmsync_multilock_recover(&m, key, repair_hangs, NULL);
     if (is(o, "multi.recover"))
         return err = shmsync_multilock_recover(&m, key, repair_good, &repaired), *n = repaired, err;
     if (is(o, "multi.spoil"))

@@ -40,6 +40,8 @@ static int rw(const order *o, uint64_t *n)
         return shmsync_rwmutex_recover(&m, NULL, NULL);
     if (is(o, "rw.state"))
         return shmsync_rwmutex_state(&m);
+    if (is(o, "rw.hang"))
+        return shmsync_rwmutex_recover(&m, repair_hangs, NULL);
     if (is(o, "rw.recover"))
         return err = shmsync_rwmutex_recover(&m, repair_good, &repaired), *n = repaired, err;
     if (is(o, "rw.spoil"))

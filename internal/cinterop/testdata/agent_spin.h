@@ -24,6 +24,8 @@ static int spin(const order *o, uint64_t *n)
         return shmsync_spinlock_recover(&l, NULL, NULL);
     if (is(o, "spin.state"))
         return shmsync_spinlock_state(&l);
+    if (is(o, "spin.hang"))
+        return shmsync_spinlock_recover(&l, repair_hangs, NULL);
     if (is(o, "spin.recover"))
         return err = shmsync_spinlock_recover(&l, repair_good, &repaired), *n = repaired, err;
     if (is(o, "spin.spoil"))
@@ -78,6 +80,8 @@ static int rwspin(const order *o, uint64_t *n)
         return shmsync_rwspinlock_recover(&l, NULL, NULL);
     if (is(o, "rwspin.state"))
         return shmsync_rwspinlock_state(&l);
+    if (is(o, "rwspin.hang"))
+        return shmsync_rwspinlock_recover(&l, repair_hangs, NULL);
     if (is(o, "rwspin.recover"))
         return err = shmsync_rwspinlock_recover(&l, repair_good, &repaired), *n = repaired, err;
     abs = until(o, 0, &ts);
