@@ -4238,6 +4238,8 @@ typedef struct shmi_inside {
     unsigned n;
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
+/* The calls that found no entry, because the thread is in calls of more arenas than there are entries. */
+static SHMI_THREAD volatile unsigned shmi_calls_beyond;
 
 /* Adds more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt this function.
  * The handler leaves each count as it was, but may store another arena in an entry with the count 0. So this function
@@ -4251,12 +4253,16 @@ SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
     for (i = 0; i < SHMI_INSIDE && at < 0 && more > 0; i++)
         if (shmi_calls_in[i].n == 0)
             at = i;
-    if (at < 0)
+    if (at < 0) {
+        shmi_calls_beyond = shmi_calls_beyond + (unsigned)more;
         return;
+    }
     shmi_calls_in[at].n = shmi_calls_in[at].n + (unsigned)more;
     if (more > 0)
         shmi_calls_in[at].a = a;
 }
+/* Whether the thread is known to be in a call of a. If shmi_calls_beyond is not 0, the result may be 0 although the
+ * thread is in a call of a. */
 SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 {
     int i;
@@ -14253,7 +14259,7 @@ SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 typedef struct shmi_closer {
     struct shmi_closer *next;
     const shmsync_arena *closes;
-    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* the arenas that the closing thread is inside; NULL: a free place */
+    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* all arenas that the closing thread is inside; NULL: a free place */
     int seen; /* shmi_closers_wait_for has visited this close */
 } shmi_closer;
 
@@ -14333,6 +14339,8 @@ int shmsync_arena_close(shmsync_arena *a)
         return SHMI_TELL(EINVAL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
+    if (shmi_calls_beyond != 0) /* one of these calls may be of a */
+        return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in nested calls of more than %d arenas: close the arena after them", SHMI_INSIDE);
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
     for (open_ = shmi_attached; open_ != NULL && open_ != a; open_ = open_->next) {

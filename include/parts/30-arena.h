@@ -792,6 +792,8 @@ typedef struct shmi_inside {
     unsigned n;
 } shmi_inside;
 static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
+/* The calls that found no entry, because the thread is in calls of more arenas than there are entries. */
+static SHMI_THREAD volatile unsigned shmi_calls_beyond;
 
 /* Adds more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt this function.
  * The handler leaves each count as it was, but may store another arena in an entry with the count 0. So this function
@@ -805,12 +807,16 @@ SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
     for (i = 0; i < SHMI_INSIDE && at < 0 && more > 0; i++)
         if (shmi_calls_in[i].n == 0)
             at = i;
-    if (at < 0)
+    if (at < 0) {
+        shmi_calls_beyond = shmi_calls_beyond + (unsigned)more;
         return;
+    }
     shmi_calls_in[at].n = shmi_calls_in[at].n + (unsigned)more;
     if (more > 0)
         shmi_calls_in[at].a = a;
 }
+/* Whether the thread is known to be in a call of a. If shmi_calls_beyond is not 0, the result may be 0 although the
+ * thread is in a call of a. */
 SHMI_FN int shmi_is_inside(const shmsync_arena *a)
 {
     int i;

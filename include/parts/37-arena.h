@@ -1930,7 +1930,7 @@ SHMI_FN int shmi_close_waits_for_itself(const shmsync_arena *a)
 typedef struct shmi_closer {
     struct shmi_closer *next;
     const shmsync_arena *closes;
-    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* the arenas that the closing thread is inside; NULL: a free place */
+    const shmsync_arena *inside[2 * SHMI_INSIDE]; /* all arenas that the closing thread is inside; NULL: a free place */
     int seen; /* shmi_closers_wait_for has visited this close */
 } shmi_closer;
 
@@ -2010,6 +2010,8 @@ int shmsync_arena_close(shmsync_arena *a)
         return SHMI_TELL(EINVAL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
+    if (shmi_calls_beyond != 0) /* one of these calls may be of a */
+        return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in nested calls of more than %d arenas: close the arena after them", SHMI_INSIDE);
     shmi_hold_cancel();
     pthread_mutex_lock(&shmi_attached_lock);
     for (open_ = shmi_attached; open_ != NULL && open_ != a; open_ = open_->next) {

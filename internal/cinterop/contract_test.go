@@ -35,6 +35,7 @@ func TestContract(t *testing.T) {
 		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "limits", "cancel", "interrupted", "delete-at",
 		"kept-error", "results", "no-memory", "two-arenas", "close-in-on-death", "forked-calls", "handler-state", "signals-of-faults",
 		"once-in-itself", "barrier-in-itself", "close-each-other", "stack",
+		"close-in-nested-calls",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)

@@ -1297,6 +1297,45 @@ static int close_in_call(void)
     return 0;
 }
 
+/* Calls of several arenas, each of which runs the next one. Two arenas have no entry in shmi_calls_in. */
+enum { NESTED = SHMI_INSIDE + 2 };
+static shmsync_arena *nested[NESTED + 1];
+static shmsync_once nested_once[NESTED];
+static void call_next(void *depth)
+{
+    int i = *(int *)depth;
+    *(int *)depth = i + 1;
+    if (i < NESTED) {
+        CHECK(shmsync_once_do(&nested_once[i], call_next, depth), 0);
+        return;
+    }
+    for (i = 0; i <= NESTED; i++) /* the last arena is not in a call, but the thread cannot know that */
+        CHECK(shmsync_arena_close(nested[i]), EDEADLK);
+    CHECK(strstr(shmsync_error(), "more than 4 arenas") != NULL, 1);
+}
+/* A thread in nested calls of many arenas can close no arena. After these calls it can close them all. */
+static int close_in_nested_calls(void)
+{
+    int i, depth = 0;
+    alarm(60);
+    for (i = 0; i <= NESTED; i++) {
+        char name[128];
+        shmsync_arena_options o;
+        memset(&o, 0, sizeof o);
+        o.size = 1 << 20;
+        o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+        snprintf(name, sizeof name, "%.100s.%d", arena_name, i);
+        CHECK(shmsync_arena_open(name, &o, &nested[i]), 0);
+        if (i < NESTED)
+            CHECK(shmsync_once_open(nested[i], "o", NULL, &nested_once[i]), 0);
+    }
+    call_next(&depth);
+    CHECK(depth, NESTED + 1);
+    for (i = 0; i <= NESTED; i++)
+        CHECK(shmsync_arena_close(nested[i]), 0);
+    return 0;
+}
+
 /* What calls of an object returned within a function that a call of the same object ran. */
 static int in_itself[4];
 static shmsync_once its_once;
@@ -1984,6 +2023,7 @@ int main(int argc, char **argv)
         {"once-in-itself", once_in_itself},
         {"barrier-in-itself", barrier_in_itself},
         {"close-each-other", close_each_other},
+        {"close-in-nested-calls", close_in_nested_calls},
         {"close-in-on-death", close_in_on_death},
         {"forked-calls", forked_calls},
         {"handler-state", handler_state},
