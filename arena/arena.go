@@ -130,7 +130,7 @@ const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
 	PathReplaced PathState = "replaced" // another file is at the path
-	PathNone     PathState = "none"     // the arena is in a memfd, or was opened by a path that does not lead to its file
+	PathNone     PathState = "none"     // no path is known: see [Arena.PathState]
 )
 
 // PathState reports whether the path of the arena still leads to the arena's file. After the file
@@ -138,6 +138,10 @@ const (
 // the arena by its path. [shm.Remove] removes the file on purpose. But systemd's RemoveIPC and clean-up
 // jobs may remove the file by mistake, although it is in use. PathState makes two system calls.
 // [Arena.Metrics] reports the state, too.
+//
+// The state is PathNone for an arena in a memfd, or if the arena was opened by a path that does not lead to its file.
+// It is also PathNone if this process has changed its root directory or its mount namespace since it joined, so that the
+// path does not lead to the file any more, but the file still has a name.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size returns the size of the arena in bytes.

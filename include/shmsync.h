@@ -219,7 +219,8 @@ typedef struct shmsync_arena_options {
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* The library calls on_detached once, on its helper thread, when the file of the arena was removed or replaced
      * while this process is in. Processes that open the name afterwards get another arena. on_detached must return
-     * quickly, and must not close an arena. If this process opens the arena several times, the library calls the first
+     * quickly, and must not close an arena. A change of the root directory or of the mount namespace of this process
+     * does not count as a removal. If this process opens the arena several times, the library calls the first
      * function that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;
@@ -3690,6 +3691,12 @@ const char *shmsync_strerror(int err)
 
 /* ---- An arena, as this process has it ---- */
 
+/* Says from where this process looks up an absolute path: see origin in internal/arenakernel/path.go. */
+typedef struct shmi_origin {
+    uint64_t root_dev, root_ino; /* of the root directory; 0: unknown */
+    uint64_t mounts;             /* the inode number of the mount namespace of the thread; 0: unknown */
+} shmi_origin;
+
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
@@ -3833,6 +3840,7 @@ struct shmsync_arena {
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* a descriptor of the working directory at the open, or -1 if the program gave no relative path */
     uint64_t home_dev, home_ino;
+    shmi_origin origin; /* of this process at the open */
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_errno; /* the error of a byte lock in the last search for a slot; 0: no error, or only that others had the lock */
@@ -11230,7 +11238,36 @@ SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
     if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
         snprintf(path, PATH_MAX, "%s", a->path);
 }
-/* Whether the path of the arena leads to another file, or to none. */
+SHMI_FN void shmi_origin_now(shmi_origin *o)
+{
+    struct stat st;
+    memset(o, 0, sizeof *o);
+    if (stat("/", &st) == 0) {
+        o->root_dev = (uint64_t)st.st_dev;
+        o->root_ino = (uint64_t)st.st_ino;
+    }
+    if (stat("/proc/thread-self/ns/mnt", &st) == 0)
+        o->mounts = (uint64_t)st.st_ino;
+}
+/* Whether this process has another root directory or mount namespace than at the open of the arena. */
+SHMI_FN int shmi_other_origin(const shmsync_arena *a)
+{
+    shmi_origin now;
+    shmi_origin_now(&now);
+    if (now.root_ino != 0 && a->origin.root_ino != 0 && (now.root_ino != a->origin.root_ino || now.root_dev != a->origin.root_dev))
+        return 1;
+    return now.mounts != 0 && a->origin.mounts != 0 && now.mounts != a->origin.mounts;
+}
+/* Whether the file of the arena has no name any more. */
+SHMI_FN int shmi_unlinked(const shmsync_arena *a)
+{
+    struct stat st;
+    const int fd = shmi_borrow_file(a), gone = fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink == 0;
+    shmi_return_file(a, fd);
+    return gone;
+}
+/* Whether the path of the arena leads to another file, or to none. If this process has changed its root directory or
+ * its mount namespace, the path shows nothing. Then only a file without a name counts as moved. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
     char *path; /* too large for a small stack */
@@ -11240,12 +11277,14 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
         return 0;
     if (lstat(a->path, &st) != 0 ? errno != ENOENT : (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino)
         return 0;
-    if (a->home < 0)
-        return 1;
-    path = (char *)malloc(PATH_MAX);
-    moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
-    free(path);
-    return moved;
+    if (a->home >= 0) {
+        path = (char *)malloc(PATH_MAX);
+        moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+        free(path);
+        if (!moved)
+            return 0;
+    }
+    return !shmi_other_origin(a) || shmi_unlinked(a);
 }
 /* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)
@@ -13672,6 +13711,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
         a->home_dev = (uint64_t)home.st_dev;
         a->home_ino = (uint64_t)home.st_ino;
     }
+    shmi_origin_now(&a->origin);
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;

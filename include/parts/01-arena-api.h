@@ -99,7 +99,8 @@ typedef struct shmsync_arena_options {
     int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* The library calls on_detached once, on its helper thread, when the file of the arena was removed or replaced
      * while this process is in. Processes that open the name afterwards get another arena. on_detached must return
-     * quickly, and must not close an arena. If this process opens the arena several times, the library calls the first
+     * quickly, and must not close an arena. A change of the root directory or of the mount namespace of this process
+     * does not count as a removal. If this process opens the arena several times, the library calls the first
      * function that was set. The helper thread blocks all signals: see shmsync_arena_on_death. */
     void (*on_detached)(shmsync_arena *a, void *arg);
     void *on_detached_arg;

@@ -244,6 +244,12 @@ const char *shmsync_strerror(int err)
 
 /* ---- An arena, as this process has it ---- */
 
+/* Says from where this process looks up an absolute path: see origin in internal/arenakernel/path.go. */
+typedef struct shmi_origin {
+    uint64_t root_dev, root_ino; /* of the root directory; 0: unknown */
+    uint64_t mounts;             /* the inode number of the mount namespace of the thread; 0: unknown */
+} shmi_origin;
+
 /* The validated copy of the immutable part of the header. These fields are never read from shared memory again. */
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
@@ -387,6 +393,7 @@ struct shmsync_arena {
     const char *below; /* the relative path that the program gave, which is the end of path */
     int home;          /* a descriptor of the working directory at the open, or -1 if the program gave no relative path */
     uint64_t home_dev, home_ino;
+    shmi_origin origin; /* of this process at the open */
     int ephemeral;   /* the last close removes the file. Guarded by: shmi_attached_lock */
     int fd;
     int lock_errno; /* the error of a byte lock in the last search for a slot; 0: no error, or only that others had the lock */

@@ -340,7 +340,36 @@ SHMI_FN void shmi_current_path(const shmsync_arena *a, char *path)
     if (shmi_leads_to(a, a->path) || !shmi_leads_home(a, path))
         snprintf(path, PATH_MAX, "%s", a->path);
 }
-/* Whether the path of the arena leads to another file, or to none. */
+SHMI_FN void shmi_origin_now(shmi_origin *o)
+{
+    struct stat st;
+    memset(o, 0, sizeof *o);
+    if (stat("/", &st) == 0) {
+        o->root_dev = (uint64_t)st.st_dev;
+        o->root_ino = (uint64_t)st.st_ino;
+    }
+    if (stat("/proc/thread-self/ns/mnt", &st) == 0)
+        o->mounts = (uint64_t)st.st_ino;
+}
+/* Whether this process has another root directory or mount namespace than at the open of the arena. */
+SHMI_FN int shmi_other_origin(const shmsync_arena *a)
+{
+    shmi_origin now;
+    shmi_origin_now(&now);
+    if (now.root_ino != 0 && a->origin.root_ino != 0 && (now.root_ino != a->origin.root_ino || now.root_dev != a->origin.root_dev))
+        return 1;
+    return now.mounts != 0 && a->origin.mounts != 0 && now.mounts != a->origin.mounts;
+}
+/* Whether the file of the arena has no name any more. */
+SHMI_FN int shmi_unlinked(const shmsync_arena *a)
+{
+    struct stat st;
+    const int fd = shmi_borrow_file(a), gone = fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink == 0;
+    shmi_return_file(a, fd);
+    return gone;
+}
+/* Whether the path of the arena leads to another file, or to none. If this process has changed its root directory or
+ * its mount namespace, the path shows nothing. Then only a file without a name counts as moved. */
 SHMI_FN int shmi_moved(shmsync_arena *a)
 {
     char *path; /* too large for a small stack */
@@ -350,12 +379,14 @@ SHMI_FN int shmi_moved(shmsync_arena *a)
         return 0;
     if (lstat(a->path, &st) != 0 ? errno != ENOENT : (uint64_t)st.st_dev == a->dev && (uint64_t)st.st_ino == a->ino)
         return 0;
-    if (a->home < 0)
-        return 1;
-    path = (char *)malloc(PATH_MAX);
-    moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
-    free(path);
-    return moved;
+    if (a->home >= 0) {
+        path = (char *)malloc(PATH_MAX);
+        moved = path != NULL && !shmi_leads_home(a, path); /* without memory, nothing shows that the file was moved */
+        free(path);
+        if (!moved)
+            return 0;
+    }
+    return !shmi_other_origin(a) || shmi_unlinked(a);
 }
 /* Whether the file may outlive a reboot, because it may be on a disk. */
 SHMI_FN int shmi_outlives_boot(shmsync_arena *a)

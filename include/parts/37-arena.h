@@ -1343,6 +1343,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
         a->home_dev = (uint64_t)home.st_dev;
         a->home_ino = (uint64_t)home.st_ino;
     }
+    shmi_origin_now(&a->origin);
     a->page = sysconf(_SC_PAGESIZE);
     a->base = s->base;
     a->size = s->size;

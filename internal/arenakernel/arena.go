@@ -39,7 +39,8 @@ type membership struct {
 	info   os.FileInfo // of the file, when this process joined
 	onDisk bool        // the file may survive a reboot
 	home   workingDir
-	opens  int // guarded by: attached
+	origin origin // of this process, when it joined
+	opens  int    // guarded by: attached
 	// The field opening is true until the first Open of this process has been admitted to the
 	// arena, or has failed. Then opening becomes false, and the channel opened is closed.
 	opening   bool // guarded by: attached

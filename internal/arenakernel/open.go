@@ -365,7 +365,7 @@ func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watc
 	}
 	dev, ino := seg.ID()
 	a := &Arena{membership: &membership{
-		seg: seg, id: segmentID{dev, ino}, info: info, onDisk: outlivesBoot(seg.File()), reaps: map[int]*reapProgress{},
+		seg: seg, id: segmentID{dev, ino}, info: info, origin: originNow(), onDisk: outlivesBoot(seg.File()), reaps: map[int]*reapProgress{},
 		live: newMeeting(), repaired: newMeeting(), watcherEnded: newMeeting(),
 	}}
 	a.memory = newMemory(bytes)

@@ -53,7 +53,8 @@ type Options struct {
 	Lifetime Lifetime
 	// OnDetached is called once, on a goroutine of its own, if the file of the arena is removed or
 	// replaced while this opening is in use. From then on, processes that open the name join another
-	// arena.
+	// arena. A change of the root directory or of the mount namespace of this process does not count as a
+	// removal.
 	OnDetached func() `json:"-"`
 	// OnEvent is called for each event of the arena that this process learns of. The calls run one
 	// after the other, on a goroutine of their own, and with no lock of the library held.

@@ -20,7 +20,7 @@ const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
 	PathReplaced PathState = "replaced" // another file is at the path
-	PathNone     PathState = "none"     // no path: a memfd, or a file opened by a name that does not lead to it
+	PathNone     PathState = "none"     // no path: see PathState
 )
 
 // PathState reports whether the path of the arena still leads to the arena's file. After the file
@@ -31,6 +31,10 @@ const (
 //
 // A relative path belongs to the directory that was the working directory when the program passed
 // the path. The path still leads to the file after this directory was renamed.
+//
+// The state is PathNone for a memfd, and for a file that was opened by a name that does not lead to it. It is also
+// PathNone if this process has changed its root directory or its mount namespace since it joined, so that the path does
+// not lead to the file any more, but the file still has a name.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return a.pathState()
@@ -46,7 +50,32 @@ func (a *Arena) pathState() PathState {
 	if (s == PathRemoved || s == PathReplaced) && a.home.leadsTo(own) != "" {
 		return PathThere
 	}
+	if (s == PathRemoved || s == PathReplaced) && !a.origin.same(originNow()) {
+		if unlinked(own) {
+			return PathRemoved
+		}
+		return PathNone
+	}
 	return s
+}
+
+// origin says from where this process looks up an absolute path. In another root directory or mount namespace, the path
+// may lead elsewhere although nobody has touched the file.
+type origin struct {
+	root   os.FileInfo // nil: unknown
+	mounts os.FileInfo // the mount namespace of the thread; nil: unknown, because there is no /proc
+}
+
+func originNow() (o origin) {
+	o.root, _ = os.Stat("/")
+	o.mounts, _ = os.Stat("/proc/thread-self/ns/mnt")
+	return o
+}
+
+// same reports whether o and p are the same origin, as far as they are known.
+func (o origin) same(p origin) bool {
+	differ := func(a, b os.FileInfo) bool { return a != nil && b != nil && !os.SameFile(a, b) }
+	return !differ(o.root, p.root) && !differ(o.mounts, p.mounts)
 }
 
 // ownFile describes the file of the arena. If other code of the program has closed the descriptor of the segment by

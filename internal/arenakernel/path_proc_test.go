@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -20,6 +23,22 @@ func init() {
 	agentOrders["path"] = func(s *agent, o order, a *answer) error {
 		a.Text = string(s.arena.PathState()) + " " + string(s.arena.Metrics().Path)
 		return nil
+	}
+	// "chroot" makes the directory Text the root directory of the agent.
+	agentOrders["chroot"] = func(s *agent, o order, a *answer) error { return unix.Chroot(o.Text) }
+	// "hide" mounts an empty file system over the directory Text, in a new mount namespace. It returns what "path" does.
+	agentOrders["hide"] = func(s *agent, o order, a *answer) error {
+		runtime.LockOSThread() // this thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		if err := unix.Mount("none", o.Text, "tmpfs", 0, ""); err != nil {
+			return err
+		}
+		return agentOrders["path"](s, o, a)
 	}
 }
 
@@ -41,6 +60,31 @@ func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
 	defer a.Close()
 	require.Equal(t, PathThere, a.PathState())
 	require.Equal(t, "replaced replaced", r.must(t, order{Do: "path"}).Text)
+}
+
+// TestPathInAnotherRootDirectory checks that a process that changes its root directory does not take the file of its
+// arena for removed, because no file is at the path in the new root directory. It still notices a removal.
+func TestPathInAnotherRootDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: it changes the root directory")
+	}
+	ta := newTestArena(t, 4)
+	r := ta.join(t, "member")
+	r.must(t, order{Do: "chroot", Text: t.TempDir()})
+	require.Equal(t, "none none", r.must(t, order{Do: "path"}).Text)
+	require.NoError(t, shm.Remove(ta.name))
+	require.Equal(t, "removed removed", r.must(t, order{Do: "path"}).Text)
+}
+
+// TestPathInAnotherMountNamespace is TestPathInAnotherRootDirectory for a mount namespace that hides the file.
+func TestPathInAnotherMountNamespace(t *testing.T) {
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	proctest.NeedAttr(t, attr, "a mount namespace")
+	ta := newTestArena(t, 4)
+	r := ta.join(t, "member")
+	require.Equal(t, "none none", r.must(t, order{Do: "hide", Text: shm.Dir}).Text)
+	require.NoError(t, shm.Remove(ta.name))
+	require.Equal(t, "removed removed", r.must(t, order{Do: "path"}).Text)
 }
 
 // TestMemfdHasNoPath: an arena in a memfd has no path, so it is never reported as removed.

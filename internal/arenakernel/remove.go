@@ -321,7 +321,7 @@ func whyNotRemovable(f *os.File, path string, err error) string {
 // The result is nil if another participant removes the file. It is also nil if this process has no permission to remove
 // the file: then the next epoch replaces the arena. Any other failure is an error.
 func (a *Arena) removeLast() error {
-	if a.seg.Path() == "" || a.moved() {
+	if a.seg.Path() == "" || a.pathState() != PathThere {
 		return nil
 	}
 	own, err := a.ownFile()

@@ -56,6 +56,20 @@ func TestRelativePathInCOutlivesARenamedWorkingDirectory(t *testing.T) {
 	runGate(t, "rename", t.TempDir())
 }
 
+// A process in C changes its root directory. It does not take the file of its arena for removed, but notices a removal.
+func TestPathInAnotherRootDirectoryInC(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: it changes the root directory")
+	}
+	runGate(t, "chroot", t.TempDir())
+}
+
+// A process in C is in a mount namespace that hides the file of its arena. It does not take the file for removed.
+func TestPathInAnotherMountNamespaceInC(t *testing.T) {
+	proctest.NeedAttr(t, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}, "a mount namespace")
+	runGate(t, "mounts", "/dev/shm/"+unusedName(t))
+}
+
 // A symbolic link to the file of an arena replaces this file at its path. A process in C learns that its file is no
 // longer at the path.
 func TestSymbolicLinkIsNoPathInC(t *testing.T) { runGate(t, "symlink", t.TempDir()) }

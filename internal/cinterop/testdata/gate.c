@@ -13,6 +13,8 @@ void at_point(const char *name);
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -334,6 +336,42 @@ static void renames_directory(const char *dir)
     }
 }
 
+/* A process changes its root directory, so the path of its arena leads to no file. Then the file is removed. */
+static void changes_root(const char *dir)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int root;
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    CHECK(chdir(dir), 0);
+    CHECK(mkdir("root", 0700), 0);
+    CHECK(shmsync_arena_open("./jobs", &o, &a), 0);
+    root = open(dir, O_RDONLY | O_DIRECTORY);
+    CHECK(root >= 0, 1);
+    CHECK(shmi_moved(a), 0);
+    CHECK(chroot("root"), 0);
+    CHECK(shmi_moved(a), 0); /* otherwise on_detached would be called */
+    CHECK(unlinkat(root, "jobs", 0), 0);
+    CHECK(shmi_moved(a), 1); /* so that on_detached is called */
+    CHECK(shmsync_arena_close(a), 0);
+}
+
+/* A process is in a mount namespace of its own, in which another file system hides the file of its arena. */
+static void changes_mounts(const char *path)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    CHECK(shmsync_arena_open(path, &o, &a), 0);
+    CHECK(unshare(CLONE_NEWNS), 0);
+    CHECK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    CHECK(mount("none", "/dev/shm", "tmpfs", 0, NULL), 0);
+    CHECK(access(path, F_OK), -1);
+    CHECK(shmi_moved(a), 0); /* otherwise on_detached would be called */
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* A symbolic link to the file of an arena replaces the file at its path. An open follows no link. */
 static void links_symbolically(const char *dir)
 {
@@ -471,6 +509,10 @@ int main(int argc, char **argv)
         renames_directory(argv[2]);
     else if (strcmp(argv[1], "chdir") == 0)
         changes_directory(argv[2]);
+    else if (strcmp(argv[1], "chroot") == 0)
+        changes_root(argv[2]);
+    else if (strcmp(argv[1], "mounts") == 0)
+        changes_mounts(argv[2]);
     else if (strcmp(argv[1], "loop") == 0)
         close_in_loop(argv[2]);
     else
