@@ -540,6 +540,24 @@ static void failed_first(void)
     CHECK(access(arena_path, F_OK), -1);
     CHECK(descriptors(), before);
 }
+/* A Release that would make too many permits refuses before it changes the permits, so no death can leave a sum that has
+ * wrapped. The page of the permits cannot be written during the call. */
+static void wrapped_permits(void)
+{
+    shmsync_arena *a;
+    shmsync_signalwaker w;
+    unsigned char *page;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_signalwaker_open(a, "w", NULL, &w), 0);
+    CHECK(shmsync_signalwaker_release(&w, INT64_MAX), 0);
+    CHECK(shmsync_signalwaker_release(&w, INT64_MAX), 0);
+    page = (unsigned char *)((uintptr_t)&w.impl->w->permits & ~(uintptr_t)(a->page - 1));
+    CHECK(mprotect(page, (size_t)a->page, PROT_READ), 0);
+    CHECK(shmsync_signalwaker_release(&w, 2), EINVAL);
+    CHECK(mprotect(page, (size_t)a->page, PROT_READ | PROT_WRITE), 0);
+    CHECK(shmsync_signalwaker_permits(&w), UINT64_MAX - 1);
+    CHECK(shmsync_arena_close(a), 0);
+}
 /* All slots are used up, and there is no memory for the search that would renew them. The open says so. */
 static void used_up(void)
 {
@@ -825,7 +843,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
