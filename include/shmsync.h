@@ -13737,6 +13737,13 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
+/* Keeps the descriptor of an ephemeral arena that this call has created, so that the caller can remove the file. */
+SHMI_FN void shmi_keep_failed(shmi_segment *s)
+{
+    s->failed = s->fd;
+    s->fd = -1;
+}
+
 /* Makes this process a participant of the arena in s. The call closes s, or keeps it in the arena. The caller holds
  * shmi_attached_lock, which this call releases and takes again. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
@@ -13763,6 +13770,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     err = shmi_new_arena(s, path, &a);
     if (err != 0) {
+        if (fresh)
+            shmi_keep_failed(s);
         shmi_unmap(s);
         return err;
     }
@@ -13794,10 +13803,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
-        if (fresh) {
-            s->failed = s->fd;
-            s->fd = -1;
-        }
+        if (fresh)
+            shmi_keep_failed(s);
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
@@ -14019,7 +14026,7 @@ int shmsync_arena_remove(const char *name)
 SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
     shmi_segment s;
-    int moves, judged, err = 0;
+    int moves, judged, replaces, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -14029,9 +14036,11 @@ SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, 
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file gets its inode number. */
-        judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
-        if (judged < 0 && opts != NULL && opts->recreate != 0) {
+        /* As long as judged is open, no other file gets its inode number. A file that this call has created is no file to
+         * replace. */
+        replaces = opts != NULL && opts->recreate != 0 && !s.created;
+        judged = replaces ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (judged < 0 && replaces) {
             err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
             shmi_unmap(&s);
             pthread_mutex_unlock(&shmi_attached_lock);

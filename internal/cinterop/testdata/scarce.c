@@ -49,6 +49,9 @@ static int lacks(long number, ...)
 #define pthread_create(...) (thread_errno != 0 && threads_left-- <= 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
 #define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
+static int no_path; /* there is no memory for the next copy of a string */
+#undef strdup
+#define strdup(s) (no_path ? (no_path = 0, NULL) : (strdup)(s))
 static size_t no_room_for; /* the size of an element of an array for which there is no memory, or 0 */
 #define calloc(n, size) (no_room_for != 0 && (size) == no_room_for ? NULL : (calloc)(n, size))
 #define SHMI_GENERATIONS_MOST 8u
@@ -540,6 +543,40 @@ static void failed_first(void)
     CHECK(access(arena_path, F_OK), -1);
     CHECK(descriptors(), before);
 }
+/* There is no memory, or there are too few descriptors, for an open that has created an ephemeral arena. The file is gone
+ * then. */
+static void failed_open(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int before, n, err;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0); /* probes the kernel */
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(unlink(arena_path), 0);
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    before = descriptors();
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    no_path = 1;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), ENOMEM);
+    CHECK(access(arena_path, F_OK), -1);
+    CHECK(descriptors(), before);
+    for (o.recreate = 0; o.recreate <= 7; o.recreate += 7) {
+        for (n = 0; n < 10; n++) {
+            leave_descriptors(n);
+            err = shmsync_arena_open(arena_name, &o, &a);
+            allow_descriptors();
+            if (err == 0)
+                break;
+            CHECK(err, EMFILE);
+            CHECK(access(arena_path, F_OK), -1);
+            CHECK(descriptors(), before);
+        }
+        CHECK(n > 1 && n < 10, 1);
+        CHECK(shmsync_arena_close(a), 0);
+    }
+}
 /* A Release that would make too many permits refuses before it changes the permits, so no death can leave a sum that has
  * wrapped. The page of the permits cannot be written during the call. */
 static void wrapped_permits(void)
@@ -843,7 +880,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"failed-open", failed_open}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
