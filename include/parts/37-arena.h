@@ -1155,7 +1155,9 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns 0.
+/* Replaces the arena's mapping by memory without a file, in one step. If there is no such memory, unmaps the arena and
+ * returns 0. If the move of the memory fails, returns 0, too, and leaves the addresses as they are until the process
+ * ends. The kernel may have unmapped them before it failed, and then another thread may have mapped something there.
  * The memory is mapped shared, because private memory would count against RLIMIT_DATA even if it is not used. It is not
  * readable at first: under mlockall, the kernel allocates a readable mapping in full. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
@@ -1165,8 +1167,12 @@ SHMI_FN int shmi_unmap_file(shmsync_arena *a)
     if (p != MAP_FAILED) {
         munlock(p, size);
         madvise(p, size, MADV_DONTDUMP);
-        if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0 && mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
-            return 1;
+        if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0) {
+            if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
+                return 1;
+            munmap(p, size);
+            return 0;
+        }
         munmap(p, size);
     }
     munmap(a->base, size);

@@ -24,7 +24,7 @@ var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "f
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "number-of-cpus", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
-		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "forbidden-waits", "probe-of-fences", "late-fences", "failed-open", "wrapped-permits", "quota", "lost-descriptors", "overflow-uid", "used-up", "failed-first", "other-entry", "own-namespace",
+		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "forbidden-waits", "probe-of-fences", "late-fences", "failed-open", "lost-addresses", "wrapped-permits", "quota", "lost-descriptors", "overflow-uid", "used-up", "failed-first", "other-entry", "own-namespace",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			if f := scarceNeeds[verb]; f != nil && !f.Have() {

@@ -43,11 +43,29 @@ static int lacks(long number, ...)
     errno = lacking_errno;
     return 1;
 }
+static int move_fails; /* a move of memory fails after the kernel has unmapped the place */
+static void *taken;     /* what another thread has mapped there */
+static void *moves(void *from, size_t old, size_t n, int flags, ...)
+{
+    va_list rest;
+    void *to;
+    if ((flags & MREMAP_FIXED) == 0)
+        return (mremap)(from, old, n, flags);
+    va_start(rest, flags);
+    to = va_arg(rest, void *);
+    va_end(rest);
+    if (!move_fails)
+        return (mremap)(from, old, n, flags, to);
+    taken = (mmap)(to, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
 #define pthread_create(...) (thread_errno != 0 && threads_left-- <= 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
+#define mremap(...) moves(__VA_ARGS__)
 #define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
 static int no_path; /* there is no memory for the next copy of a string */
 #undef strdup
@@ -577,6 +595,20 @@ static void failed_open(void)
         CHECK(shmsync_arena_close(a), 0);
     }
 }
+/* A close gives its addresses to private memory. The kernel unmaps them and then fails to move the memory there. By then,
+ * another thread uses the addresses, and the close leaves them alone. */
+static void lost_addresses(void)
+{
+    shmsync_arena *a;
+    uint64_t size;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    size = shmsync_arena_size(a);
+    move_fails = 1;
+    CHECK(shmsync_arena_close(a), 0);
+    move_fails = 0;
+    CHECK(taken != NULL && taken != MAP_FAILED, 1);
+    CHECK(madvise(taken, size, MADV_NORMAL), 0); /* fails if a part is not mapped */
+}
 /* A Release that would make too many permits refuses before it changes the permits, so no death can leave a sum that has
  * wrapped. The page of the permits cannot be written during the call. */
 static void wrapped_permits(void)
@@ -880,7 +912,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"failed-open", failed_open}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"failed-open", failed_open}, {"lost-addresses", lost_addresses}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
