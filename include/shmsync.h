@@ -13556,8 +13556,12 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (shmi_registering || shmi_is_registered())
+    if (shmi_registering)
         return;
+    if (shmi_is_registered()) {
+        shmi_note_registering(0); /* an open that found the process with one thread has registered it */
+        return;
+    }
     if (!shmi_have_fences()) {
         shmi_note_registering(shmi_may_have_fences());
         return;
@@ -13802,8 +13806,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         shmi_tell_detached(a, o);
         if (shmi_is_registered())
             shmi_take_fences(a);
-        else
-            shmi_begin_registering();
+        shmi_begin_registering();
     } else {
         shmi_detach(a);
     }

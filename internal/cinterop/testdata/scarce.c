@@ -719,6 +719,28 @@ static void late_fences(void)
         CHECK(shmsync_arena_close(a), 0);
     }
 }
+/* No thread can start that registers the process. The process leaves, and has one thread. Its next open registers it, and
+ * no death watcher tries again. */
+static void registered_open(void)
+{
+    shmsync_arena *a;
+    shmi_probe();
+    lacking = SYS_membarrier; /* of the first open */
+    thread_errno = EAGAIN;
+    threads_left = 1; /* the death watcher */
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmi_is_registered(), 0);
+    CHECK(__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE), 1);
+    CHECK(shmsync_arena_close(a), 0);
+    lacking = -1;
+    thread_errno = 0;
+    while (!shmi_alone())
+        shmi_nap(1000000);
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmi_is_registered(), 1);
+    CHECK(__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
 
 /* A filter forbids waits for several words while the arena is open. Each thread tries such a wait once more at most. It does
  * not try again and again. */
@@ -912,7 +934,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"failed-open", failed_open}, {"lost-addresses", lost_addresses}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"registered-open", registered_open}, {"failed-open", failed_open}, {"lost-addresses", lost_addresses}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
