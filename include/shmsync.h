@@ -13523,7 +13523,9 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Replaces the arena's mapping by memory without a file, in one step. If that is not possible, unmaps it and returns 0.
+/* Replaces the arena's mapping by memory without a file, in one step. If there is no such memory, unmaps the arena and
+ * returns 0. If the move of the memory fails, returns 0, too, and leaves the addresses as they are until the process
+ * ends. The kernel may have unmapped them before it failed, and then another thread may have mapped something there.
  * The memory is mapped shared, because private memory would count against RLIMIT_DATA even if it is not used. It is not
  * readable at first: under mlockall, the kernel allocates a readable mapping in full. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
@@ -13533,8 +13535,12 @@ SHMI_FN int shmi_unmap_file(shmsync_arena *a)
     if (p != MAP_FAILED) {
         munlock(p, size);
         madvise(p, size, MADV_DONTDUMP);
-        if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0 && mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
-            return 1;
+        if (mprotect(p, size, PROT_READ | PROT_WRITE) == 0) {
+            if (mremap(p, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, a->base) != MAP_FAILED)
+                return 1;
+            munmap(p, size);
+            return 0;
+        }
         munmap(p, size);
     }
     munmap(a->base, size);
@@ -13595,8 +13601,12 @@ SHMI_FN void *shmi_register_late(void *arg)
 SHMI_FN void shmi_begin_registering(void)
 {
     pthread_t t;
-    if (shmi_registering || shmi_is_registered())
+    if (shmi_registering)
         return;
+    if (shmi_is_registered()) {
+        shmi_note_registering(0); /* an open that found the process with one thread has registered it */
+        return;
+    }
     if (!shmi_have_fences()) {
         shmi_note_registering(shmi_may_have_fences());
         return;
@@ -13783,6 +13793,13 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
 
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file);
 
+/* Keeps the descriptor of an ephemeral arena that this call has created, so that the caller can remove the file. */
+SHMI_FN void shmi_keep_failed(shmi_segment *s)
+{
+    s->failed = s->fd;
+    s->fd = -1;
+}
+
 /* Makes this process a participant of the arena in s. The call closes s, or keeps it in the arena. The caller holds
  * shmi_attached_lock, which this call releases and takes again. */
 SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_options *o, shmsync_arena **out)
@@ -13809,6 +13826,8 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
     }
     err = shmi_new_arena(s, path, &a);
     if (err != 0) {
+        if (fresh)
+            shmi_keep_failed(s);
         shmi_unmap(s);
         return err;
     }
@@ -13833,17 +13852,14 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         shmi_tell_detached(a, o);
         if (shmi_is_registered())
             shmi_take_fences(a);
-        else
-            shmi_begin_registering();
+        shmi_begin_registering();
     } else {
         shmi_detach(a);
     }
     pthread_cond_broadcast(&shmi_attached_changed);
     if (err != 0) {
-        if (fresh) {
-            s->failed = s->fd;
-            s->fd = -1;
-        }
+        if (fresh)
+            shmi_keep_failed(s);
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
@@ -14065,7 +14081,7 @@ int shmsync_arena_remove(const char *name)
 SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, shmsync_arena **out)
 {
     shmi_segment s;
-    int moves, judged, err = 0;
+    int moves, judged, replaces, err = 0;
     for (moves = 0; err == 0 && moves < SHMI_MAX_MOVES; moves++) {
         pthread_mutex_lock(&shmi_attached_lock);
         err = shmi_open_segment(&s, path, opts);
@@ -14075,9 +14091,11 @@ SHMI_FN int shmi_open_path(const char *path, const shmsync_arena_options *opts, 
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as judged is open, no other file gets its inode number. */
-        judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
-        if (judged < 0 && opts != NULL && opts->recreate != 0) {
+        /* As long as judged is open, no other file gets its inode number. A file that this call has created is no file to
+         * replace. */
+        replaces = opts != NULL && opts->recreate != 0 && !s.created;
+        judged = replaces ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (judged < 0 && replaces) {
             err = shmi_fail(errno, "arena.open", path, "duplicate the descriptor");
             shmi_unmap(&s);
             pthread_mutex_unlock(&shmi_attached_lock);
@@ -31910,12 +31928,16 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
  * signal needs none then. */
 SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
-    int fits = shmi_add64(&w->w->permits, n) <= UINT64_MAX - n;
-    if (!fits)
-        shmi_add64(&w->w->permits, 0 - n); /* for a moment there were few permits, so a waiter may have fallen asleep */
+    uint64_t p;
+    /* An addition that wraps and is undone would lose all permits if the process died between the two steps. */
+    do {
+        p = shmi_ld64(&w->w->permits);
+        if (p > UINT64_MAX - n)
+            return 0;
+    } while (!shmi_cas64(&w->w->permits, p, p + n));
     SHMSYNC_CRASHPOINT("signal.release.permitted");
     shmi_signal_rouse(w, n);
-    return fits;
+    return 1;
 }
 SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
 {

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"math"
 	"math/bits"
 
 	"github.com/shmsync/shmsync"
@@ -42,16 +43,22 @@ func (w *SignalWaker) Release(n int) {
 // release does what Release does, for an n that is greater than 0. It reports false if there would be too many permits.
 // A caller that releases a permit for a signal needs none then, because there are more than enough.
 func (v *signalView) release(n int) bool {
-	// sync(signal.permit): release
-	// lin: Release takes effect here.
-	fits := v.head.permits.Add(uint64(n)) >= uint64(n)
-	if !fits {
-		// For a moment there were few permits, so a waiter may have fallen asleep. rouse wakes it.
-		v.head.permits.Add(-uint64(n))
+	for {
+		// The CAS fails only if another call has taken or issued a permit, so the loop is lock-free. An addition that
+		// wraps and is undone would lose all permits if the process died between the two steps.
+		p := v.head.permits.Load()
+		if p > math.MaxUint64-uint64(n) {
+			return false
+		}
+		// sync(signal.permit): release
+		// lin: Release takes effect here.
+		if v.head.permits.CompareAndSwap(p, p+uint64(n)) {
+			break
+		}
 	}
 	crashpoint.Hit("signal.release.permitted")
 	v.rouse(n)
-	return fits
+	return true
 }
 
 // rouse wakes up to n waiters after n permits were issued. The announcement in the wake word decides whether the

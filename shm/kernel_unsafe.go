@@ -45,18 +45,19 @@ func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 }
 
 // replace puts private memory in the place of mem, which mapFile has mapped, in one step. The new pages do not belong to
-// the file, and are zero at first. If replace returns an error, mem is still mapped as before.
+// the file, and are zero at first. If replace returns an error and lost is false, mem is still mapped as before. If lost
+// is true, the move has failed, and the caller must not unmap mem: the kernel may have removed the old mapping before it
+// failed, and then other code may already use the addresses.
 //
 // A mapping with MAP_FIXED would be one call less. But before Linux 6.12, the kernel first removes the old mapping and
-// then refuses the new one if memory must not be overcommitted. Other code could use the addresses by the time that the
-// caller unmaps them. So the memory is mapped elsewhere, and moved. The kernel makes all checks of a move before it removes
-// anything. Under mlockall, a mapping that is readable from the start is allocated in full, so this one becomes readable
-// only later.
-func replace(mem []byte) error {
+// then refuses the new one if memory must not be overcommitted. So the memory is mapped elsewhere, and moved. The kernel
+// makes most checks of a move before it removes anything, but may lack memory of its own after that. Under mlockall, a
+// mapping that is readable from the start is allocated in full, so this one becomes readable only later.
+func replace(mem []byte) (lost bool, _ error) {
 	n := uintptr(len(mem))
 	p, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// SAFETY: the n bytes at p are a mapping that only this function knows.
 	fresh := unsafe.Slice((*byte)(p), n)
@@ -64,13 +65,17 @@ func replace(mem []byte) error {
 	if err = unix.Mprotect(fresh, unix.PROT_READ|unix.PROT_WRITE); err == nil {
 		// SAFETY: mem is a whole mapping of this process, and no other code unmaps it. Pointers into mem
 		// remain valid, and refer to the new mapping from then on.
-		_, err = unix.MremapPtr(p, n, unsafe.Pointer(&mem[0]), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+		_, err = mremap(p, n, unsafe.Pointer(&mem[0]), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+		lost = err != nil
 	}
 	if err != nil {
 		unix.MunmapPtr(p, n)
 	}
-	return err
+	return lost, err
 }
+
+// mremap is a variable so that a test can make the move fail.
+var mremap = unix.MremapPtr
 
 // resident finds out which pages of mem are in memory. It stores the result for each page in bit 0 of
 // one byte of vec. The pages have the base size of the system. A page of a file is in memory if it is

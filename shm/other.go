@@ -53,7 +53,7 @@ func (s *Segment) closeFile() error { return s.file.Close() }
 
 func unmap(mem []byte) error { return nil }
 
-func replace(mem []byte) error { return unsupported("close", "") }
+func replace(mem []byte) (lost bool, _ error) { return false, unsupported("close", "") }
 
 func openImage(name string) (*Image, error) { return nil, unsupported("open", name) }
 

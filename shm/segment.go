@@ -80,7 +80,8 @@ func (s *Segment) Close() error {
 // Retire is Close for a program in which calls of other goroutines still use a slice from Bytes, and end soon. For the
 // time d these goroutines can still read and write the slice, but it is private memory now, zero at first: no other
 // process sees what they write. After that, the memory is unmapped. If the kernel refuses the private memory, or if
-// addresses have 32 bits and are scarce, Retire does the same as Close.
+// addresses have 32 bits and are scarce, Retire does the same as Close. If the kernel has the memory but fails to put it
+// in the place of the segment, nothing unmaps the addresses, because other code may use them by then.
 func (s *Segment) Retire(d time.Duration) error {
 	if strconv.IntSize > 32 {
 		s.keep.CompareAndSwap(0, int64(d))
@@ -104,10 +105,16 @@ func (s *Segment) release() error {
 		return nil
 	}
 	var err error
-	if d := time.Duration(s.keep.Load()); d > 0 && replace(s.mem) == nil {
+	kept := false
+	if d := time.Duration(s.keep.Load()); d > 0 {
 		mem := s.mem
-		time.AfterFunc(d, func() { unmap(mem) })
-	} else {
+		lost, failed := replace(mem)
+		if failed == nil {
+			time.AfterFunc(d, func() { unmap(mem) })
+		}
+		kept = lost || failed == nil
+	}
+	if !kept {
 		err = unmap(s.mem)
 	}
 	if cerr := s.closeFile(); err == nil {

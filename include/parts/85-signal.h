@@ -185,12 +185,16 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
  * signal needs none then. */
 SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
-    int fits = shmi_add64(&w->w->permits, n) <= UINT64_MAX - n;
-    if (!fits)
-        shmi_add64(&w->w->permits, 0 - n); /* for a moment there were few permits, so a waiter may have fallen asleep */
+    uint64_t p;
+    /* An addition that wraps and is undone would lose all permits if the process died between the two steps. */
+    do {
+        p = shmi_ld64(&w->w->permits);
+        if (p > UINT64_MAX - n)
+            return 0;
+    } while (!shmi_cas64(&w->w->permits, p, p + n));
     SHMSYNC_CRASHPOINT("signal.release.permitted");
     shmi_signal_rouse(w, n);
-    return fits;
+    return 1;
 }
 SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
 {

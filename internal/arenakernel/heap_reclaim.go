@@ -138,8 +138,8 @@ type AllocStats struct {
 	Raw          uint64 // blocks that Alloc returned and no process has freed
 	Objects      uint64
 	SlotRecords  uint64 // blocks in which an object keeps data for one slot
-	Nodes        uint64 // wait nodes that are in use or on the list of an object
-	PollerNodes  uint64 // blocks on the node list of an object, which are freed with the object
+	Nodes        uint64 // all wait nodes, including PollerNodes
+	PollerNodes  uint64 // wait nodes on the node list of an object; they are freed with the object
 	Claimed      uint64 // blocks that are being made or freed
 	BytesUsed    uint64 // the size of all these blocks, each rounded up to its class or span
 	Bytes        uint64 // size of the heap

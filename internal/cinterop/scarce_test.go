@@ -17,14 +17,14 @@ import (
 )
 
 // scarceNeeds maps a verb to the kernel feature that it needs.
-var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "forbidden-waits": shmsync.FeatureWaitV, "probe-of-fences": shmsync.FeatureMembarrier, "late-fences": shmsync.FeatureMembarrier}
+var scarceNeeds = map[string]*shmsync.Feature{"probes": shmsync.FeatureWaitV, "forbidden-waits": shmsync.FeatureWaitV, "probe-of-fences": shmsync.FeatureMembarrier, "late-fences": shmsync.FeatureMembarrier, "registered-open": shmsync.FeatureMembarrier}
 
 // The system refuses descriptors, locks, memory or threads for a time. Meanwhile calls in C fail, and say why. When the
 // system no longer refuses, the calls succeed.
 func TestScarceInC(t *testing.T) {
 	for _, verb := range []string{
 		"first-open", "few-descriptors", "number-of-cpus", "one-descriptor", "no-locks", "no-gate", "other-proc", "strange-file-system", "no-threads", "last-thread", "last-close",
-		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "forbidden-waits", "probe-of-fences", "late-fences", "quota", "lost-descriptors", "overflow-uid", "used-up", "failed-first", "other-entry", "own-namespace",
+		"stuck-file", "no-flock", "sweep", "locked-memory", "guarded-block", "probes", "forbidden-waits", "probe-of-fences", "late-fences", "registered-open", "failed-open", "lost-addresses", "wrapped-permits", "quota", "lost-descriptors", "overflow-uid", "used-up", "failed-first", "other-entry", "own-namespace",
 	} {
 		t.Run(verb, func(t *testing.T) {
 			if f := scarceNeeds[verb]; f != nil && !f.Have() {

@@ -43,12 +43,33 @@ static int lacks(long number, ...)
     errno = lacking_errno;
     return 1;
 }
+static int move_fails; /* a move of memory fails after the kernel has unmapped the place */
+static void *taken;     /* what another thread has mapped there */
+static void *moves(void *from, size_t old, size_t n, int flags, ...)
+{
+    va_list rest;
+    void *to;
+    if ((flags & MREMAP_FIXED) == 0)
+        return (mremap)(from, old, n, flags);
+    va_start(rest, flags);
+    to = va_arg(rest, void *);
+    va_end(rest);
+    if (!move_fails)
+        return (mremap)(from, old, n, flags, to);
+    taken = (mmap)(to, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
 #define fcntl(fd, ...) (refuses(__VA_ARGS__) ? -1 : (fcntl)(fd, __VA_ARGS__))
 #define open(path, ...) ((open)(other_file != NULL && strncmp(path, "/proc/thread-self/fd/", 21) == 0 ? other_file : (path), __VA_ARGS__))
 #define flock(fd, op) (flocks++, flock_errno != 0 ? (errno = flock_errno, -1) : (flock)(fd, op))
 #define pthread_create(...) (thread_errno != 0 && threads_left-- <= 0 ? thread_errno : (pthread_create)(__VA_ARGS__))
 #define mmap(...) (mmap_errno != 0 ? (errno = mmap_errno, MAP_FAILED) : (mmap)(__VA_ARGS__))
+#define mremap(...) moves(__VA_ARGS__)
 #define syscall(...) (lacks(__VA_ARGS__, 0) ? -1L : (syscall)(__VA_ARGS__))
+static int no_path; /* there is no memory for the next copy of a string */
+#undef strdup
+#define strdup(s) (no_path ? (no_path = 0, NULL) : (strdup)(s))
 static size_t no_room_for; /* the size of an element of an array for which there is no memory, or 0 */
 #define calloc(n, size) (no_room_for != 0 && (size) == no_room_for ? NULL : (calloc)(n, size))
 #define SHMI_GENERATIONS_MOST 8u
@@ -540,6 +561,72 @@ static void failed_first(void)
     CHECK(access(arena_path, F_OK), -1);
     CHECK(descriptors(), before);
 }
+/* There is no memory, or there are too few descriptors, for an open that has created an ephemeral arena. The file is gone
+ * then. */
+static void failed_open(void)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    int before, n, err;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0); /* probes the kernel */
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(unlink(arena_path), 0);
+    memset(&o, 0, sizeof o);
+    o.lifetime = SHMSYNC_LIFETIME_EPHEMERAL;
+    before = descriptors();
+    CHECK(shmsync_arena_open(arena_name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    no_path = 1;
+    CHECK(shmsync_arena_open(arena_name, &o, &a), ENOMEM);
+    CHECK(access(arena_path, F_OK), -1);
+    CHECK(descriptors(), before);
+    for (o.recreate = 0; o.recreate <= 7; o.recreate += 7) {
+        for (n = 0; n < 10; n++) {
+            leave_descriptors(n);
+            err = shmsync_arena_open(arena_name, &o, &a);
+            allow_descriptors();
+            if (err == 0)
+                break;
+            CHECK(err, EMFILE);
+            CHECK(access(arena_path, F_OK), -1);
+            CHECK(descriptors(), before);
+        }
+        CHECK(n > 1 && n < 10, 1);
+        CHECK(shmsync_arena_close(a), 0);
+    }
+}
+/* A close gives its addresses to private memory. The kernel unmaps them and then fails to move the memory there. By then,
+ * another thread uses the addresses, and the close leaves them alone. */
+static void lost_addresses(void)
+{
+    shmsync_arena *a;
+    uint64_t size;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    size = shmsync_arena_size(a);
+    move_fails = 1;
+    CHECK(shmsync_arena_close(a), 0);
+    move_fails = 0;
+    CHECK(taken != NULL && taken != MAP_FAILED, 1);
+    CHECK(madvise(taken, size, MADV_NORMAL), 0); /* fails if a part is not mapped */
+}
+/* A Release that would make too many permits refuses before it changes the permits, so no death can leave a sum that has
+ * wrapped. The page of the permits cannot be written during the call. */
+static void wrapped_permits(void)
+{
+    shmsync_arena *a;
+    shmsync_signalwaker w;
+    unsigned char *page;
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmsync_signalwaker_open(a, "w", NULL, &w), 0);
+    CHECK(shmsync_signalwaker_release(&w, INT64_MAX), 0);
+    CHECK(shmsync_signalwaker_release(&w, INT64_MAX), 0);
+    page = (unsigned char *)((uintptr_t)&w.impl->w->permits & ~(uintptr_t)(a->page - 1));
+    CHECK(mprotect(page, (size_t)a->page, PROT_READ), 0);
+    CHECK(shmsync_signalwaker_release(&w, 2), EINVAL);
+    CHECK(mprotect(page, (size_t)a->page, PROT_READ | PROT_WRITE), 0);
+    CHECK(shmsync_signalwaker_permits(&w), UINT64_MAX - 1);
+    CHECK(shmsync_arena_close(a), 0);
+}
 /* All slots are used up, and there is no memory for the search that would renew them. The open says so. */
 static void used_up(void)
 {
@@ -631,6 +718,28 @@ static void late_fences(void)
         CHECK(shmi_is_registered(), 1);
         CHECK(shmsync_arena_close(a), 0);
     }
+}
+/* No thread can start that registers the process. The process leaves, and has one thread. Its next open registers it, and
+ * no death watcher tries again. */
+static void registered_open(void)
+{
+    shmsync_arena *a;
+    shmi_probe();
+    lacking = SYS_membarrier; /* of the first open */
+    thread_errno = EAGAIN;
+    threads_left = 1; /* the death watcher */
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmi_is_registered(), 0);
+    CHECK(__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE), 1);
+    CHECK(shmsync_arena_close(a), 0);
+    lacking = -1;
+    thread_errno = 0;
+    while (!shmi_alone())
+        shmi_nap(1000000);
+    CHECK(shmsync_arena_open(arena_name, NULL, &a), 0);
+    CHECK(shmi_is_registered(), 1);
+    CHECK(__atomic_load_n(&shmi_register_failed, __ATOMIC_ACQUIRE), 0);
+    CHECK(shmsync_arena_close(a), 0);
 }
 
 /* A filter forbids waits for several words while the arena is open. Each thread tries such a wait once more at most. It does
@@ -825,7 +934,7 @@ int main(int argc, char **argv)
     } verbs[] = {{"first-open", first_open}, {"few-descriptors", few_descriptors}, {"number-of-cpus", number_of_cpus}, {"one-descriptor", one_descriptor},
                  {"no-locks", no_locks}, {"no-gate", no_gate}, {"other-proc", other_proc}, {"strange-file-system", strange_file_system}, {"no-threads", no_threads},
                  {"last-thread", last_thread}, {"last-close", last_close}, {"stuck-file", stuck_file},
-                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
+                 {"no-flock", no_flock}, {"sweep", sweep}, {"locked-memory", locked_memory}, {"guarded-block", guarded_block}, {"probes", probes}, {"forbidden-waits", forbidden_waits}, {"late-fences", late_fences}, {"registered-open", registered_open}, {"failed-open", failed_open}, {"lost-addresses", lost_addresses}, {"wrapped-permits", wrapped_permits}, {"quota", quota}, {"lost-descriptors", lost_descriptors}, {"overflow-uid", overflow_uid}, {"used-up", used_up}, {"failed-first", failed_first}, {"probe-of-fences", probe_of_fences},
                  {"other-entry", other_entry}, {"sparse-file", sparse_file}, {"own-namespace", own_namespace}, {"other-namespace", other_namespace}};
     size_t i;
     if (argc != 3)
