@@ -269,35 +269,38 @@ type contextLocker interface {
 }
 
 // relock locks L again. s is the wait node if a Signal or a Broadcast has woken the wait, and nil otherwise. If
-// relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no LockContext and
-// its Lock panics with an *Error, relock returns that error. Any other panic continues.
+// relock cannot lock L, a Signal that has woken the wait passes on to the next waiter.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
-		if done {
-			return
-		}
-		if s != nil {
+		if !done && s != nil {
 			c.core.passOn(s)
-		}
-		if err == nil { // L has no LockContext, and its Lock has panicked or ended the goroutine
-			r := recover()
-			var known *shmsync.Error
-			switch e, ok := r.(error); {
-			case ok && errors.As(e, &known):
-				err = e
-			case r != nil:
-				panic(r)
-			}
 		}
 	}()
 	if l, ok := c.L.(contextLocker); ok {
-		err = l.LockContext(context.Background())
+		err = l.LockContext(context.Background()) // a panic continues: it is not an error of the lock
 	} else {
-		c.L.Lock()
+		err = lockOrError(c.L)
 	}
 	done = err == nil
 	return err
+}
+
+// lockOrError locks l, which has no LockContext. If its Lock panics with an *Error, lockOrError returns that error. Any
+// other panic continues.
+func lockOrError(l sync.Locker) (err error) {
+	defer func() {
+		r := recover()
+		var known *shmsync.Error
+		switch e, ok := r.(error); {
+		case ok && errors.As(e, &known):
+			err = e
+		case r != nil:
+			panic(r)
+		}
+	}()
+	l.Lock()
+	return nil
 }
 
 // Signal wakes the goroutine that has waited longest, if any waits. The caller need not hold c.L. If a
