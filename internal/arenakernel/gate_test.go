@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,6 +152,39 @@ func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, got.Number)
 	require.NoError(t, a.Close())
+}
+
+// TestPanicOfOnFirstLeavesNoDescriptor: an Open whose OnFirst panics or ends its goroutine has closed all descriptors of
+// the file, also the one with which Recreate keeps the number of the file.
+func TestPanicOfOnFirstLeavesNoDescriptor(t *testing.T) {
+	for name, end := range map[string]func(){
+		"panic":  func() { panic("oh") },
+		"goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			a, err := Open(ta.name, &ta.opts)
+			require.NoError(t, err)
+			id := a.id
+			require.NoError(t, a.Close())
+			ran := false
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				Open(ta.name, &Options{Recreate: RecreateCorrupt, OnFirst: func(*Arena, Epoch) error {
+					ran = true
+					end()
+					return nil
+				}})
+			}()
+			<-done
+			require.True(t, ran)
+			fds, err := descriptorsOf(id)
+			require.NoError(t, err)
+			require.Empty(t, fds)
+		})
+	}
 }
 
 // TestRecreateIncompatible: with RecreateIncompatible, Open replaces an arena that has other
