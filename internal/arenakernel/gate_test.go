@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -324,6 +325,25 @@ func TestOnDetached(t *testing.T) {
 	defer a.Close()
 	require.NoError(t, shm.Remove(ta.name))
 	<-told
+}
+
+// TestOwnRemovalIsNotReported: OnDetached is not called for a removal after Close has begun, such as that of an ephemeral
+// arena by its last Close.
+func TestOwnRemovalIsNotReported(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	require.NoError(t, shm.Remove(ta.name))
+	stop, tick := make(chan struct{}), make(chan time.Time)
+	close(stop)
+	close(tick)
+	for range 64 { // the first select of checkName takes one of the two channels at random
+		a.checkName(stop, tick, func() { t.Fatal("OnDetached is called") })
+	}
+	told := false
+	a.checkName(nil, tick, func() { told = true })
+	require.True(t, told)
 }
 
 // TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst, and
