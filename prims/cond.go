@@ -259,8 +259,27 @@ func (c *Cond) unlock(s *park.WaitNode) {
 			c.core.takeBack(s)
 		}
 	}()
-	c.L.Unlock()
+	switch c.L.(type) {
+	case *Mutex, *RWMutex, *rlocker, *FairMutex, *CohortMutex, *SpinLock, *RWSpinLock, *rwSpinReader, *sync.Mutex, *sync.RWMutex:
+		c.L.Unlock() // runs no function of the program
+	default:
+		c.unlockOther()
+	}
 	done = true
+}
+
+// unlockOther unlocks L, whose Unlock is a function of the program. Meanwhile it records this goroutine. So if the Unlock
+// calls Close, Close panics. Otherwise it would wait for this wait, and so for itself.
+func (c *Cond) unlockOther() {
+	k := c.core
+	if k.unlocking.tryBegin() {
+		defer k.unlocking.end()
+	} else {
+		running := &runningFunc{what: "the Unlock of the lock of " + k.opening.title(nil), a: k.a, handle: k.opening}
+		running.begin()
+		defer running.end()
+	}
+	c.L.Unlock()
 }
 
 // contextLocker is a lock whose LockContext can fail with an error.
@@ -269,35 +288,38 @@ type contextLocker interface {
 }
 
 // relock locks L again. s is the wait node if a Signal or a Broadcast has woken the wait, and nil otherwise. If
-// relock cannot lock L, a Signal that has woken the wait passes on to the next waiter. If L has no LockContext and
-// its Lock panics with an *Error, relock returns that error. Any other panic continues.
+// relock cannot lock L, a Signal that has woken the wait passes on to the next waiter.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
-		if done {
-			return
-		}
-		if s != nil {
+		if !done && s != nil {
 			c.core.passOn(s)
-		}
-		if err == nil { // L has no LockContext, and its Lock has panicked or ended the goroutine
-			r := recover()
-			var known *shmsync.Error
-			switch e, ok := r.(error); {
-			case ok && errors.As(e, &known):
-				err = e
-			case r != nil:
-				panic(r)
-			}
 		}
 	}()
 	if l, ok := c.L.(contextLocker); ok {
-		err = l.LockContext(context.Background())
+		err = l.LockContext(context.Background()) // a panic continues: it is not an error of the lock
 	} else {
-		c.L.Lock()
+		err = lockOrError(c.L)
 	}
 	done = err == nil
 	return err
+}
+
+// lockOrError locks l, which has no LockContext. If its Lock panics with an *Error, lockOrError returns that error. Any
+// other panic continues.
+func lockOrError(l sync.Locker) (err error) {
+	defer func() {
+		r := recover()
+		var known *shmsync.Error
+		switch e, ok := r.(error); {
+		case ok && errors.As(e, &known):
+			err = e
+		case r != nil:
+			panic(r)
+		}
+	}()
+	l.Lock()
+	return nil
 }
 
 // Signal wakes the goroutine that has waited longest, if any waits. The caller need not hold c.L. If a

@@ -26,6 +26,8 @@ type condCore struct {
 	words   *condWords
 	opening *opening
 	limit   uint32 // how many woken waiters of a Broadcast compete for the lock at the same time
+	// unlocking marks a goroutine that runs the Unlock of a lock, if that Unlock is a function of the program.
+	unlocking goroutineMark
 	// before is the value of words.flying, with its tag, at the last periodic check. It is 0 if that check found no
 	// covered wait in the queue.
 	before atomic.Uint64
@@ -69,6 +71,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*condCore
 	})
 	k.opening.waitsIn(k.queue)
 	k.opening.end = k.queue.Close
+	k.opening.inside = markedFunc{&k.unlocking, "the Unlock of the lock"}
 	return k, nil
 }
 

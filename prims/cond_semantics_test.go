@@ -18,6 +18,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/arenatest"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -369,6 +370,41 @@ func TestCondMistakes(t *testing.T) {
 		require.Zero(t, c.State()) // the actor no longer waits
 	}
 	require.Equal(t, "cond c: 0 waiting, 0 woken", c.String())
+}
+
+// TestCondPanicOfARepair: if the Repair of the lock panics while a wait locks the lock again, the panic continues, even
+// if its value is an error of another Cond. As the result of the wait, this error would mean that the lock is held.
+func TestCondPanicOfARepair(t *testing.T) {
+	w := arenatest.New(t, nil)
+	victim, a := w.JoinVictim("victim"), w.Join("mine")
+	other, err := prims.OpenCond(a, "other", new(sync.Mutex), nil)
+	require.NoError(t, err)
+	theirs, err := prims.OpenMutex(victim, "m", nil)
+	require.NoError(t, err)
+	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error {
+		other.Close()
+		other.L.Lock()
+		other.Wait() // panics
+		return nil
+	}})
+	require.NoError(t, err)
+	c, err := prims.OpenCond(a, "c", m, nil)
+	require.NoError(t, err)
+	its, err := prims.OpenCond(victim, "c", theirs, nil)
+	require.NoError(t, err)
+	m.Lock()
+	go func() { // gets the lock when WaitContext has unlocked it
+		theirs.Lock()
+		its.Signal()
+		w.Kill(victim)
+	}()
+	panicked := func() (v any) {
+		defer func() { v = recover() }()
+		return fmt.Sprint("no panic, but the error: ", c.WaitContext(context.Background()))
+	}()
+	require.IsType(t, (*shmsync.Error)(nil), panicked)
+	require.ErrorIs(t, panicked.(error), shmsync.ErrClosed)
+	require.Panics(t, m.Unlock, "the lock is not held")
 }
 
 func TestCondOpen(t *testing.T) {

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,6 +155,39 @@ func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
+// TestPanicOfOnFirstLeavesNoDescriptor: an Open whose OnFirst panics or ends its goroutine has closed all descriptors of
+// the file, also the one with which Recreate keeps the number of the file.
+func TestPanicOfOnFirstLeavesNoDescriptor(t *testing.T) {
+	for name, end := range map[string]func(){
+		"panic":  func() { panic("oh") },
+		"goexit": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			a, err := Open(ta.name, &ta.opts)
+			require.NoError(t, err)
+			id := a.id
+			require.NoError(t, a.Close())
+			ran := false
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				Open(ta.name, &Options{Recreate: RecreateCorrupt, OnFirst: func(*Arena, Epoch) error {
+					ran = true
+					end()
+					return nil
+				}})
+			}()
+			<-done
+			require.True(t, ran)
+			fds, err := descriptorsOf(id)
+			require.NoError(t, err)
+			require.Empty(t, fds)
+		})
+	}
+}
+
 // TestRecreateIncompatible: with RecreateIncompatible, Open replaces an arena that has other
 // parameters, if no process is in it.
 func TestRecreateIncompatible(t *testing.T) {
@@ -290,6 +325,25 @@ func TestOnDetached(t *testing.T) {
 	defer a.Close()
 	require.NoError(t, shm.Remove(ta.name))
 	<-told
+}
+
+// TestOwnRemovalIsNotReported: OnDetached is not called for a removal after Close has begun, such as that of an ephemeral
+// arena by its last Close.
+func TestOwnRemovalIsNotReported(t *testing.T) {
+	ta := newTestArena(t, 4)
+	a, err := Open(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	require.NoError(t, shm.Remove(ta.name))
+	stop, tick := make(chan struct{}), make(chan time.Time)
+	close(stop)
+	close(tick)
+	for range 64 { // the first select of checkName takes one of the two channels at random
+		a.checkName(stop, tick, func() { t.Fatal("OnDetached is called") })
+	}
+	told := false
+	a.checkName(nil, tick, func() { told = true })
+	require.True(t, told)
 }
 
 // TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst, and

@@ -117,49 +117,13 @@ const maxMoves = 1000
 // enterNamed joins the arena in the segment that the function find returns. It starts over if the
 // name leads to another file after the join, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
-	o := opts.orDefault()
 	if ctx == nil {
 		ctx = context.Background() // as in every call of the API that takes a context
 	}
 	for range maxMoves {
-		watcher := startFirstWatcherThread()
-		seg, created, err := find()
-		var a *Arena
-		var judged *os.File
-		joined := false
-		if err == nil && created {
-			sweepRemoved(seg.Name())
-		}
-		if err == nil && o.Recreate != 0 && !created {
-			// While this process has the file open, no other file can get its inode number.
-			if judged, err = seg.Reopen(); errors.Is(err, shmsync.ErrNotSupported) {
-				err = nil
-			} else if err != nil {
-				seg.Close()
-			}
-		}
-		if err == nil {
-			a, joined, err = join(ctx, seg, opts, created, name, watcher)
-		}
-		watcher.dismiss()
-		if err == nil {
-			judged.Close()
-			return a, nil
-		}
-		again := errors.Is(err, errMoved)
-		if !again && !joined && judged != nil && o.mayReplace(err) {
-			crashpoint.Hit("arena.remove.judged")
-			info, gone := judged.Stat()
-			if gone == nil {
-				gone = removeUnused(name, info, nil)
-			}
-			if again = gone == nil || errors.Is(gone, fs.ErrNotExist); !again {
-				err = errors.Join(err, gone)
-			}
-		}
-		judged.Close()
+		a, again, err := tryEnter(ctx, name, opts, find)
 		if !again {
-			return nil, err
+			return a, err
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, &shmsync.Error{Op: op, Object: name, Err: err, Detail: "the name leads to another file each time"}
@@ -167,6 +131,47 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 	}
 	return nil, &shmsync.Error{Op: op, Object: name, Err: shmsync.ErrIncompatible,
 		Detail: "the arena was removed, but the name still leads to it, or leads to another file each time"}
+}
+
+// tryEnter joins the arena in the segment that the function find returns. If the result again is true, the caller
+// starts over: the name leads to another file, or tryEnter has removed an arena that Recreate allows to replace.
+func tryEnter(ctx context.Context, name string, opts *Options, find func() (*shm.Segment, bool, error)) (_ *Arena, again bool, _ error) {
+	o := opts.orDefault()
+	watcher := startFirstWatcherThread()
+	defer watcher.dismiss() // deferred so that it also runs if OnFirst panics, as the Close of judged does
+	seg, created, err := find()
+	if err != nil {
+		return nil, errors.Is(err, errMoved), err
+	}
+	if created {
+		sweepRemoved(seg.Name())
+	}
+	var judged *os.File
+	if o.Recreate != 0 && !created {
+		// While this process has the file open, no other file can get its inode number.
+		judged, err = seg.Reopen()
+		if err != nil && !errors.Is(err, shmsync.ErrNotSupported) {
+			seg.Close()
+			return nil, errors.Is(err, errMoved), err
+		}
+		defer judged.Close()
+	}
+	a, joined, err := join(ctx, seg, opts, created, name, watcher)
+	if err == nil {
+		return a, false, nil
+	}
+	again = errors.Is(err, errMoved)
+	if !again && !joined && judged != nil && o.mayReplace(err) {
+		crashpoint.Hit("arena.remove.judged")
+		info, gone := judged.Stat()
+		if gone == nil {
+			gone = removeUnused(name, info, nil)
+		}
+		if again = gone == nil || errors.Is(gone, fs.ErrNotExist); !again {
+			err = errors.Join(err, gone)
+		}
+	}
+	return nil, again, err
 }
 
 // mayReplace reports whether the options allow a new arena to replace the existing arena, which

@@ -345,20 +345,31 @@ func (a *Arena) watchName(f func()) {
 	go func() {
 		tick := time.NewTicker(watchNameEvery)
 		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-			}
-			// After Close the file is closed, so the method moved returns false, and f is not
-			// called.
-			if a.moved() {
-				f()
-				return
-			}
-		}
+		a.checkName(stop, tick.C, f)
 	}()
+}
+
+// checkName checks the name of the arena at each tick until stop is closed. It calls f and returns when the name leads
+// to another file, or to none.
+func (a *Arena) checkName(stop <-chan struct{}, tick <-chan time.Time, f func()) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick:
+		}
+		if !a.moved() {
+			continue
+		}
+		// Close closes stop before it removes the file of an ephemeral arena. So if stop is open now, the removal that
+		// moved has seen is not the one of this Close.
+		select {
+		case <-stop:
+		default:
+			f()
+		}
+		return
+	}
 }
 
 // watchNameEvery is how often the path of an arena is checked for OnDetached.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import ctypes
 import enum
 import errno
@@ -252,7 +253,8 @@ class Arena:
     def on_death(self, f: Callable[[Participant], object]) -> None:
         """Call f for each participant that dies from now on, in a thread of its own.
 
-        Leaving the arena is no death. An arena has one such function in a process; a second call raises
+        Leaving the arena is no death. If f raises an exception, such as SystemExit, the thread prints it and goes on
+        with the next death. An arena has one such function in a process; a second call raises
         :class:`RuntimeError`, even through another Arena object for the same arena.
         """
         deaths: queue.SimpleQueue[Optional[Participant]] = queue.SimpleQueue()
@@ -265,8 +267,10 @@ class Arena:
                     return
                 try:
                     f(who)
-                except Exception:
-                    traceback.print_exc()  # and go on with the next death
+                except BaseException:  # a SystemExit, too, ends only this call of f
+                    # If the standard error cannot be written to, the next deaths are still to be told.
+                    with contextlib.suppress(Exception):
+                        traceback.print_exc()
 
         arena = self._pointer()
         with _lock:

@@ -8,6 +8,7 @@ import errno
 import functools
 import gc
 import importlib
+import io
 import os
 import pickle
 import queue
@@ -693,6 +694,31 @@ except ImportError as e:
         done.wait()
         self.assertEqual([p.pid for p in told], [c.pid])
         self.assertIsNotNone(told[0].died)
+
+    def test_deaths_after_a_function_that_raises(self) -> None:
+        told: queue.SimpleQueue[int] = queue.SimpleQueue()
+        printed, closed = io.StringIO(), io.StringIO()
+        closed.close()
+        streams = [printed, closed]
+
+        def on_death(who: shmsync.Participant) -> None:
+            told.put(who.pid)
+            if streams:
+                sys.stderr = streams.pop(0)
+                raise SystemExit("on_death ends")
+
+        def stay(c: Child, _: shmsync.Arena) -> None:
+            c.say("in")
+            c.hear()
+
+        self.addCleanup(setattr, sys, "stderr", sys.stderr)
+        self.arena.on_death(on_death)
+        for _ in range(3):
+            c = self.child(stay)
+            self.assertEqual(c.hear(), "in")
+            c.end(signal.SIGKILL)
+            self.assertEqual(told.get(), c.pid)
+        self.assertIn("SystemExit: on_death ends", printed.getvalue())
 
 
 if __name__ == "__main__":
