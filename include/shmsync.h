@@ -3847,6 +3847,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
+    int leaving; /* set once, after closing, when calls is 0; then a call that is not in calls undoes its claims. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
@@ -3955,6 +3956,8 @@ typedef struct shmi_kind_ops {
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
+    /* Whether a call of this process, other than those in shmsync_arena.calls, is about to store to what it has claimed. */
+    int (*in_call)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
 /* Completes the last change of an object, if there is an object at off whose changes are records. Returns 0 if that
@@ -14178,6 +14181,38 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     }
 }
 
+/* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
+ * preempted. But a thread may also have left the call by longjmp or by an asynchronous cancellation, and a peer may have
+ * overwritten the words that show the call. So the wait needs a bound. */
+enum { SHMI_UNCOUNTED_MOST = 1000000000 }; /* ns */
+/* Waits for the calls that work with an object. *until is the end of the wait, or 0 before the wait has begun. */
+SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, void *until)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o);
+    int64_t *end = (int64_t *)until;
+    while (ops != NULL && ops->in_call != NULL && ops->in_call(a, o)) {
+        int64_t now = shmi_now();
+        if (*end == 0)
+            *end = now + SHMI_UNCOUNTED_MOST;
+        else if (now > *end)
+            return;
+        shmi_nap(20000);
+    }
+}
+/* Waits until no call of this process is between a claim and a store without a CAS to what it has claimed. A call that
+ * does not wait is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take
+ * the claim back, a peer could claim the same, and the store would change what the peer has.
+ *
+ * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
+ * sees that this process leaves, and undoes the claim. A handler that has interrupted the call must not close the arena,
+ * because the close is not async-signal-safe. See awaitCalls of prims/queue_core.go. */
+SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
+{
+    int64_t until = 0;
+    __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
 /* Leaves the arena. With keep_file, the descriptor of the file stays open. */
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
@@ -14203,6 +14238,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
         shmi_nap(1000000);
     }
     shmi_close_handles(a);
+    shmi_await_uncounted(a);
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
@@ -20459,7 +20495,6 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
                 shmi_queue_use(x, c->i);
             if (shmi_cas64(&c->s->state, 0, shmi_queue_state(SHMI_queueClaimed, x->a->self, 0))) {
                 SHMSYNC_CRASHPOINT("queue.add.claimed");
-                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
                 return 1;
             }
         }
@@ -20468,7 +20503,8 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. The caller
+ * reads shmi_queue_leaves before it stores to the slot. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -20741,6 +20777,30 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
     return (uint32_t)n;
 }
 
+/* Makes the item of a slot the first of the queue again. This process has the slot, whose state is st. Returns 0 if this
+ * process has left the arena meanwhile. */
+SHMI_FN int shmi_queue_put_back(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint64_t st)
+{
+    uint64_t *note;
+    int back;
+    shmi_queue_deviate(x);
+    note = shmi_queue_note(x, i);
+    SHMSYNC_CRASHPOINT("queue.back.noted");
+    back = shmi_cas64(&s->state, st, shmi_queue_back(x, st));
+    if (back) {
+        SHMSYNC_CRASHPOINT("queue.back.committed");
+        shmi_queue_tell_returned(x);
+    }
+    shmi_queue_unnote(x, note, i);
+    return back;
+}
+
+/* ---- Calls beside the close of the arena ---- */
+
+/* Whether this process leaves the arena, and does not wait for this call, which has just claimed or leased a slot. Then
+ * the call stores nothing to the slot without a CAS. See shmi_await_uncounted. */
+SHMI_FN int shmi_queue_leaves(const struct shmi_queue *x) { return __atomic_load_n(&x->a->leaving, __ATOMIC_SEQ_CST); }
+
 /* ---- Waiting ---- */
 
 /* Whether a waiter of a side can go on now. The parameter most bounds the number of slots that this function examines.
@@ -20944,6 +21004,11 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
         got = shmi_queue_claim(x, &claim);
         if (got <= 0)
             return got < 0 ? EPROTO : EBUSY;
+        if (SHMI_UNLIKELY(shmi_queue_leaves(x))) {
+            shmi_queue_unclaim(x, claim.s);
+            return EBADF;
+        }
+        shmi_put64(&claim.s->lease, shmi_ld64(&claim.s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
         memcpy(shmi_queue_item(claim.s), c->from, x->item);
         return shmi_queue_publish(x, &claim);
     }
@@ -20954,6 +21019,10 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
         return EPROTO;
     if (got == 0)
         return stopped ? ECANCELED : EBUSY;
+    if (c->lease != NULL && SHMI_UNLIKELY(shmi_queue_leaves(x))) {
+        shmi_queue_tell(x, &x->items, (size_t)shmi_queue_put_back(x, f.i, f.s, f.st));
+        return EBADF;
+    }
     memcpy(c->to, shmi_queue_item(f.s), x->item);
     if (c->lease == NULL)
         return shmi_queue_drop(f.s, f.st) ? 0 : EBADF;
@@ -21131,20 +21200,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
             shmi_queue_end_word(s, l->seq);
     if (ended) {
         SHMSYNC_CRASHPOINT("queue.lease.ended");
-        if (back) {
-            uint64_t *note;
-            shmi_queue_deviate(x);
-            note = shmi_queue_note(x, l->at);
-            SHMSYNC_CRASHPOINT("queue.back.noted");
-            ended = shmi_cas64(&s->state, l->state, shmi_queue_back(x, l->state));
-            if (ended) {
-                SHMSYNC_CRASHPOINT("queue.back.committed");
-                shmi_queue_tell_returned(x);
-            }
-            shmi_queue_unnote(x, note, l->at);
-        } else {
-            ended = shmi_queue_drop(s, l->state);
-        }
+        ended = back ? shmi_queue_put_back(x, l->at, s, l->state) : shmi_queue_drop(s, l->state);
     }
     if (ended) {
         shmi_queue_tell(x, back ? &x->items : &x->room, 1);
@@ -21499,12 +21555,42 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* ---- The functions of a reaper ---- */
+/* ---- The functions of a reaper, and of a leave ---- */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
     if (shmi_queue_build(&x, a, o))
         shmi_queue_reap(&x, dead);
+}
+/* Whether a call of this process is about to store to a slot that it has claimed or leased. A lease that is noted in the
+ * word of the slot belongs to no call. */
+SHMI_FN int shmi_queue_in_call(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_queue x;
+    uint32_t i, used;
+    if (!shmi_queue_build(&x, a, o))
+        return 0;
+    used = shmi_queue_used(&x);
+    for (i = 1; i <= used; i++) {
+        shmi_queue_slot *s = shmi_queue_at(&x, i);
+        uint64_t st = shmi_ld64(&s->state), w;
+        if (shmi_queue_name(st) != a->self)
+            continue;
+        switch (shmi_queue_kind(st)) {
+        case SHMI_queueClaimed:
+            return 1;
+        case SHMI_queueFull:
+            if (!shmi_queue_published(&x, i, st) && shmi_ld64(&s->state) == st)
+                return 1;
+            break;
+        case SHMI_queueLeased:
+            w = shmi_ld64(&s->lease);
+            if (((w & SHMI_QUEUE_LEASE_TIMES) == 0 || (w & SHMI_QUEUE_LEASE_ENDED) != 0) && shmi_ld64(&s->state) == st)
+                return 1;
+            break;
+        }
+    }
+    return 0;
 }
 SHMI_FN void shmi_wake_line(shmsync_arena *a, const shmi_wait_list *l, int owed)
 {
@@ -33873,29 +33959,29 @@ SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
-    {SHMI_KIND('V', 'A', 'L', 'U'), 1, NULL, NULL, NULL, NULL},
-    {SHMI_KIND('B', 'L', 'O', 'K'), 1, NULL, NULL, NULL, NULL},
-    {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished, NULL},
-    {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL, NULL},
-    {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL, NULL},
-    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL, NULL},
-    {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL, NULL},
-    {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
-    {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
-    {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL},
-    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL},
-    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_wake_first_of_fairmutex, NULL, shmi_complete_fairmutex},
+    {SHMI_KIND('V', 'A', 'L', 'U'), 1, NULL, NULL, NULL, NULL, NULL},
+    {SHMI_KIND('B', 'L', 'O', 'K'), 1, NULL, NULL, NULL, NULL, NULL},
+    {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished, NULL, NULL},
+    {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL, NULL, NULL},
+    {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL, NULL, NULL},
+    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL, NULL, NULL},
+    {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL, NULL, shmi_queue_in_call},
+    {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL, NULL, NULL},
+    {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL, NULL},
+    {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL, NULL},
+    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL, NULL},
+    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_wake_first_of_fairmutex, NULL, shmi_complete_fairmutex, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3
-    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
+    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore, NULL},
 #endif
-    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_first_of_multilock, NULL, shmi_complete_multilock},
-    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL},
-    {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
-    {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
-    {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL},
-    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL},
-    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL},
-    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_wake_first_of_cond, NULL, shmi_complete_cond},
+    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_first_of_multilock, NULL, shmi_complete_multilock, NULL},
+    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL, NULL},
+    {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL, NULL},
+    {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL, NULL},
+    {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL, NULL},
+    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL, NULL},
+    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL, NULL},
+    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_wake_first_of_cond, NULL, shmi_complete_cond, NULL},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o)
