@@ -1873,13 +1873,12 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
         shmi_nap(20000);
     }
 }
-/* Waits until no call of this process is between a claim and a store without a CAS to what it has claimed. A call that
- * does not wait is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take
- * the claim back, a peer could claim the same, and the store would change what the peer has.
+/* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
+ * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
+ * back, a peer could claim the same, and the store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
- * sees that this process leaves, and undoes the claim. A handler that has interrupted the call must not close the arena,
- * because the close is not async-signal-safe. See awaitCalls of prims/queue_core.go. */
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
 SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;

@@ -21,7 +21,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL, NULL},
     {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL, NULL},
     {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL, NULL},
-    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL, NULL},
+    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL, shmi_synchronized_in_call},
     {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL, NULL},
     {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_wake_first_of_cond, NULL, shmi_complete_cond, NULL},
 };

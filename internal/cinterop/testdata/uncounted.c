@@ -4,7 +4,10 @@
  *	put, lease                  a thread is held before it copies the item of its slot. The close waits until the call has ended
  *	put held, lease held        the thread is held until the close has ended. The close goes on, and the thread changes nothing
  *	put claimed, lease claimed  a thread is held after it has claimed its slot. The close waits, and the call undoes the claim
- *	put late, lease late        the call claims its slot after the close has waited. The call undoes the claim */
+ *	put late, lease late        the call claims its slot after the close has waited. The call undoes the claim
+ *	store, commit               a thread has the lock of a Synchronized, and is held before it stores. The close waits for it
+ *	store held, commit held     the thread is held until the close has ended
+ *	store lent                  the program has the lock, and no call works with the value. The close does not wait */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -33,9 +36,10 @@ static void *copy(void *to, const void *from, size_t n);
 #include "processes.h"
 
 enum { ITEM = 64 };
-static int leases, held, claims, late;
+static int leases, stores, commits, held, claims, late, lent;
 static shmsync_arena *arena;
 static shmsync_queue queue;
+static shmsync_synchronized value;
 static int to_peer[2], to_child[2];
 
 static void tell(const int *pipe) { CHECK(write(pipe[1], "x", 1), 1); }
@@ -52,6 +56,7 @@ static void opens(const char *name)
     opts.capacity = 1;
     CHECK(shmsync_arena_open(name, NULL, &arena), 0);
     CHECK(shmsync_queue_open(arena, "q", ITEM, &opts, &queue), 0);
+    CHECK(shmsync_synchronized_open(arena, "s", ITEM, NULL, &value), 0);
 }
 
 /* ---- The process that closes ---- */
@@ -80,6 +85,7 @@ static void at_call(long number)
 {
     if (!closes || number != SYS_nanosleep)
         return;
+    CHECK(lent, 0);
     if (held)
         seconds += 2;
     else
@@ -108,13 +114,15 @@ static void hold(void)
 }
 static void *copy(void *to, const void *from, size_t n)
 {
-    if (calls && n == ITEM && !claims)
+    if (calls && n == ITEM && !claims && !commits)
         hold();
     return memcpy(to, from, n);
 }
 static void at_point(const char *name)
 {
     if (calls && claims && strcmp(name, leases ? "queue.take.committed" : "queue.add.claimed") == 0)
+        hold();
+    if (calls && commits && strcmp(name, "synchronized.update.written") == 0)
         hold();
     if (closes && strcmp(name, "arena.close.repaired") == 0) {
         if (late)
@@ -125,27 +133,43 @@ static void at_point(const char *name)
             ends_call();
     }
 }
-static void *makes_call(void *arg)
+static int call(void)
 {
     shmsync_lease lease;
     char item[ITEM];
-    int err;
-    calls = 1;
     memset(item, 'A', sizeof item);
-    err = leases ? shmsync_queue_trylease(&queue, item, &lease) : shmsync_queue_tryput(&queue, item);
+    if (commits)
+        return shmsync_synchronized_commit(&value);
+    if (stores)
+        return shmsync_synchronized_store(&value, item);
+    return leases ? shmsync_queue_trylease(&queue, item, &lease) : shmsync_queue_tryput(&queue, item);
+}
+static void *makes_call(void *arg)
+{
+    void *copied;
+    int err;
+    if (commits) {
+        CHECK(shmsync_synchronized_begin(&value, &copied), 0);
+        memset(copied, 'A', ITEM);
+    }
+    calls = 1;
+    err = call();
     if (!held) /* otherwise the call has changed the memory that has replaced the arena */
         CHECK(err, claims ? EBADF : 0);
     return arg;
 }
 static void child(const char *name)
 {
+    void *copied;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     hear(to_child);
     opens(name);
     CHECK(sem_init(&claimed, 0, 0), 0);
     CHECK(sem_init(&go_on, 0, 0), 0);
-    over = late;
-    if (!late) {
+    over = late || lent;
+    if (lent)
+        CHECK(shmsync_synchronized_begin(&value, &copied), 0);
+    if (!over) {
         CHECK(pthread_create(&caller, NULL, makes_call, NULL), 0);
         while (sem_wait(&claimed) != 0) {
         }
@@ -166,7 +190,7 @@ static void await_end(pid_t p)
     CHECK(waitpid(p, &status, 0), p);
     CHECK(status, 0);
 }
-static void check_item(char *item, char want)
+static void check_item(const char *item, char want)
 {
     int i;
     for (i = 0; i < ITEM; i++)
@@ -202,6 +226,24 @@ static void peer_of_a_lease(pid_t p)
     CHECK(shmsync_queue_trylease(&queue, item, &lease), EBUSY);
     CHECK(shmsync_queue_tryput(&queue, item), 0);
 }
+static void peer_of_a_store(pid_t p)
+{
+    void *copied;
+    char item[ITEM];
+    const int there = !held && !lent; /* the value has changed */
+    hear(to_peer);
+    CHECK(shmsync_synchronized_commits(&value), there);
+    CHECK(shmsync_synchronized_begin(&value, &copied), 0);
+    check_item((const char *)copied, there ? 'A' : 0);
+    memset(copied, 'B', ITEM);
+    tell(to_child);
+    await_end(p);
+    CHECK(shmsync_synchronized_commits(&value), there);
+    check_item((const char *)copied, 'B');
+    CHECK(shmsync_synchronized_commit(&value), 0);
+    CHECK(shmsync_synchronized_load(&value, item), 0);
+    check_item(item, 'B');
+}
 
 int main(int argc, char **argv)
 {
@@ -209,9 +251,12 @@ int main(int argc, char **argv)
     pid_t p;
     CHECK(argc, 3);
     leases = strncmp(argv[2], "lease", 5) == 0;
+    stores = strncmp(argv[2], "store", 5) == 0;
+    commits = strncmp(argv[2], "commit", 6) == 0;
     held = strstr(argv[2], " held") != NULL;
     claims = strstr(argv[2], " claimed") != NULL;
     late = strstr(argv[2], " late") != NULL;
+    lent = strstr(argv[2], " lent") != NULL;
     CHECK(pipe(to_peer), 0);
     CHECK(pipe(to_child), 0);
     alarm(60);
@@ -224,7 +269,9 @@ int main(int argc, char **argv)
     if (leases)
         CHECK(shmsync_queue_tryput(&queue, item), 0);
     tell(to_child);
-    if (leases)
+    if (stores || commits)
+        peer_of_a_store(p);
+    else if (leases)
         peer_of_a_lease(p);
     else
         peer_of_a_put(p);
