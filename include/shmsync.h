@@ -3855,6 +3855,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
+    int leaving; /* set once, after closing, when calls is 0; then a call that is not in calls undoes its claims. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
@@ -3963,6 +3964,8 @@ typedef struct shmi_kind_ops {
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
+    /* Whether a call of this process, other than those in shmsync_arena.calls, is about to store to what it has claimed. */
+    int (*in_call)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
 /* Completes the last change of an object, if there is an object at off whose changes are records. Returns 0 if that
@@ -14242,6 +14245,37 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     }
 }
 
+/* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
+ * preempted. But a thread may also have left the call by longjmp or by an asynchronous cancellation, and a peer may have
+ * overwritten the words that show the call. So the wait needs a bound. */
+enum { SHMI_UNCOUNTED_MOST = 1000000000 }; /* ns */
+/* Waits for the calls that work with an object. *until is the end of the wait, or 0 before the wait has begun. */
+SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, void *until)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o);
+    int64_t *end = (int64_t *)until;
+    while (ops != NULL && ops->in_call != NULL && ops->in_call(a, o)) {
+        int64_t now = shmi_now();
+        if (*end == 0)
+            *end = now + SHMI_UNCOUNTED_MOST;
+        else if (now > *end)
+            return;
+        shmi_nap(20000);
+    }
+}
+/* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
+ * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
+ * back, a peer could claim the same, and the store would change what the peer has.
+ *
+ * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
+SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
+{
+    int64_t until = 0;
+    __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
 /* Leaves the arena. With keep_file, the descriptor of the file stays open. */
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
@@ -14267,6 +14301,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
         shmi_nap(1000000);
     }
     shmi_close_handles(a);
+    shmi_await_uncounted(a);
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
@@ -20525,7 +20560,6 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
                 shmi_queue_use(x, c->i);
             if (shmi_cas64(&c->s->state, 0, shmi_queue_state(SHMI_queueClaimed, x->a->self, 0))) {
                 SHMSYNC_CRASHPOINT("queue.add.claimed");
-                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
                 return 1;
             }
         }
@@ -20534,7 +20568,8 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. The caller
+ * reads shmi_queue_leaves before it stores to the slot. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -20807,6 +20842,30 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
     return (uint32_t)n;
 }
 
+/* Makes the item of a slot the first of the queue again. This process has the slot, whose state is st. Returns 0 if this
+ * process has left the arena meanwhile. */
+SHMI_FN int shmi_queue_put_back(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint64_t st)
+{
+    uint64_t *note;
+    int back;
+    shmi_queue_deviate(x);
+    note = shmi_queue_note(x, i);
+    SHMSYNC_CRASHPOINT("queue.back.noted");
+    back = shmi_cas64(&s->state, st, shmi_queue_back(x, st));
+    if (back) {
+        SHMSYNC_CRASHPOINT("queue.back.committed");
+        shmi_queue_tell_returned(x);
+    }
+    shmi_queue_unnote(x, note, i);
+    return back;
+}
+
+/* ---- Calls beside the close of the arena ---- */
+
+/* Whether this process leaves the arena, and does not wait for this call, which has just claimed or leased a slot. Then
+ * the call stores nothing to the slot without a CAS. See shmi_await_uncounted. */
+SHMI_FN int shmi_queue_leaves(const struct shmi_queue *x) { return __atomic_load_n(&x->a->leaving, __ATOMIC_SEQ_CST); }
+
 /* ---- Waiting ---- */
 
 /* Whether a waiter of a side can go on now. The parameter most bounds the number of slots that this function examines.
@@ -21010,6 +21069,11 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
         got = shmi_queue_claim(x, &claim);
         if (got <= 0)
             return got < 0 ? EPROTO : EBUSY;
+        if (SHMI_UNLIKELY(shmi_queue_leaves(x))) {
+            shmi_queue_unclaim(x, claim.s);
+            return EBADF;
+        }
+        shmi_put64(&claim.s->lease, shmi_ld64(&claim.s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
         memcpy(shmi_queue_item(claim.s), c->from, x->item);
         return shmi_queue_publish(x, &claim);
     }
@@ -21020,6 +21084,10 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
         return EPROTO;
     if (got == 0)
         return stopped ? ECANCELED : EBUSY;
+    if (c->lease != NULL && SHMI_UNLIKELY(shmi_queue_leaves(x))) {
+        shmi_queue_tell(x, &x->items, (size_t)shmi_queue_put_back(x, f.i, f.s, f.st));
+        return EBADF;
+    }
     memcpy(c->to, shmi_queue_item(f.s), x->item);
     if (c->lease == NULL)
         return shmi_queue_drop(f.s, f.st) ? 0 : EBADF;
@@ -21197,20 +21265,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
             shmi_queue_end_word(s, l->seq);
     if (ended) {
         SHMSYNC_CRASHPOINT("queue.lease.ended");
-        if (back) {
-            uint64_t *note;
-            shmi_queue_deviate(x);
-            note = shmi_queue_note(x, l->at);
-            SHMSYNC_CRASHPOINT("queue.back.noted");
-            ended = shmi_cas64(&s->state, l->state, shmi_queue_back(x, l->state));
-            if (ended) {
-                SHMSYNC_CRASHPOINT("queue.back.committed");
-                shmi_queue_tell_returned(x);
-            }
-            shmi_queue_unnote(x, note, l->at);
-        } else {
-            ended = shmi_queue_drop(s, l->state);
-        }
+        ended = back ? shmi_queue_put_back(x, l->at, s, l->state) : shmi_queue_drop(s, l->state);
     }
     if (ended) {
         shmi_queue_tell(x, back ? &x->items : &x->room, 1);
@@ -21565,12 +21620,42 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* ---- The functions of a reaper ---- */
+/* ---- The functions of a reaper, and of a leave ---- */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
     if (shmi_queue_build(&x, a, o))
         shmi_queue_reap(&x, dead);
+}
+/* Whether a call of this process is about to store to a slot that it has claimed or leased. A lease that is noted in the
+ * word of the slot belongs to no call. */
+SHMI_FN int shmi_queue_in_call(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_queue x;
+    uint32_t i, used;
+    if (!shmi_queue_build(&x, a, o))
+        return 0;
+    used = shmi_queue_used(&x);
+    for (i = 1; i <= used; i++) {
+        shmi_queue_slot *s = shmi_queue_at(&x, i);
+        uint64_t st = shmi_ld64(&s->state), w;
+        if (shmi_queue_name(st) != a->self)
+            continue;
+        switch (shmi_queue_kind(st)) {
+        case SHMI_queueClaimed:
+            return 1;
+        case SHMI_queueFull:
+            if (!shmi_queue_published(&x, i, st) && shmi_ld64(&s->state) == st)
+                return 1;
+            break;
+        case SHMI_queueLeased:
+            w = shmi_ld64(&s->lease);
+            if (((w & SHMI_QUEUE_LEASE_TIMES) == 0 || (w & SHMI_QUEUE_LEASE_ENDED) != 0) && shmi_ld64(&s->state) == st)
+                return 1;
+            break;
+        }
+    }
+    return 0;
 }
 SHMI_FN void shmi_wake_line(shmsync_arena *a, const shmi_wait_list *l, int owed)
 {
@@ -33048,6 +33133,9 @@ struct shmi_synchronized {
     shmi_synchronized_words *w;
     unsigned char *copies[2];
     size_t size;
+    /* 1: if this process has the lock, then for the program, between a begin and a commit or abort, and no call stores to
+     * the copies. Atomic. */
+    uint32_t lent;
 };
 
 SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
@@ -33103,6 +33191,7 @@ SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, co
     x->m.called = shmi_called(&x->m.o);
     x->m.repair = shmi_synchronized_repaired;
     x->size = size;
+    x->lent = 1; /* this process may have had the lock since a begin through an earlier handle */
     for (i = 0; i < 2; i++)
         x->copies[i] = (unsigned char *)shmi_ptr(a, o->body + shmi_synchronized_copy_at(size, i), size, 64);
     return x;
@@ -33210,6 +33299,23 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
+/* Begins the use of the copies by a call. The caller has the lock. Returns EBADF if this process is leaving the arena and
+ * does not wait for this call. Then the lock stays as it is, and the leave, or a reaper, takes it back.
+ *
+ *     the call                    the leave: shmi_await_uncounted
+ *     lent := 0                   leaving := 1
+ *     load of leaving             load of lent: see shmi_synchronized_in_call
+ *
+ * So either the call sees the leave, or the leave waits for the call. */
+SHMI_FN int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
+{
+    if (shmi_ld32(&x->lent) != 0)
+        shmi_xchg32(&x->lent, 0);
+    if (SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)))
+        return 0;
+    shmi_xchg32(&x->lent, 1);
+    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+}
 /* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
 {
@@ -33218,6 +33324,16 @@ SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
         memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return x->copies[(c + 1) & 1];
+}
+/* Makes *copy a copy of the value, which the program may change until it calls commit or abort. The caller has the lock. */
+SHMI_FN int shmi_synchronized_lend(struct shmi_synchronized *x, void **copy)
+{
+    int err = shmi_synchronized_use(x, "synchronized.begin");
+    if (err != 0)
+        return err;
+    *copy = shmi_synchronized_copy(x);
+    __atomic_store_n(&x->lent, 1, __ATOMIC_RELEASE);
+    return 0;
 }
 /* Keeps the object open until this call has the copy. If another thread has closed the handle meanwhile, no call could
  * commit. So this call then unlocks and returns an error. */
@@ -33231,7 +33347,7 @@ SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **c
     if (err == 0 && (err = shmi_kept_closed(x, "synchronized.begin")) != 0)
         shmi_mutex_unlock(&x->m);
     else if (err == 0)
-        *copy = shmi_synchronized_copy(x);
+        err = shmi_synchronized_lend(x, copy);
     shmi_exit_for(x, a);
     return err;
 }
@@ -33240,8 +33356,7 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
     *copy = NULL;
     if (SHMI_UNLIKELY(!shmi_mutex_at_once(&x->m)))
         return shmi_synchronized_begin_slow(x, copy, deadline);
-    *copy = shmi_synchronized_copy(x);
-    return 0;
+    return shmi_synchronized_lend(x, copy);
 }
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
@@ -33270,6 +33385,13 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
+/* Begins the call that ends what a begin has begun. */
+SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char *op)
+{
+    int err = shmi_synchronized_holds(x, op);
+    return err != 0 ? err : shmi_synchronized_use(x, op);
+}
+/* Commits and unlocks, after shmi_synchronized_use. */
 SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 {
     int err = shmi_synchronized_holds(x, "synchronized.commit");
@@ -33283,19 +33405,23 @@ SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 int shmsync_synchronized_commit(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_synchronized_commit(s->impl));
+    int err = shmi_synchronized_take_back(s->impl, "synchronized.commit");
+    return SHMI_TELL(err != 0 ? err : shmi_synchronized_commit(s->impl));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
-    int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
+    int err = shmi_synchronized_take_back(s->impl, "synchronized.abort");
     return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
 /* Stores the value and unlocks. The caller has the lock. */
 SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
 {
+    int err = shmi_synchronized_use(x, "synchronized.store");
+    if (err != 0)
+        return err;
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
@@ -33377,6 +33503,24 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
     }
 #endif
     return SHMI_TELL(shmi_synchronized_load_slow(x, dst));
+}
+
+/* Whether a call of this process has the lock, and may store to the copies. */
+SHMI_FN int shmi_synchronized_in_call(shmsync_arena *a, const shmi_object *o)
+{
+    shmi_ref *r;
+    int in_call = 0;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, o->off);
+    if (r != NULL && r->handle != NULL && r->h.o.kind == SHMI_KIND_SYNCHRONIZED) {
+        struct shmi_synchronized *x = (struct shmi_synchronized *)r->handle;
+        uint32_t w = shmi_ld32(x->m.own);
+        in_call = shmi_owner_held(w) && shmi_owner_name(w) == a->self && shmi_ld32(&x->lent) == 0;
+    }
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+    return in_call;
 }
 
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s)
@@ -33943,29 +34087,29 @@ SHMI_FN shmi_participant_id shmi_holder_of(shmsync_arena *a, const shmi_object *
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
-    {SHMI_KIND('V', 'A', 'L', 'U'), 1, NULL, NULL, NULL, NULL},
-    {SHMI_KIND('B', 'L', 'O', 'K'), 1, NULL, NULL, NULL, NULL},
-    {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished, NULL},
-    {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL, NULL},
-    {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL, NULL},
-    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL, NULL},
-    {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL, NULL},
-    {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
-    {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
-    {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL},
-    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL},
-    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_wake_first_of_fairmutex, NULL, shmi_complete_fairmutex},
+    {SHMI_KIND('V', 'A', 'L', 'U'), 1, NULL, NULL, NULL, NULL, NULL},
+    {SHMI_KIND('B', 'L', 'O', 'K'), 1, NULL, NULL, NULL, NULL, NULL},
+    {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished, NULL, NULL},
+    {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL, NULL, NULL},
+    {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL, NULL, NULL},
+    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL, NULL, NULL},
+    {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL, NULL, shmi_queue_in_call},
+    {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL, NULL, NULL},
+    {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL, NULL},
+    {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL, NULL},
+    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL, NULL},
+    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_wake_first_of_fairmutex, NULL, shmi_complete_fairmutex, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3
-    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
+    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore, NULL},
 #endif
-    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_first_of_multilock, NULL, shmi_complete_multilock},
-    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL},
-    {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
-    {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
-    {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL},
-    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL},
-    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL},
-    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_wake_first_of_cond, NULL, shmi_complete_cond},
+    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_first_of_multilock, NULL, shmi_complete_multilock, NULL},
+    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL, NULL},
+    {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL, NULL},
+    {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL, NULL},
+    {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL, NULL},
+    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL, shmi_synchronized_in_call},
+    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL, NULL},
+    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_wake_first_of_cond, NULL, shmi_complete_cond, NULL},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o)

@@ -408,6 +408,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
+    int leaving; /* set once, after closing, when calls is 0; then a call that is not in calls undoes its claims. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
@@ -516,6 +517,8 @@ typedef struct shmi_kind_ops {
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
+    /* Whether a call of this process, other than those in shmsync_arena.calls, is about to store to what it has claimed. */
+    int (*in_call)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
 /* Completes the last change of an object, if there is an object at off whose changes are records. Returns 0 if that

@@ -1874,6 +1874,37 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     }
 }
 
+/* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
+ * preempted. But a thread may also have left the call by longjmp or by an asynchronous cancellation, and a peer may have
+ * overwritten the words that show the call. So the wait needs a bound. */
+enum { SHMI_UNCOUNTED_MOST = 1000000000 }; /* ns */
+/* Waits for the calls that work with an object. *until is the end of the wait, or 0 before the wait has begun. */
+SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, void *until)
+{
+    const shmi_kind_ops *ops = shmi_kind_of(o);
+    int64_t *end = (int64_t *)until;
+    while (ops != NULL && ops->in_call != NULL && ops->in_call(a, o)) {
+        int64_t now = shmi_now();
+        if (*end == 0)
+            *end = now + SHMI_UNCOUNTED_MOST;
+        else if (now > *end)
+            return;
+        shmi_nap(20000);
+    }
+}
+/* Waits until no call of this process stores, without a CAS, to what it has claimed or locked. A call that does not wait
+ * is not in shmsync_arena.calls, because counting would double its cost. Otherwise this process could take the claim
+ * back, a peer could claim the same, and the store would change what the peer has.
+ *
+ * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
+SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
+{
+    int64_t until = 0;
+    __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
 /* Leaves the arena. With keep_file, the descriptor of the file stays open. */
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
@@ -1899,6 +1930,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
         shmi_nap(1000000);
     }
     shmi_close_handles(a);
+    shmi_await_uncounted(a);
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */

@@ -304,7 +304,6 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
                 shmi_queue_use(x, c->i);
             if (shmi_cas64(&c->s->state, 0, shmi_queue_state(SHMI_queueClaimed, x->a->self, 0))) {
                 SHMSYNC_CRASHPOINT("queue.add.claimed");
-                shmi_put64(&c->s->lease, shmi_ld64(&c->s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
                 return 1;
             }
         }
@@ -313,7 +312,8 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer has overwritten the ring. The caller
+ * reads shmi_queue_leaves before it stores to the slot. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -586,6 +586,30 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
     return (uint32_t)n;
 }
 
+/* Makes the item of a slot the first of the queue again. This process has the slot, whose state is st. Returns 0 if this
+ * process has left the arena meanwhile. */
+SHMI_FN int shmi_queue_put_back(struct shmi_queue *x, uint32_t i, shmi_queue_slot *s, uint64_t st)
+{
+    uint64_t *note;
+    int back;
+    shmi_queue_deviate(x);
+    note = shmi_queue_note(x, i);
+    SHMSYNC_CRASHPOINT("queue.back.noted");
+    back = shmi_cas64(&s->state, st, shmi_queue_back(x, st));
+    if (back) {
+        SHMSYNC_CRASHPOINT("queue.back.committed");
+        shmi_queue_tell_returned(x);
+    }
+    shmi_queue_unnote(x, note, i);
+    return back;
+}
+
+/* ---- Calls beside the close of the arena ---- */
+
+/* Whether this process leaves the arena, and does not wait for this call, which has just claimed or leased a slot. Then
+ * the call stores nothing to the slot without a CAS. See shmi_await_uncounted. */
+SHMI_FN int shmi_queue_leaves(const struct shmi_queue *x) { return __atomic_load_n(&x->a->leaving, __ATOMIC_SEQ_CST); }
+
 /* ---- Waiting ---- */
 
 /* Whether a waiter of a side can go on now. The parameter most bounds the number of slots that this function examines.
@@ -789,6 +813,11 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
         got = shmi_queue_claim(x, &claim);
         if (got <= 0)
             return got < 0 ? EPROTO : EBUSY;
+        if (SHMI_UNLIKELY(shmi_queue_leaves(x))) {
+            shmi_queue_unclaim(x, claim.s);
+            return EBADF;
+        }
+        shmi_put64(&claim.s->lease, shmi_ld64(&claim.s->lease) & SHMI_QUEUE_LEASE_UNDATED & ~SHMI_QUEUE_LEASE_TIMES);
         memcpy(shmi_queue_item(claim.s), c->from, x->item);
         return shmi_queue_publish(x, &claim);
     }
@@ -799,6 +828,10 @@ SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
         return EPROTO;
     if (got == 0)
         return stopped ? ECANCELED : EBUSY;
+    if (c->lease != NULL && SHMI_UNLIKELY(shmi_queue_leaves(x))) {
+        shmi_queue_tell(x, &x->items, (size_t)shmi_queue_put_back(x, f.i, f.s, f.st));
+        return EBADF;
+    }
     memcpy(c->to, shmi_queue_item(f.s), x->item);
     if (c->lease == NULL)
         return shmi_queue_drop(f.s, f.st) ? 0 : EBADF;
@@ -976,20 +1009,7 @@ SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
             shmi_queue_end_word(s, l->seq);
     if (ended) {
         SHMSYNC_CRASHPOINT("queue.lease.ended");
-        if (back) {
-            uint64_t *note;
-            shmi_queue_deviate(x);
-            note = shmi_queue_note(x, l->at);
-            SHMSYNC_CRASHPOINT("queue.back.noted");
-            ended = shmi_cas64(&s->state, l->state, shmi_queue_back(x, l->state));
-            if (ended) {
-                SHMSYNC_CRASHPOINT("queue.back.committed");
-                shmi_queue_tell_returned(x);
-            }
-            shmi_queue_unnote(x, note, l->at);
-        } else {
-            ended = shmi_queue_drop(s, l->state);
-        }
+        ended = back ? shmi_queue_put_back(x, l->at, s, l->state) : shmi_queue_drop(s, l->state);
     }
     if (ended) {
         shmi_queue_tell(x, back ? &x->items : &x->room, 1);
@@ -1344,12 +1364,42 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* ---- The functions of a reaper ---- */
+/* ---- The functions of a reaper, and of a leave ---- */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
     if (shmi_queue_build(&x, a, o))
         shmi_queue_reap(&x, dead);
+}
+/* Whether a call of this process is about to store to a slot that it has claimed or leased. A lease that is noted in the
+ * word of the slot belongs to no call. */
+SHMI_FN int shmi_queue_in_call(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_queue x;
+    uint32_t i, used;
+    if (!shmi_queue_build(&x, a, o))
+        return 0;
+    used = shmi_queue_used(&x);
+    for (i = 1; i <= used; i++) {
+        shmi_queue_slot *s = shmi_queue_at(&x, i);
+        uint64_t st = shmi_ld64(&s->state), w;
+        if (shmi_queue_name(st) != a->self)
+            continue;
+        switch (shmi_queue_kind(st)) {
+        case SHMI_queueClaimed:
+            return 1;
+        case SHMI_queueFull:
+            if (!shmi_queue_published(&x, i, st) && shmi_ld64(&s->state) == st)
+                return 1;
+            break;
+        case SHMI_queueLeased:
+            w = shmi_ld64(&s->lease);
+            if (((w & SHMI_QUEUE_LEASE_TIMES) == 0 || (w & SHMI_QUEUE_LEASE_ENDED) != 0) && shmi_ld64(&s->state) == st)
+                return 1;
+            break;
+        }
+    }
+    return 0;
 }
 SHMI_FN void shmi_wake_line(shmsync_arena *a, const shmi_wait_list *l, int owed)
 {

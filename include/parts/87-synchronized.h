@@ -11,6 +11,9 @@ struct shmi_synchronized {
     shmi_synchronized_words *w;
     unsigned char *copies[2];
     size_t size;
+    /* 1: if this process has the lock, then for the program, between a begin and a commit or abort, and no call stores to
+     * the copies. Atomic. */
+    uint32_t lent;
 };
 
 SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
@@ -66,6 +69,7 @@ SHMI_FN void *shmi_synchronized_build(shmsync_arena *a, const shmi_object *o, co
     x->m.called = shmi_called(&x->m.o);
     x->m.repair = shmi_synchronized_repaired;
     x->size = size;
+    x->lent = 1; /* this process may have had the lock since a begin through an earlier handle */
     for (i = 0; i < 2; i++)
         x->copies[i] = (unsigned char *)shmi_ptr(a, o->body + shmi_synchronized_copy_at(size, i), size, 64);
     return x;
@@ -173,6 +177,23 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
+/* Begins the use of the copies by a call. The caller has the lock. Returns EBADF if this process is leaving the arena and
+ * does not wait for this call. Then the lock stays as it is, and the leave, or a reaper, takes it back.
+ *
+ *     the call                    the leave: shmi_await_uncounted
+ *     lent := 0                   leaving := 1
+ *     load of leaving             load of lent: see shmi_synchronized_in_call
+ *
+ * So either the call sees the leave, or the leave waits for the call. */
+SHMI_FN int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
+{
+    if (shmi_ld32(&x->lent) != 0)
+        shmi_xchg32(&x->lent, 0);
+    if (SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)))
+        return 0;
+    shmi_xchg32(&x->lent, 1);
+    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+}
 /* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
 {
@@ -181,6 +202,16 @@ SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
         memcpy(x->copies[(c + 1) & 1], x->copies[c & 1], x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
     return x->copies[(c + 1) & 1];
+}
+/* Makes *copy a copy of the value, which the program may change until it calls commit or abort. The caller has the lock. */
+SHMI_FN int shmi_synchronized_lend(struct shmi_synchronized *x, void **copy)
+{
+    int err = shmi_synchronized_use(x, "synchronized.begin");
+    if (err != 0)
+        return err;
+    *copy = shmi_synchronized_copy(x);
+    __atomic_store_n(&x->lent, 1, __ATOMIC_RELEASE);
+    return 0;
 }
 /* Keeps the object open until this call has the copy. If another thread has closed the handle meanwhile, no call could
  * commit. So this call then unlocks and returns an error. */
@@ -194,7 +225,7 @@ SHMI_COLD int shmi_synchronized_begin_slow(struct shmi_synchronized *x, void **c
     if (err == 0 && (err = shmi_kept_closed(x, "synchronized.begin")) != 0)
         shmi_mutex_unlock(&x->m);
     else if (err == 0)
-        *copy = shmi_synchronized_copy(x);
+        err = shmi_synchronized_lend(x, copy);
     shmi_exit_for(x, a);
     return err;
 }
@@ -203,8 +234,7 @@ SHMI_FN int shmi_synchronized_begin(struct shmi_synchronized *x, void **copy, in
     *copy = NULL;
     if (SHMI_UNLIKELY(!shmi_mutex_at_once(&x->m)))
         return shmi_synchronized_begin_slow(x, copy, deadline);
-    *copy = shmi_synchronized_copy(x);
-    return 0;
+    return shmi_synchronized_lend(x, copy);
 }
 int shmsync_synchronized_begin(shmsync_synchronized *s, void **copy)
 {
@@ -233,6 +263,13 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
+/* Begins the call that ends what a begin has begun. */
+SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char *op)
+{
+    int err = shmi_synchronized_holds(x, op);
+    return err != 0 ? err : shmi_synchronized_use(x, op);
+}
+/* Commits and unlocks, after shmi_synchronized_use. */
 SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 {
     int err = shmi_synchronized_holds(x, "synchronized.commit");
@@ -246,19 +283,23 @@ SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 int shmsync_synchronized_commit(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_synchronized_commit(s->impl));
+    int err = shmi_synchronized_take_back(s->impl, "synchronized.commit");
+    return SHMI_TELL(err != 0 ? err : shmi_synchronized_commit(s->impl));
 }
 
 int shmsync_synchronized_abort(shmsync_synchronized *s)
 {
     SHMI_OPENED(s);
-    int err = shmi_synchronized_holds(s->impl, "synchronized.abort");
+    int err = shmi_synchronized_take_back(s->impl, "synchronized.abort");
     return SHMI_TELL(err != 0 ? err : shmi_mutex_unlock(&s->impl->m));
 }
 
 /* Stores the value and unlocks. The caller has the lock. */
 SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
 {
+    int err = shmi_synchronized_use(x, "synchronized.store");
+    if (err != 0)
+        return err;
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
@@ -340,6 +381,24 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
     }
 #endif
     return SHMI_TELL(shmi_synchronized_load_slow(x, dst));
+}
+
+/* Whether a call of this process has the lock, and may store to the copies. */
+SHMI_FN int shmi_synchronized_in_call(shmsync_arena *a, const shmi_object *o)
+{
+    shmi_ref *r;
+    int in_call = 0;
+    pthread_mutex_lock(&a->handles_of);
+    pthread_mutex_lock(&a->handles);
+    r = shmi_ref_of(a, o->off);
+    if (r != NULL && r->handle != NULL && r->h.o.kind == SHMI_KIND_SYNCHRONIZED) {
+        struct shmi_synchronized *x = (struct shmi_synchronized *)r->handle;
+        uint32_t w = shmi_ld32(x->m.own);
+        in_call = shmi_owner_held(w) && shmi_owner_name(w) == a->self && shmi_ld32(&x->lent) == 0;
+    }
+    pthread_mutex_unlock(&a->handles);
+    pthread_mutex_unlock(&a->handles_of);
+    return in_call;
 }
 
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s)

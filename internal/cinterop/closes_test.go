@@ -40,6 +40,32 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
+// A call of a Queue that does not wait has claimed a slot, or has taken an item on a lease, and has not stored to the
+// slot yet. A close of the arena waits for it, for a bounded time. Otherwise the store would change what a peer has put
+// or leased meanwhile. If the call has not begun to store when the close begins to wait, it undoes the claim.
+func TestCloseInCWaitsForACallOfAQueue(t *testing.T) {
+	for _, verb := range []string{"put", "lease", "put held", "lease held", "put claimed", "lease claimed", "put late", "lease late"} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			runC(t, "uncounted.c", name, verb)
+			sound(t, name)
+		})
+	}
+}
+
+// A store or a commit of a Synchronized has the lock, and has not stored yet. A close of the arena waits for it, for a
+// bounded time. Otherwise the store would change the copy that a peer is about to commit. The close does not wait for a
+// program that is between a begin and a commit.
+func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
+	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent"} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			runC(t, "uncounted.c", name, verb)
+			sound(t, name)
+		})
+	}
+}
+
 // A call in C that begins while the arena is being closed fails. It leaves no object without a name, and writes nothing
 // on behalf of the participant that has left. A call inside another call proceeds, because the close waits for the
 // outer call.

@@ -1,0 +1,280 @@
+/* Tests a close of the arena beside calls for which it does not count: uncounted ARENA VERB. A child is the process that
+ * closes, and the parent is its peer. SIGALRM ends a test that hangs.
+ *
+ *	put, lease                  a thread is held before it copies the item of its slot. The close waits until the call has ended
+ *	put held, lease held        the thread is held until the close has ended. The close goes on, and the thread changes nothing
+ *	put claimed, lease claimed  a thread is held after it has claimed its slot. The close waits, and the call undoes the claim
+ *	put late, lease late        the call claims its slot after the close has waited. The call undoes the claim
+ *	store, commit               a thread has the lock of a Synchronized, and is held before it stores. The close waits for it
+ *	store held, commit held     the thread is held until the close has ended
+ *	store lent                  the program has the lock, and no call works with the value. The close does not wait */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+static void at_point(const char *name);
+static void at_call(long number);
+static int read_clock(clockid_t clock, struct timespec *ts);
+static void *copy(void *to, const void *from, size_t n);
+#undef SHMSYNC_CRASHPOINTS
+#define SHMSYNC_CRASHPOINT(name) at_point(name)
+#define FIRST(number, ...) number
+#define syscall(...) (at_call(FIRST(__VA_ARGS__, 0)), syscall(__VA_ARGS__))
+#define clock_gettime read_clock
+#undef memcpy
+#define memcpy copy
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+#undef syscall
+#undef clock_gettime
+#undef memcpy
+
+#include <sys/prctl.h>
+#include "check.h"
+#include "processes.h"
+
+enum { ITEM = 64 };
+static int leases, stores, commits, held, claims, late, lent;
+static shmsync_arena *arena;
+static shmsync_queue queue;
+static shmsync_synchronized value;
+static int to_peer[2], to_child[2];
+
+static void tell(const int *pipe) { CHECK(write(pipe[1], "x", 1), 1); }
+static void hear(const int *pipe)
+{
+    char b;
+    CHECK(read(pipe[0], &b, 1), 1);
+}
+static void opens(const char *name)
+{
+    shmsync_queue_options opts;
+    memset(&opts, 0, sizeof opts);
+    opts.struct_size = sizeof opts;
+    opts.capacity = 1;
+    CHECK(shmsync_arena_open(name, NULL, &arena), 0);
+    CHECK(shmsync_queue_open(arena, "q", ITEM, &opts, &queue), 0);
+    CHECK(shmsync_synchronized_open(arena, "s", ITEM, NULL, &value), 0);
+}
+
+/* ---- The process that closes ---- */
+
+static pthread_t caller;
+static __thread int calls, closes;
+static int seconds; /* how much later the closing thread finds the time */
+static int over;    /* the thread in the call has ended */
+static sem_t claimed, go_on;
+
+static int read_clock(clockid_t clock, struct timespec *ts)
+{
+    int err = clock_gettime(clock, ts);
+    ts->tv_sec += closes ? seconds : 0;
+    return err;
+}
+static void ends_call(void)
+{
+    if (!over) {
+        over = 1;
+        sem_post(&go_on);
+        CHECK(pthread_join(caller, NULL), 0);
+    }
+}
+static void at_call(long number)
+{
+    if (!closes || number != SYS_nanosleep)
+        return;
+    CHECK(lent, 0);
+    if (held)
+        seconds += 2;
+    else
+        ends_call();
+}
+static void calls_late(void)
+{
+    struct shmi_queue_call c;
+    shmsync_lease lease;
+    char item[ITEM] = "late";
+    uint32_t i;
+    memset(&c, 0, sizeof c);
+    c.x = queue.impl;
+    c.side = leases ? &c.x->items : &c.x->room;
+    c.from = c.to = item;
+    c.lease = leases ? &lease : NULL;
+    CHECK(shmi_queue_try(&c), EBADF);
+    for (i = 1; i <= c.x->slots; i++)
+        CHECK(shmi_queue_name(shmi_ld64(&shmi_queue_at(c.x, i)->state)) != arena->self, 1);
+}
+static void hold(void)
+{
+    sem_post(&claimed);
+    while (sem_wait(&go_on) != 0) {
+    }
+}
+static void *copy(void *to, const void *from, size_t n)
+{
+    if (calls && n == ITEM && !claims && !commits)
+        hold();
+    return memcpy(to, from, n);
+}
+static void at_point(const char *name)
+{
+    if (calls && claims && strcmp(name, leases ? "queue.take.committed" : "queue.add.claimed") == 0)
+        hold();
+    if (calls && commits && strcmp(name, "synchronized.update.written") == 0)
+        hold();
+    if (closes && strcmp(name, "arena.close.repaired") == 0) {
+        if (late)
+            calls_late();
+        tell(to_peer);
+        hear(to_child);
+        if (!held)
+            ends_call();
+    }
+}
+static int call(void)
+{
+    shmsync_lease lease;
+    char item[ITEM];
+    memset(item, 'A', sizeof item);
+    if (commits)
+        return shmsync_synchronized_commit(&value);
+    if (stores)
+        return shmsync_synchronized_store(&value, item);
+    return leases ? shmsync_queue_trylease(&queue, item, &lease) : shmsync_queue_tryput(&queue, item);
+}
+static void *makes_call(void *arg)
+{
+    void *copied;
+    int err;
+    if (commits) {
+        CHECK(shmsync_synchronized_begin(&value, &copied), 0);
+        memset(copied, 'A', ITEM);
+    }
+    calls = 1;
+    err = call();
+    if (!held) /* otherwise the call has changed the memory that has replaced the arena */
+        CHECK(err, claims ? EBADF : 0);
+    return arg;
+}
+static void child(const char *name)
+{
+    void *copied;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    hear(to_child);
+    opens(name);
+    CHECK(sem_init(&claimed, 0, 0), 0);
+    CHECK(sem_init(&go_on, 0, 0), 0);
+    over = late || lent;
+    if (lent)
+        CHECK(shmsync_synchronized_begin(&value, &copied), 0);
+    if (!over) {
+        CHECK(pthread_create(&caller, NULL, makes_call, NULL), 0);
+        while (sem_wait(&claimed) != 0) {
+        }
+    }
+    closes = 1;
+    CHECK(shmsync_arena_close(arena), 0);
+    CHECK(over, !held);
+    CHECK(seconds != 0, held); /* the close has waited */
+    ends_call();
+    _exit(0);
+}
+
+/* ---- The peer ---- */
+
+static void await_end(pid_t p)
+{
+    int status;
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(status, 0);
+}
+static void check_item(const char *item, char want)
+{
+    int i;
+    for (i = 0; i < ITEM; i++)
+        CHECK(item[i], want);
+}
+static void peer_of_a_put(pid_t p)
+{
+    char item[ITEM];
+    const int there = !held && !claims && !late; /* the put has succeeded */
+    hear(to_peer);
+    memset(item, 'B', sizeof item);
+    CHECK(shmsync_queue_tryput(&queue, item), there ? EBUSY : 0);
+    tell(to_child);
+    await_end(p);
+    CHECK(shmsync_queue_tryget(&queue, item), 0);
+    check_item(item, there ? 'A' : 'B');
+}
+static void peer_of_a_lease(pid_t p)
+{
+    shmsync_lease lease;
+    char item[ITEM];
+    const uint32_t attempts = !held && !claims && !late; /* the lease of the child counts as an attempt */
+    hear(to_peer);
+    CHECK(shmsync_queue_trylease(&queue, item, &lease), 0);
+    CHECK(lease.attempts, attempts);
+    CHECK(shmsync_lease_nack(&lease), 0);
+    CHECK(shmsync_queue_trylease(&queue, item, &lease), 0);
+    CHECK(lease.attempts, attempts + 1);
+    tell(to_child);
+    await_end(p);
+    check_item(item, 'B');
+    CHECK(shmsync_lease_ack(&lease), 0);
+    CHECK(shmsync_queue_trylease(&queue, item, &lease), EBUSY);
+    CHECK(shmsync_queue_tryput(&queue, item), 0);
+}
+static void peer_of_a_store(pid_t p)
+{
+    void *copied;
+    char item[ITEM];
+    const int there = !held && !lent; /* the value has changed */
+    hear(to_peer);
+    CHECK(shmsync_synchronized_commits(&value), there);
+    CHECK(shmsync_synchronized_begin(&value, &copied), 0);
+    check_item((const char *)copied, there ? 'A' : 0);
+    memset(copied, 'B', ITEM);
+    tell(to_child);
+    await_end(p);
+    CHECK(shmsync_synchronized_commits(&value), there);
+    check_item((const char *)copied, 'B');
+    CHECK(shmsync_synchronized_commit(&value), 0);
+    CHECK(shmsync_synchronized_load(&value, item), 0);
+    check_item(item, 'B');
+}
+
+int main(int argc, char **argv)
+{
+    char item[ITEM];
+    pid_t p;
+    CHECK(argc, 3);
+    leases = strncmp(argv[2], "lease", 5) == 0;
+    stores = strncmp(argv[2], "store", 5) == 0;
+    commits = strncmp(argv[2], "commit", 6) == 0;
+    held = strstr(argv[2], " held") != NULL;
+    claims = strstr(argv[2], " claimed") != NULL;
+    late = strstr(argv[2], " late") != NULL;
+    lent = strstr(argv[2], " lent") != NULL;
+    CHECK(pipe(to_peer), 0);
+    CHECK(pipe(to_child), 0);
+    alarm(60);
+    p = fork();
+    if (p == 0)
+        child(argv[1]);
+    close(to_peer[1]); /* a read fails after the end of the child */
+    opens(argv[1]);
+    memset(item, 'B', sizeof item);
+    if (leases)
+        CHECK(shmsync_queue_tryput(&queue, item), 0);
+    tell(to_child);
+    if (stores || commits)
+        peer_of_a_store(p);
+    else if (leases)
+        peer_of_a_lease(p);
+    else
+        peer_of_a_put(p);
+    CHECK(shmsync_arena_close(arena), 0);
+    return 0;
+}
