@@ -18405,8 +18405,9 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     return shmi_rq_complete(q, x->c, b);
 }
 /* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
- * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
- * the private lock. */
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. A reap of many
+ * things, such as keys or shares, has such a loop for each of them: what it has done for one of them does not limit
+ * what it does for the next. The caller has the private lock. */
 SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
 SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
 
@@ -23364,14 +23365,15 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         int ok, err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
+        s = (uint32_t)(shmi_ld64(l->state) >> 32);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
+            return 0;
+        shmi_state_shut(l->state, l->key);
         w = shmi_ld64(l->state);
         s = (uint32_t)(w >> 32);
         n = shmi_owner_name(s);
-        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
-            return 0;
-        if (shmi_fair_is_open(s)) {
-            shmi_state_shut(l->state, l->key);
-            q->overtaken++; /* only a record opens the word again, or a peer that overwrites it */
+        if (shmi_fair_is_open(s) || !shmi_fair_taken(s) || !shmi_rq_absent(q, n)) {
+            q->overtaken++; /* another process has changed the word before it was closed, or since then */
             continue;
         }
         if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {
@@ -26382,7 +26384,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             if (err != 0)
                 return err;
             if (again) {
-                q->overtaken++; /* another process may open the share again */
+                q->overtaken++; /* another process may open the share again; there are fewer shares than SHMI_OVERTAKEN_MOST */
                 continue;
             }
             if (!enough) {
@@ -30701,17 +30703,16 @@ SHMI_FN int shmi_key_serve(struct shmi_key_bucket *k, struct shmi_rq_change *x, 
     return shmi_lock_serve(&l, x, b);
 }
 SHMI_FN int shmi_multi_serve_chosen(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b) { return shmi_key_serve(shmi_bucket_of_queue(q), x, b); }
-/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, the calls for other keys
- * go on. */
+/* Serves the queue of each key of the bucket. If a peer has overwritten the queue of one key, or other processes change
+ * the bucket all the time while the call serves that queue, the call goes on with the other keys. */
 SHMI_FN int shmi_multi_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
-    uint64_t until = shmi_rq_until(q);
     int err = shmi_rq_begin(q, x, b);
     shmi_entry_walk v;
     if (err != 0)
         return err;
-    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);)
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);)
         if (shmi_recorded_value(&v.at.e->first) != 0) {
             shmi_key_focus(k, v.at);
             shmi_key_serve(k, x, b);
@@ -30726,11 +30727,11 @@ SHMI_FN int shmi_key_reap(struct shmi_key_bucket *k, struct shmi_rq_change *x, s
 }
 /* Takes the waits of dead participants off the queues of all keys of the bucket, so that no record grants them a key
  * any more. Then takes back the keys of dead participants. If a peer has overwritten the queue of one key, only calls
- * for this key find the damage, and the others go on. */
+ * for this key find the damage, and the others go on. If other processes change the bucket all the time, the reap may
+ * give up one key. It then goes on with the next key, and sets the field unreaped. */
 SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
-    uint64_t until = shmi_rq_until(q);
     shmi_entry_walk v;
     int err;
     shmi_st32(&q->deaths, shmi_deaths(q->a));
@@ -30743,7 +30744,7 @@ SHMI_FN int shmi_multi_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct 
             shmi_key_focus(k, v.at);
             shmi_rq_remove_dead(q, x, b);
         }
-    for (shmi_walk_entries(k, &v); shmi_rq_goes_on(q, until) && shmi_next_entry(k, &v);) {
+    for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
         uint32_t s = shmi_key_state(v.at.e);
         if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
             continue;
@@ -31753,7 +31754,10 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
 }
 /* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
  * CAS is enough. If a closed word names a dead participant, a record is needed. A process that has no slot record for
- * its records gets one first. */
+ * its records gets one first.
+ *
+ * The queue k.q is not that of a handle, so its field unreaped is lost. If the reap gives up a key, the next call for
+ * the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;

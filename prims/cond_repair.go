@@ -102,8 +102,8 @@ func (k *condCore) reap(x *recordedChange, b *wakes, nodes func() []arenakernel.
 		}
 	}
 	slices.SortStableFunc(all, func(p, q condDebt) int { return cmp.Compare(p.bound, q.bound) })
-	until := k.until()
 	for _, d := range all {
+		until := k.until()
 		k.settle(x, b, d.wait, arenakernel.RecordedRemoved)
 		if k.overtaken >= until { // the next reap settles the other debts, in their order
 			k.unreaped.Store(true)

@@ -218,6 +218,35 @@ func (x *MultiLock) RemoveDead(key uint64, id arenakernel.ParticipantID) error {
 	return k.removeDead(&k.scratch, b)
 }
 
+// HoldFor makes n the holder of a key, whose hold word is then open.
+func (x *MultiLock) HoldFor(key uint64, n arenakernel.ParticipantID) {
+	x.OverwriteHold(key, keyState(makeOwner(kindHeld, n)).opened())
+}
+
+// Held returns how many keys of the bucket of a key a participant holds, dead participants included.
+func (x *MultiLock) Held(key uint64) (n int) {
+	x.findBlocks()
+	k := x.bucket(key)
+	for i := range k.size() {
+		if k.at(i).state().holder() != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Repair does what the reap of the participant dead does for x.
+func (x *MultiLock) Repair(dead arenakernel.ParticipantID) { repairMultiLock(x.a, x.object, dead) }
+
+// NextChange makes the commit word of the bucket of a key say that another process has made a change.
+func (x *MultiLock) NextChange(key uint64) { x.bucket(key).nextChange() }
+
+// ReapAndServe reaps and serves the queues in the bucket of a key, and returns whether the next call reaps again.
+func (x *MultiLock) ReapAndServe(key uint64) (again bool) {
+	k := x.bucket(key)
+	return k.reapBeside(k.reapAll)
+}
+
 // ReapAgain makes the next periodic check reap in the bucket of a key.
 func (x *MultiLock) ReapAgain(key uint64) { x.bucket(key).unreaped.Store(true) }
 

@@ -18,6 +18,10 @@ func init() {
 // repairMultiLock takes back the keys and removes the waits of the dead participant. Before that it completes the
 // records of all participants, because a record of the dead participant may concern a bucket that the method busy
 // would skip.
+//
+// The buckets are not those of an open handle, so their field unreaped is lost. If the reap gives up a key, the next
+// call for the key, or the next periodic check of a waiter for the key, finds the dead holder itself; see tryLock and
+// hasDead.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -133,13 +137,13 @@ func (k *multiBucket) reapAll(x *recordedChange, b *wakes) {
 	k.serveAll(x, b)
 }
 
-// serveAll serves the queues of all keys of the bucket. If the queue of one key is damaged, it goes on with the
-// others.
+// serveAll serves the queues of all keys of the bucket. If the queue of one key is damaged, or other processes change
+// the bucket all the time while serveAll serves that queue, it goes on with the other keys.
 func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
 	if err := k.begin(x, b); err != nil {
 		return err
 	}
-	for i, until := uint32(0), k.until(); i < k.size() && k.overtaken < until; i++ {
+	for i := range k.size() {
 		if valueIn(&k.at(i).first) != 0 {
 			k.focus(i)
 			k.serve(x, b)
@@ -150,7 +154,8 @@ func (k *multiBucket) serveAll(x *recordedChange, b *wakes) error {
 
 // reap takes the waits of dead participants off the queues of all keys of the bucket, and then takes the keys of
 // dead participants back, as the policy says. reap makes the change in x, and adds the wakes that the change
-// requires to b. The caller holds k.private.
+// requires to b. If other processes change the bucket all the time, reap may give up one key. It then goes on with the
+// next key, and k.unreaped is set. The caller holds k.private.
 func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 	k.deaths.Store(k.a.Deaths())
 	k.unreaped.Store(false)
@@ -167,7 +172,7 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 			k.removeDead(x, b)
 		}
 	}
-	for i, until := uint32(0), k.until(); i < k.size() && k.overtaken < until; i++ {
+	for i := range k.size() {
 		if k.absent(k.at(i).state().holder()) {
 			k.focus(i)
 			k.takeBack(x, b)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -86,4 +88,78 @@ func TestReaperBesideAPeerThatOvertakesIt(t *testing.T) {
 	require.True(t, s.TryAcquire(4))
 	f.Lock()
 	f.Unlock()
+}
+
+// overtaken calls f. Meanwhile a peer changes the commit word of a bucket before a change whenever the function when
+// returns true.
+func overtaken(t *testing.T, x *prims.MultiLock, key uint64, when func() bool, f func()) {
+	t.Cleanup(crashpoint.Disarm)
+	var change func()
+	change = func() {
+		if when() {
+			x.NextChange(key)
+		}
+		crashpoint.ArmFunc("record.commit.written", 1, change)
+	}
+	crashpoint.ArmFunc("record.commit.written", 1, change)
+	f()
+	crashpoint.Disarm()
+}
+
+// TestMultiLockReapOfManyKeysBesidePeers: a participant that has many keys of a bucket has died, or leaves. The reap
+// takes all keys back, although peers overtake one change for each key.
+func TestMultiLockReapOfManyKeysBesidePeers(t *testing.T) {
+	const many = 5000
+	manyKeys := func(t *testing.T) (*arena.Arena, *prims.MultiLock) {
+		a := newArena(t, nil)
+		x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
+		for key := range uint64(many) {
+			x.Lock(key)
+		}
+		require.Equal(t, many, x.Held(1))
+		return a, x
+	}
+	everySecond := func() func() bool {
+		n := 0
+		return func() bool { n++; return n%2 == 1 }
+	}
+	t.Run("reap of a handle", func(t *testing.T) {
+		_, x := manyKeys(t)
+		for key := range uint64(many) {
+			x.HoldFor(key, rwGone)
+		}
+		overtaken(t, x, 1, everySecond(), func() { require.False(t, x.ReapAndServe(1)) })
+		require.Zero(t, x.Held(1))
+	})
+	t.Run("death", func(t *testing.T) {
+		_, x := manyKeys(t)
+		for key := range uint64(many) {
+			x.HoldFor(key, rwGone)
+		}
+		overtaken(t, x, 1, everySecond(), func() { x.Repair(rwGone) })
+		require.Zero(t, x.Held(1))
+	})
+	t.Run("leave", func(t *testing.T) {
+		a, x := manyKeys(t)
+		overtaken(t, x, 1, everySecond(), func() { x.Repair((*arenakernel.Arena)(a).Self()) })
+		require.Zero(t, x.Held(1))
+	})
+}
+
+// TestMultiLockReaperGivesUpOneKey: a peer overtakes all changes that a reaper makes for the first key. The reaper leaves
+// this key to the next reap, and takes the other keys back.
+func TestMultiLockReaperGivesUpOneKey(t *testing.T) {
+	x := openMulti(t, newArena(t, nil), &prims.MultiLockOptions{Buckets: 1})
+	const first, others = 1, 10
+	for key := range uint64(1 + others) {
+		x.Lock(first + key)
+		x.HoldFor(first+key, rwGone)
+	}
+	tries := 0
+	overtakes := func() bool { tries++; return tries <= prims.OvertakenMost }
+	overtaken(t, x, first, overtakes, func() { require.True(t, x.ReapAndServe(first)) })
+	require.Equal(t, 1, x.Held(first))
+	require.Equal(t, prims.OvertakenMost+others, tries)
+	require.False(t, x.ReapAndServe(first))
+	require.Zero(t, x.Held(first))
 }

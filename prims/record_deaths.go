@@ -23,7 +23,8 @@ func (q *recordQueue) reapDue() bool { return q.deaths.Load() != q.a.Deaths() ||
 const overtakenMost = 4096
 
 // until returns the value of the field overtaken at which a loop ends that a reaper runs. Such a loop repeats if another
-// process makes a change first. The caller holds q.private.
+// process makes a change first. A reap of many things, such as keys or shares, has such a loop for each of them: what it
+// has done for one of them does not limit what it does for the next. The caller holds q.private.
 func (q *recordQueue) until() uint64 { return q.overtaken + overtakenMost }
 
 // beginReap is the first step of a reap. It removes the waits of dead participants from the queue, so that nothing

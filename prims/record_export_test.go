@@ -56,6 +56,9 @@ func (q *recordQueue) reapBeside(reap func(x *recordedChange, b *wakes)) (again 
 	return q.reapDue()
 }
 
+// OvertakenMost is how many changes for one key peers may overtake before a reaper gives the key up.
+const OvertakenMost = overtakenMost
+
 // Overtaken has a commit word that other processes change.
 type Overtaken interface {
 	NextChange()

@@ -281,7 +281,7 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 			case err != nil:
 				return err
 			case again:
-				s.overtaken++ // another process may open the share again
+				s.overtaken++ // another process may open the share again; there are fewer shares than overtakenMost
 				continue
 			case !enough:
 				if ok, err := s.end(x, b); ok || err != nil {

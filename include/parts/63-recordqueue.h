@@ -473,8 +473,9 @@ SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct sh
     return shmi_rq_complete(q, x->c, b);
 }
 /* A loop that makes a change repeats if another process makes a change first, and so overtakes it. A loop that a reaper
- * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. The caller has
- * the private lock. */
+ * runs ends after SHMI_OVERTAKEN_MOST such changes: until is the result of shmi_rq_until before the loop. A reap of many
+ * things, such as keys or shares, has such a loop for each of them: what it has done for one of them does not limit
+ * what it does for the next. The caller has the private lock. */
 SHMI_FN uint64_t shmi_rq_until(const struct shmi_rq *q) { return q->overtaken + SHMI_OVERTAKEN_MOST; }
 SHMI_FN int shmi_rq_goes_on(const struct shmi_rq *q, uint64_t until) { return q->overtaken < until; }
 

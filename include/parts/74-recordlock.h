@@ -185,14 +185,15 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
         int ok, err = shmi_rq_begin(q, x, b);
         if (err != 0)
             return err;
+        s = (uint32_t)(shmi_ld64(l->state) >> 32);
+        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, shmi_owner_name(s)))
+            return 0;
+        shmi_state_shut(l->state, l->key);
         w = shmi_ld64(l->state);
         s = (uint32_t)(w >> 32);
         n = shmi_owner_name(s);
-        if (!shmi_fair_taken(s) || !shmi_rq_absent(q, n))
-            return 0;
-        if (shmi_fair_is_open(s)) {
-            shmi_state_shut(l->state, l->key);
-            q->overtaken++; /* only a record opens the word again, or a peer that overwrites it */
+        if (shmi_fair_is_open(s) || !shmi_fair_taken(s) || !shmi_rq_absent(q, n)) {
+            q->overtaken++; /* another process has changed the word before it was closed, or since then */
             continue;
         }
         if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {

@@ -267,7 +267,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             if (err != 0)
                 return err;
             if (again) {
-                q->overtaken++; /* another process may open the share again */
+                q->overtaken++; /* another process may open the share again; there are fewer shares than SHMI_OVERTAKEN_MOST */
                 continue;
             }
             if (!enough) {

@@ -32,6 +32,14 @@ func TestWaitInCBesideAReaperWithoutRoom(t *testing.T) { runReaps(t, "left to a 
 // slot, in C, carries this change out before it changes another bucket.
 func TestMultiLockInheritedRecordInC(t *testing.T) { runReaps(t, "inherited") }
 
+// A participant that has many keys of one bucket of a MultiLock is killed, or leaves the arena. The reap in C takes all
+// of these keys back.
+func TestReapOfManyKeysOfABucketInC(t *testing.T) {
+	for _, verb := range []string{"many keys of the dead", "many keys of a leaver"} {
+		t.Run(verb, func(t *testing.T) { runReaps(t, verb) })
+	}
+}
+
 // A peer stores holds of dead participants in the word of a reader again and again. Calls in C that take these holds
 // back end with EPROTO.
 func TestRWSpinLockCountThatKeepsChangingInC(t *testing.T) { runReaps(t, "keeps changing") }

@@ -168,6 +168,56 @@ static void inherited(const char *name)
     goes_on(starts(name, inherits));
 }
 
+/* Takes many keys of one bucket, whose hold words are open. If the process goes on afterwards, it leaves the arena. */
+enum { keys_held = 13000 };
+static shmsync_multilock one_bucket(void)
+{
+    shmsync_multilock_options opts;
+    shmsync_multilock m;
+    memset(&opts, 0, sizeof opts);
+    opts.struct_size = sizeof opts;
+    opts.buckets = 1;
+    CHECK(shmsync_multilock_open(arena, "x", &opts, &m), 0);
+    return m;
+}
+static void holds_keys(void)
+{
+    shmsync_hold h;
+    uint64_t key;
+    multi = one_bucket();
+    for (key = 1; key <= keys_held; key++)
+        CHECK(shmsync_multilock_lock(&multi, key, &h), 0);
+    CHECK(shmi_fair_is_open((uint32_t)(shmi_ld64(&((shmi_multilock_entry *)h.at)->hold) >> 32)), 1);
+    stop();
+    CHECK(shmsync_arena_close(arena), 0);
+}
+/* The reap of a participant that has many keys of a bucket takes all of them back. */
+static void many_keys(const char *name, void (*ends)(pid_t))
+{
+    pid_t p = joins_after(name, holds_keys);
+    struct shmi_multilock x;
+    struct shmi_key_bucket k;
+    shmi_entry_walk v;
+    shmsync_hold h;
+    size_t at = 0;
+    uint32_t held = 0, dead = 0;
+    multi = one_bucket();
+    ends(p);
+    CHECK(shmsync_multilock_trylock(&multi, keys_held, &h), EOWNERDEAD);
+    CHECK(shmsync_multilock_trylock(&multi, 1, &h), EOWNERDEAD);
+    CHECK(shmi_multi_view(&x, arena, &multi.impl->o), 1);
+    shmi_bucket_init(&k, &x, 0);
+    shmi_view_bucket(&k, 0, &at);
+    for (shmi_walk_entries(&k, &v); shmi_next_entry(&k, &v);) {
+        uint32_t s = shmi_key_state(v.at.e);
+        held += shmi_fair_taken(s) != 0;
+        dead += shmi_owner_kind(s) == SHMI_kindOwnerDead;
+    }
+    shmi_view_end(&x);
+    CHECK(held, 0);
+    CHECK(dead, keys_held);
+}
+
 static shmsync_waitgroup group;
 static void has_share(void)
 {
@@ -291,6 +341,10 @@ int main(int argc, char **argv)
         not_fenced(argv[1], 0);
     else if (strcmp(argv[2], "keeps changing") == 0)
         keeps_changing(argv[1]);
+    else if (strcmp(argv[2], "many keys of the dead") == 0)
+        many_keys(argv[1], kills);
+    else if (strcmp(argv[2], "many keys of a leaver") == 0)
+        many_keys(argv[1], goes_on);
     else if (strcmp(argv[2], "left to a wait") == 0)
         left_to_a_wait(argv[1]);
     else
