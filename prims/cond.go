@@ -259,8 +259,27 @@ func (c *Cond) unlock(s *park.WaitNode) {
 			c.core.takeBack(s)
 		}
 	}()
-	c.L.Unlock()
+	switch c.L.(type) {
+	case *Mutex, *RWMutex, *rlocker, *FairMutex, *CohortMutex, *SpinLock, *RWSpinLock, *rwSpinReader, *sync.Mutex, *sync.RWMutex:
+		c.L.Unlock() // runs no function of the program
+	default:
+		c.unlockOther()
+	}
 	done = true
+}
+
+// unlockOther unlocks L, whose Unlock is a function of the program. Meanwhile it records this goroutine. So if the Unlock
+// calls Close, Close panics. Otherwise it would wait for this wait, and so for itself.
+func (c *Cond) unlockOther() {
+	k := c.core
+	if k.unlocking.tryBegin() {
+		defer k.unlocking.end()
+	} else {
+		running := &runningFunc{what: "the Unlock of the lock of " + k.opening.title(nil), a: k.a, handle: k.opening}
+		running.begin()
+		defer running.end()
+	}
+	c.L.Unlock()
 }
 
 // contextLocker is a lock whose LockContext can fail with an error.

@@ -77,6 +77,13 @@ var selfWaits = map[string]func(w selfWaitWorld){
 		x.TryWait(1)
 	},
 
+	"Cond: Close in Unlock":          func(w selfWaitWorld) { w.condUnlocks(func(c *prims.Cond) { c.Close() }) },
+	"Cond: Close of arena in Unlock": func(w selfWaitWorld) { w.condUnlocks(func(*prims.Cond) { w.closeArena() }) },
+	"Cond: Close beside another Unlock": func(w selfWaitWorld) {
+		w.afterAnotherUnlock(func(c *prims.Cond) { c.Close() })
+	},
+	"Cond: arena beside another Unlock": func(w selfWaitWorld) { w.afterAnotherUnlock(func(*prims.Cond) { w.closeArena() }) },
+
 	"MultiLock: LockAll in Recover": func(w selfWaitWorld) {
 		x := opens[*prims.MultiLock](w)(prims.OpenMultiLock(w.a, "multilock", nil))
 		text := ""
@@ -296,6 +303,42 @@ func (w selfWaitWorld) afterAnotherUpdate(x *prims.Waitable[int64, int64], f fun
 		<-ended
 		f()
 	})
+}
+
+// unlocker is a lock whose Unlock is a function.
+type unlocker func()
+
+func (unlocker) Lock()     {}
+func (f unlocker) Unlock() { f() }
+
+// condUnlocks waits on a Cond. The Unlock of the lock of the Cond calls f.
+func (w selfWaitWorld) condUnlocks(f func(c *prims.Cond)) {
+	var c *prims.Cond
+	c = opens[*prims.Cond](w)(prims.OpenCond(w.a, "cond", unlocker(func() { f(c) }), nil))
+	c.Wait()
+}
+
+// afterAnotherUnlock calls f in the Unlock of a wait on a Cond. When that Unlock begins, the Unlock of another
+// goroutine's wait through the same handle is still running. That other Unlock panics before f is called.
+func (w selfWaitWorld) afterAnotherUnlock(f func(c *prims.Cond)) {
+	n, begun, goOn, ended := 0, make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var c *prims.Cond
+	c = opens[*prims.Cond](w)(prims.OpenCond(w.a, "cond", unlocker(func() {
+		if n++; n == 1 {
+			close(begun)
+			<-goOn
+			panic("the program")
+		}
+		close(goOn)
+		<-ended
+		f(c)
+	}), nil))
+	go func() {
+		defer close(ended)
+		panicOf(c.Wait)
+	}()
+	<-begun
+	c.Wait()
 }
 
 // waitable returns a Waitable whose rule Claim calls f.
