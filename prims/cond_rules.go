@@ -23,11 +23,10 @@ var (
 type condCore struct {
 	recordQueue
 	plainRecords
-	words   *condWords
-	opening *opening
-	limit   uint32 // how many woken waiters of a Broadcast compete for the lock at the same time
-	// unlocking marks a goroutine that runs the Unlock of a lock, if that Unlock is a function of the program.
-	unlocking goroutineMark
+	words     *condWords
+	opening   *opening
+	limit     uint32        // how many woken waiters of a Broadcast compete for the lock at the same time
+	unlocking goroutineMark // a goroutine that runs the Unlock of a lock, if that is a function of the program
 	// before is the value of words.flying, with its tag, at the last periodic check. It is 0 if that check found no
 	// covered wait in the queue.
 	before atomic.Uint64
@@ -70,8 +69,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*condCore
 		Object:   o, Word: o.Body + condWakeOff, All: true, Check: k.check, Torn: k.torn,
 	})
 	k.opening.waitsIn(k.queue)
-	k.opening.end = k.queue.Close
-	k.opening.inside = markedFunc{&k.unlocking, "the Unlock of the lock"}
+	k.opening.end, k.opening.inside = k.queue.Close, markedFunc{&k.unlocking, "the Unlock of the lock"}
 	return k, nil
 }
 
