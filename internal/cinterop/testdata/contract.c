@@ -7,7 +7,14 @@
 static void *calloc_or_fail(size_t n, size_t size);
 #define calloc calloc_or_fail
 static int no_mremap;
-#define mremap(...) (no_mremap ? MAP_FAILED : mremap(__VA_ARGS__))
+/* If no_mremap is set, the call fails as the kernel does when it finds late that it has no memory: the target is unmapped. */
+static void *mremap_or_fail(void *from, size_t old_size, size_t size, int flags, void *to, ...)
+{
+    if (no_mremap)
+        munmap(to, size);
+    return no_mremap ? MAP_FAILED : (flags & MREMAP_FIXED) != 0 ? mremap(from, old_size, size, flags, to) : mremap(from, old_size, size, flags);
+}
+#define mremap(from, old_size, size, ...) mremap_or_fail(from, old_size, size, __VA_ARGS__, (void *)NULL)
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 #undef calloc
