@@ -165,7 +165,7 @@ func (m *mutexModel) leave(x *model.Exec) {
 	case sLeaveLook, sLeaveFence:
 		o := unpack(x.Load(wOwner))
 		if x.PC() == sLeaveFence {
-			x.Say("fences and periodic checks again")
+			x.Say("fences and checks again")
 			x.Membarrier()
 			o = unpack(x.Load(wOwner))
 		} else if o.kind() == kindBiased && m.bug != noFence {

@@ -51,8 +51,8 @@ type result struct {
 
 // The errors that a history distinguishes.
 const (
-	ended          = "context ended"
-	notRecoverable = "owner dead"
+	ended     = "context ended"
+	ownerDead = "owner dead"
 )
 
 func wordOf(err error) string {
@@ -62,7 +62,7 @@ func wordOf(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return ended
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		return notRecoverable
+		return ownerDead
 	}
 	return err.Error()
 }

@@ -84,7 +84,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			switch {
 			case r.Err == ended:
 				return []holding{s}
-			case r.Err == notRecoverable && s.notRecoverable:
+			case r.Err == ownerDead && s.notRecoverable:
 				return []holding{s}
 			case r.Err != "" && !r.Open:
 				return nil
@@ -137,7 +137,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			switch {
 			case r.Err == ended:
 				return []holding{s}
-			case r.Err == notRecoverable && s.notRecoverable:
+			case r.Err == ownerDead && s.notRecoverable:
 				return []holding{s}
 			case r.Err != "" && !r.Open:
 				return nil
@@ -161,7 +161,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 			switch {
 			case r.Err == ended:
 				return []holding{s}
-			case r.Err == notRecoverable && s.notRecoverable:
+			case r.Err == ownerDead && s.notRecoverable:
 				return []holding{s}
 			case r.Err != "" && !r.Open:
 				return nil
@@ -232,7 +232,7 @@ func (l *lockFuncs) client() client {
 			if ok.OK {
 				pauses(r)
 				log("unlock", 0, func() result { l.unlock(); return done(nil) })
-			} else if ok.Err == notRecoverable {
+			} else if ok.Err == ownerDead {
 				log("recover", 0, func() result {
 					return briefly(r, func(ctx context.Context) error { return l.recover(ctx, func() error { return nil }) })
 				})
@@ -261,7 +261,7 @@ func (l *lockFuncs) client() client {
 			upgradable := func(op string, f func() result) {
 				held(&ok, op, f)()
 				if !ok.OK {
-					if ok.Err == notRecoverable {
+					if ok.Err == ownerDead {
 						log("recover", 0, func() result {
 							return briefly(r, func(ctx context.Context) error { return l.recover(ctx, func() error { return nil }) })
 						})

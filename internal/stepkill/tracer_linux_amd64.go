@@ -53,7 +53,11 @@ func Seize(pid, tid int) (*Tracer, error) {
 	if err := unix.PtraceSetOptions(tid, unix.PTRACE_O_EXITKILL); err != nil {
 		return nil, os.NewSyscallError("ptrace setoptions", err)
 	}
-	return t, t.together()
+	if err := t.together(); err != nil {
+		unix.SchedSetaffinity(t.self, &t.cpus) // the caller goes on without a tracer
+		return nil, err
+	}
+	return t, nil
 }
 
 // together confines both threads to one CPU, because waking a thread on another CPU takes far longer than an
