@@ -84,7 +84,7 @@ static void reserve_partly(const char *name)
     CHECK(fstat(a->fd, &after), 0);
     CHECK(after.st_blocks, before.st_blocks);
     CHECK(shmi_reserved_in(a, 0, a->geo.chunk_count), 1);
-    CHECK(*(char *)shmi_bytes(a, kept, 1), 'x'); /* what was reserved before is not discarded */
+    CHECK(*(char *)shmi_bytes(a, kept, 1), 'x'); /* the failed allocation discards no byte of an earlier block */
     interrupted = fails_from = 0;
     CHECK(shmsync_alloc(a, chunks * SHMI_chunkSize, &off), 0);
     CHECK(shmsync_arena_close(a), 0);
