@@ -60,7 +60,7 @@ func TestContextFormsBesideAClose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range proctest.Rounds(300, 3000) {
+			for range proctest.Rounds(300, 5_000) {
 				x, begun, ended := open(t), make(chan struct{}), make(chan any, 1)
 				var closed atomic.Bool
 				go func() {

@@ -146,7 +146,7 @@ func measured(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // TestManyObjects checks that the work of each command grows linearly with the number of objects.
 func TestManyObjects(t *testing.T) {
-	n := proctest.Rounds(400, 20_000)
+	n := proctest.Rounds(400, 100_000)
 	w := arenatest.New(t, &arena.Options{Size: int64(n)*1024 + 16<<20, MaxParticipants: 8})
 	a := w.Join("clerk")
 	dump := filepath.Join(t.TempDir(), "dump")
