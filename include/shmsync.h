@@ -22877,6 +22877,9 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     free(t.of);
 }
+/* Wakes the waiters that a dead process was about to wake. If that process was a reaper, it may have changed the commit
+ * word and not yet the events word. So this function also changes the events word. Otherwise a waiter that has read
+ * both words before, and is about to sleep, would not notice. */
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_counter t;
@@ -22888,7 +22891,7 @@ SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
     if (shmi_counter_is_untold(c))
         shmi_counter_tell_zero(&t, c);
     if (owed != SHMI_OWED_ANNOUNCED || (c & SHMI_COUNTER_WATCHED) != 0)
-        shmi_deliver_all(a, &t.line);
+        shmi_counter_recheck(&t);
 }
 
 /* ---- Once: prims/once*.go in C ---- */
@@ -24324,18 +24327,22 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A process that has never opened
- * the Barrier has no slot record and cannot make this change, so it only wakes the waiters, which find the death. If
- * there is no memory, the function does nothing, and the periodic checks of the waiters find the death. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A participant needs a slot record
+ * to make a change. If this process has never opened the Barrier, the function makes its record. If that is not possible,
+ * it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function does nothing. In both
+ * cases the periodic checks of the waiters find the death, too. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
+    int joined = 1;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
+    if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
+        joined = shmi_record_of_reaper(a, o, sizeof(shmi_barrier_slot));
     shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     shmi_barrier_tell(x);
-    if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
+    if (!joined)
         shmi_eventcount_wake_all(&x->e);
     free(x);
 }

@@ -217,8 +217,7 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 // participant, or a new participant that takes over the slot. Each such change marks the parties of the share as
 // lost.
 //
-// A process that has no slot record cannot change the Barrier, and its reap does nothing. In that case, a waiter
-// reaps, or the next process that makes a call.
+// A process that has no slot record cannot change the Barrier, and its reap does nothing; see repairBarrier.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	deaths := x.a.Deaths()
 	if x.slotOf(x.slot) == nil {

@@ -8,26 +8,34 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// repairBarrier breaks the phase that the participant dead leaves incomplete, and wakes the waiters. If this process
-// has never opened the Barrier, it has no slot record and cannot make a change. In that case repairBarrier only wakes
-// the waiters, and a waiter breaks the phase.
+// repairBarrier breaks the phase that the participant dead leaves incomplete, and wakes the waiters. A participant needs a
+// slot record to make a change. If this participant has never opened the Barrier, repairBarrier makes its record. If the
+// arena has no room for the record, repairBarrier only wakes the waiters, and one of them breaks the phase. A waiter that
+// was just about to sleep may not notice; its next periodic check then breaks the phase.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < barrierBytes(a) {
 		return
 	}
 	x := buildBarrier(a, o, nil, true)
+	joined := true
+	if x.slotOf(x.slot) == nil && x.holds(dead) {
+		_, err := x.slots.join()
+		joined = err == nil
+	}
 	x.reap(func(n arenakernel.ParticipantID) bool {
 		// If this participant leaves the arena, it repairs for itself: dead is its own ID, which is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	x.tell()
-	if x.slotOf(x.slot) == nil {
-		x.holders(func(n arenakernel.ParticipantID) {
-			if n == dead {
-				x.wakeAll()
-			}
-		})
+	if !joined {
+		x.wakeAll()
 	}
+}
+
+// holds reports whether the participant n has parties or runs the completion.
+func (x *Barrier) holds(n arenakernel.ParticipantID) (does bool) {
+	x.holders(func(holder arenakernel.ParticipantID) { does = does || holder == n })
+	return does
 }
 
 // wakeBarrier wakes the waiters that a dead process was about to wake.

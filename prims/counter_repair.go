@@ -165,7 +165,9 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	})
 }
 
-// wakeCounter wakes the waiters that a dead process was about to wake.
+// wakeCounter wakes the waiters that a dead process was about to wake. If that process was a reaper, it may have changed
+// the commit word and not yet the events word. So wakeCounter also changes the events word. Otherwise a waiter that has
+// read both words before, and is about to sleep, would not notice.
 func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < counterBytes(a) {
 		return
@@ -176,7 +178,7 @@ func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Ow
 		t.tellZero(c)
 	}
 	if owed != arenakernel.OwedAnnounced || c.watched() {
-		t.list.DeliverAll()
+		t.recheck()
 	}
 }
 

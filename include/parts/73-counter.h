@@ -1199,6 +1199,9 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     free(t.of);
 }
+/* Wakes the waiters that a dead process was about to wake. If that process was a reaper, it may have changed the commit
+ * word and not yet the events word. So this function also changes the events word. Otherwise a waiter that has read
+ * both words before, and is about to sleep, would not notice. */
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_counter t;
@@ -1210,5 +1213,5 @@ SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
     if (shmi_counter_is_untold(c))
         shmi_counter_tell_zero(&t, c);
     if (owed != SHMI_OWED_ANNOUNCED || (c & SHMI_COUNTER_WATCHED) != 0)
-        shmi_deliver_all(a, &t.line);
+        shmi_counter_recheck(&t);
 }

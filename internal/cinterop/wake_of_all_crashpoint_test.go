@@ -158,9 +158,67 @@ func TestDeathBeforeTheWakeOfAll(t *testing.T) {
 	}
 }
 
+// aboutToSleep is the place in each order of a waiter at which the waiter has decided to sleep and does not sleep yet.
+var aboutToSleep = map[string]string{
+	"mutex.lock": "mutex.lock.announced", "spin.lock": "spinlock.lock.announced", "rwspin.lock": "spinlock.lock.announced",
+	"rwspin.rlock": "spinlock.lock.announced", "rwspin.ulock": "spinlock.lock.announced",
+	"rw.rlock": "rwmutex.rlock.announced", "rw.lock": "mutex.lock.announced", "rw.ulock": "mutex.lock.announced",
+	"fair.lock": "park.waitnode.asleep", "multi.lock": "park.waitnode.asleep", "sem.acquire": "park.waitnode.asleep",
+	"cond.apart": "park.waitnode.asleep", "event.wait": "eventcount.wait.announced", "event.waitreset": "eventcount.wait.announced",
+	"future.wait": "eventcount.wait.announced", "once.nothing": "once.wait.announced", "wg.wait": "counter.wait.watched",
+	"latch.wait": "counter.wait.watched", "barrier.aw": "eventcount.wait.announced", "queue.get": "queue.wait.announced",
+	"queue.put": "queue.wait.announced", "seq.wait": "sequencer.wait.announced", "futex.wait": "futex.wait.announced",
+	"sig.acquire": "signal.acquire.announced",
+}
+
+// TestDeathBeforeTheWakeOfOneAboutToSleep is like TestDeathBeforeTheWakeOfAll. One waiter stops just before it sleeps. It
+// goes on when another process has reaped the victim and has woken the waiters that slept.
+func TestDeathBeforeTheWakeOfOneAboutToSleep(t *testing.T) {
+	for _, s := range wakesOfAll() {
+		t.Run(s.name(), func(t *testing.T) {
+			for i, victim := range []string{"go", "c"} {
+				for j, waits := range []string{"go", "c"} {
+					if proctest.Quick() && i == j {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s dies, %s waits", victim, waits), func(t *testing.T) { s.run(t, victim, waits, "", oneStops) })
+				}
+			}
+		})
+	}
+}
+
+// TestStrangerReapsAPartyOfABarrier: a process that has never opened a Barrier reaps one of its parties. A waiter that
+// is about to sleep learns of the death without a periodic check.
+func TestStrangerReapsAPartyOfABarrier(t *testing.T) {
+	for _, reaper := range []string{"go", "c"} {
+		for _, waits := range []string{"go", "c"} {
+			t.Run(fmt.Sprintf("%s reaps, %s waits", reaper, waits), func(t *testing.T) {
+				name := newArena(t)
+				h := newAgent(t, reaper+withoutChecks, name, "h")
+				w := newAgent(t, waits+withoutChecks, name, "w", "GOMAXPROCS=16", "SHMSYNC_CRASHPOINT_STOP=eventcount.wait.announced")
+				h.order(t, "barrier.open x 2").must(t)
+				h.order(t, "barrier.join x 1").must(t)
+				w.order(t, "barrier.open x 2").must(t)
+				wait := w.order(t, "barrier.aw x")
+				w.awaitStop(t)
+				newAgent(t, reaper+withoutChecks, name, "stranger")
+				before := present(t, name)
+				h.kill(t)
+				eventually(t, "it is reaped", name, func() bool { return present(t, name) < before })
+				require.NoError(t, w.cmd.Process.Signal(syscall.SIGCONT))
+				require.Equal(t, syscall.EOWNERDEAD, wait.wait(t).err)
+			})
+		}
+	}
+}
+
+// oneStops is the argument slow of the method run for one waiter that stops just before it sleeps.
+const oneStops = -1
+
 func (s wakeOfAll) run(t *testing.T, victim, waits, disable string, slow int) {
 	const waiters = 3
-	n := waiters + slow
+	n := waiters + max(slow, -slow)
 	number := strings.NewReplacer("N+1", fmt.Sprint(n+1), "N", fmt.Sprint(n))
 	name := newArena(t)
 	by := map[string]*agent{}
@@ -170,10 +228,14 @@ func (s wakeOfAll) run(t *testing.T, victim, waits, disable string, slow int) {
 		}
 		lang, env := victim, []string(nil)
 		switch who[0] {
-		case 'x', 's':
+		case 'x', 's', 'r':
 			// With this number of CPUs, goroutines that wait sleep in the kernel, as threads in C do.
 			lang, env = waits, []string{"GOMAXPROCS=16", "SHMSYNC_DISABLE=" + disable}
-			if who != "x" { // in Go, because a thread in C also wakes by itself for a moment
+			if who[0] == 'r' { // in the language of the victim, so that each language wakes waiters of the other
+				lang = victim
+				verb, _, _ := strings.Cut(s.waits, " ")
+				env = append(env, "SHMSYNC_CRASHPOINT_STOP="+aboutToSleep[verb])
+			} else if who != "x" { // in Go, because a thread in C also wakes by itself for a moment
 				lang, env = "go", append(env, "SHMSYNC_CRASHPOINT_STOP="+s.woken)
 			}
 		case 'v':
@@ -227,11 +289,21 @@ func (s wakeOfAll) run(t *testing.T, victim, waits, disable string, slow int) {
 		all = append(all, x.order(t, s.waits))
 	}
 	eventually(t, "all waiters sleep", name, func() bool { return asleep() > slow && x.idle(t) })
+	if slow == oneStops {
+		r := process("r")
+		all = append(all, r.order(t, s.waits))
+		r.awaitStop(t)
+	}
+	before := present(t, name)
 	for _, o := range s.dies {
 		step(o)
 	}
 	v.ends(t)
 	require.True(t, v.killed(), "%s", v.stderr)
+	if slow == oneStops {
+		eventually(t, "the victim is reaped", name, func() bool { return present(t, name) < before })
+		require.NoError(t, by["r"].cmd.Process.Signal(syscall.SIGCONT))
+	}
 	for _, p := range all {
 		require.Equal(t, s.want, p.wait(t).err, p.what)
 	}

@@ -11,6 +11,20 @@ var deathMutants = []mutant{
 		pkg:  "internal/cinterop", run: "TestDeathBeforeTheWakeOfAll/mutex.recover.lost", tags: withPoints,
 	},
 	{
+		name: "a reaper of a reaper wakes the waiters of a WaitGroup without a change of the word that they sleep on",
+		file: "prims/counter_repair.go",
+		old:  "if owed != arenakernel.OwedAnnounced || c.watched() {\n\t\tt.recheck()",
+		new:  "if owed != arenakernel.OwedAnnounced || c.watched() {\n\t\tt.list.DeliverAll()",
+		pkg:  "internal/cinterop", run: "TestDeathBeforeTheWakeOfOneAboutToSleep/counter.reap.lost", tags: withPoints,
+	},
+	{
+		name: "a reaper that has never opened a Barrier does not break the phase",
+		file: "prims/barrier_repair.go",
+		old:  "\t\t_, err := x.slots.join()\n\t\tjoined = err == nil\n",
+		new:  "\t\tjoined = false\n",
+		pkg:  "internal/cinterop", run: "TestStrangerReapsAPartyOfABarrier", tags: withPoints,
+	},
+	{
 		name: "the search for used participant IDs ignores IDs in the upper bits of a word",
 		file: "internal/arenakernel/window_search.go",
 		old:  "\t\ts.id(ParticipantID(w >> 3))\n",
