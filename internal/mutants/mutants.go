@@ -192,7 +192,7 @@ var generalMutants = []mutant{
 		pkg: "prims", run: "TestWaitGroupZeroUntold", tags: withPoints,
 	},
 	{
-		name: "a FairMutex granted to a process that died before it accepted counts as held",
+		name: "a FairMutex counts as held after a grant to a process that died before accepting it",
 		file: "prims/record_lock_reap.go",
 		old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
 		new:  "\tif o.granted() {\n\t\to = makeOwner(kindHeld, o.participant())\n\t}\n",

@@ -127,14 +127,14 @@ func init() {
 			pkg:  pkg, run: "TestWaitsInATornQueueEnd/cond/c",
 		},
 		{
-			name: "C: a waiter does not look for queue damage before waits that were given up",
+			name: "C: a waiter does not see damage of the queue if the wait before its own was given up",
 			file: parts + "64-recordobject.h",
 			old:  "        if (shmi_node_state(shmi_node_load(n)) != SHMI_NodeLeft)\n            return 0;\n",
 			new:  "        return 0;\n",
 			pkg:  pkg, run: "TestWaitsInATornQueueEnd/cond/c",
 		},
 		{
-			name: "C: a FairMutex granted to a process that died before it accepted counts as held",
+			name: "C: a FairMutex counts as held after a grant to a process that died before accepting it",
 			file: parts + "74-recordlock.h",
 			old:  "        if (!shmi_fair_granted(s) || shmi_state_accepted(l->accepted, w)) {\n",
 			new:  "        {\n",
@@ -204,14 +204,14 @@ func init() {
 			pkg:  pkg, run: "TestTornWaitOfTheDeadKeepsNothingElse/cond/c",
 		},
 		{
-			name: "C: a Signal of a dead waiter passes on to a wait that began after it",
+			name: "C: a Signal of a dead waiter passes on to a wait that began after the Signal",
 			file: parts + "78-cond.h",
 			old:  "shmi_cond_uncovered(q, x, &to) && shmi_ld64(&to.n->wanted) <= shmi_cond_bound(x, extra);\n",
 			new:  "shmi_cond_uncovered(q, x, &to);\n",
 			pkg:  pkg, run: "TestCondSignalPassesToNoLaterWait",
 		},
 		{
-			name: "C: a lock that takes a MultiLock key without a record does not change the key's tag",
+			name: "C: a call that locks a MultiLock key without a record does not change the key's tag",
 			file: parts + "84-multilock.h",
 			old:  "held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);\n",
 			new:  "held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w);\n",

@@ -41,7 +41,7 @@ func init() {
 			pkg:  pkg, run: "TestScarceInC/other-entry",
 		},
 		{
-			name: "C: a process out of file descriptors counts its threads in another namespace's /proc",
+			name: "C: a process without free descriptors counts its threads in another namespace's /proc",
 			file: parts + "34-threads.h",
 			old:  "shmi_is_shortage(errno) && shmi_proc_is_own() && ",
 			new:  "shmi_is_shortage(errno) && ",

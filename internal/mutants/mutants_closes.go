@@ -94,7 +94,7 @@ var closeMutants = []mutant{
 		pkg:  "prims", run: "TestCloseOfTheArenaMakesWakesWhileAFunctionRuns/mutex", tags: withPoints,
 	},
 	{
-		name: "a periodic check that rolls back a Mutex may also carry out the end of the handle",
+		name: "a periodic check that rolls back a Mutex may complete the Close of the handle",
 		file: "prims/mutex_repair.go",
 		old:  "\t\tif m.queue.Enter() {\n\t\t\tm.markOwnerDead(o)\n\t\t\tm.queue.Exit()\n\t\t}\n",
 		new:  "\t\tm.markOwnerDead(o)\n",

@@ -11,7 +11,7 @@ func init() {
 			pkg:  "prims", run: "TestCondSignalledThenDied",
 		},
 		{
-			name: "a Signal of a dead waiter of a Cond passes on to a wait that began later",
+			name: "a Signal of a dead waiter of a Cond passes on to a wait that began after the Signal",
 			file: "prims/cond_rules.go",
 			old:  "\t\t\thas = has && to.number() <= condBound(extra&^condSignal, x.c.version())\n",
 			new:  "",
@@ -88,7 +88,7 @@ func init() {
 			pkg:  "prims", run: "TestCondLeaverLeavesNoNode",
 		},
 		{
-			name: "periodic checks of a Cond wake all waiters although earlier woken ones still get the lock",
+			name: "periodic checks of a Cond wake all waiters although woken waiters still lock one by one",
 			file: "prims/cond_repair.go",
 			old:  "\t\tflying = k.words.flying.Load()\n",
 			new:  "\t\tflying = uint64(valueIn(&k.words.flying))\n",

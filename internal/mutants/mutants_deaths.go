@@ -81,14 +81,14 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestStoppedJoinerWithoutAByteKeepsItsSlot", tags: "crashpoint",
 	},
 	{
-		name: "a joiner without byte lock does not check for loss of its slot after registering",
+		name: "a joiner without byte lock does not check whether it lost its slot while it registered",
 		file: "internal/arenakernel/enter_live.go",
 		old:  "!a.publishCaps(i, joining) || a.slotState(i) != joining {",
 		new:  "!a.publishCaps(i, joining) {",
 		pkg:  "internal/arenakernel", run: "TestJoinerWithoutAByteSeesThatItHasLostItsSlot", tags: "crashpoint",
 	},
 	{
-		name: "a living joiner whose slot was marked dead does not mark its alive words",
+		name: "a joiner whose slot was marked dead by mistake does not mark its alive words",
 		file: "internal/arenakernel/deathwatcher.go",
 		old:  "\t\t\ta.markAlive(a.mySlot, a.ownWord(phaseDead, a.self.Generation()))\n",
 		new:  "",
@@ -235,7 +235,7 @@ var deathMutants = []mutant{
 		pkg:  "prims", run: "TestUpdateAtEveryPoint/tx.commit.block", tags: withPoints, count: 20,
 	},
 	{
-		name: "a reaper that finds a dead participant gone does not hand the data to others",
+		name: "a reaper does not hand the data of a dead participant to others when it is gone",
 		file: "internal/arenakernel/reap.go",
 		old:  "\tif !b.data && gone {\n",
 		new:  "\tif !b.data && gone && false {\n",

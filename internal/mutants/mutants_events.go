@@ -10,7 +10,7 @@ var eventMutants = []mutant{
 		pkg:  "prims", run: "TestEventAutoReset/asManyAsSets|TestEventRemembersItsShares",
 	},
 	{
-		name: "a wait of an auto-reset Event that ends clears the announcement of other waits",
+		name: "the end of a wait for an auto-reset Event clears the announcement of other waits",
 		file: "prims/event_auto.go",
 		old:  ".alone(others)",
 		new:  ".alone(false)",
@@ -52,7 +52,7 @@ var eventMutants = []mutant{
 		pkg:  "prims", run: "TestEventOutlivesItsFirstParticipant",
 	},
 	{
-		name: "two waits of one participant end at equal versions of an auto-reset Event, 2^32 changes apart",
+		name: "two waits of one participant can end at the same version of an auto-reset Event",
 		file: "prims/event_auto.go",
 		old:  "ended() == to.version() {",
 		new:  "ended() == to.version()+1 {",

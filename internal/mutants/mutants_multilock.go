@@ -18,14 +18,14 @@ func init() {
 			pkg:  "prims", run: "TestMultiLockOwnerDeathRelease",
 		},
 		{
-			name: "a MultiLock key granted to a process that died before it accepted counts as held",
+			name: "a MultiLock key counts as held after a grant to a process that died before accepting it",
 			file: "prims/record_lock_reap.go",
 			old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
 			new:  "\tif o.granted() && l.several {\n\t\to = makeOwner(kindHeld, o.participant())\n\t} else if o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
 			pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/multilock$",
 		},
 		{
-			name: "a Lock that takes a MultiLock key without a record does not change the key's tag",
+			name: "a call that locks a MultiLock key without a record does not change the key's tag",
 			file: "prims/multilock_entry.go",
 			old:  "uint64(v.with(k.of.open))) {\n\t\treturn Hold{}\n\t}\n\tcrashpoint.Hit(\"multilock.lock.taken\")\n\treturn makeHold(k, e, key, i, v.tag()+1)\n",
 			new:  "uint64(makeRecorded(k.of.open, v.tag()))) {\n\t\treturn Hold{}\n\t}\n\tcrashpoint.Hit(\"multilock.lock.taken\")\n\treturn makeHold(k, e, key, i, v.tag())\n",

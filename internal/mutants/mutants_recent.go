@@ -26,7 +26,7 @@ func init() {
 			pkg:  pkg, run: "TestIdentityThatCouldNotBeReadIsReadLater",
 		},
 		{
-			name: "a function for OnDeath is called after the arena opening that registered it is closed",
+			name: "a function for OnDeath is called after the close of the arena opening that registered it",
 			file: kernel + "deathrecord.go",
 			old:  "\ta.OnEnd(d, func() { a.offDeath(d) })\n",
 			new:  "",
@@ -68,7 +68,7 @@ func init() {
 			pkg:  "prims", run: "TestRepairThatDoesNotReturnLeavesNothing", tags: withPoints,
 		},
 		{
-			name: "a Lock of a SpinLock whose Repair panics leaves a function registered with its context",
+			name: "if Repair panics in a Lock of a SpinLock, the Lock's function stays registered with the context",
 			file: "prims/spinlock_core.go",
 			old:  "\tdefer w.cancel.Stop() // also if a Repair panics or ends the goroutine\n\treturn w.acquire(ctx, mayRepair)\n",
 			new:  "\terr := w.acquire(ctx, mayRepair)\n\tw.cancel.Stop()\n\treturn err\n",

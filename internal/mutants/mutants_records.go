@@ -4,7 +4,7 @@ package main
 // include mistakes in the Semaphore, which changes in this way.
 var recordMutants = []mutant{
 	{
-		name: "a call that ends waits of a recorded queue by a record wakes none of them",
+		name: "a call whose record ends waits of a recorded queue wakes none of these waits",
 		file: "prims/record_wait.go",
 		old:  "\t\tfor _, u := range b.few[:b.n] {\n\t\t\tq.wakeOne(u)\n\t\t}\n",
 		new:  "",
@@ -53,7 +53,7 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestGrantsToTheStoppedAndKilledPassOn",
 	},
 	{
-		name: "a call that changes a recorded queue does not carry out the last change first",
+		name: "a call that changes a recorded queue does not carry out the change before its own",
 		file: "prims/record_queue.go",
 		old:  "\treturn q.complete(c, b)\n}\n\n// end",
 		new:  "\treturn nil\n}\n\n// end",
@@ -81,7 +81,7 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestSemaphore.*", tags: withPoints,
 	},
 	{
-		name: "a process bases a record of a FairMutex on an owner word that is open",
+		name: "a process makes a record of a FairMutex without closing the open owner word",
 		file: "prims/fairmutex_word.go",
 		old:  "\t\tif !ownerOpen(v) {\n",
 		new:  "\t\tif true {\n",
@@ -95,7 +95,7 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestFairMutexDiesAccepting", tags: withPoints,
 	},
 	{
-		name: "two grants of a FairMutex in a row to one participant have the same tag",
+		name: "two consecutive grants of a FairMutex to one participant have the same tag",
 		file: "prims/record_queue.go",
 		old:  "\tx.add(kind, where, w, recordedWord(w.Load()), v)\n}\n\nfunc (x",
 		new:  "}\n\nfunc (x",
@@ -109,7 +109,7 @@ var recordMutants = []mutant{
 		pkg:  "prims", run: "TestFairMutexDeathOfAHolderBesideStrangers",
 	},
 	{
-		name: "Unlock cannot free a FairMutex if a dead process waits in its overwritten queue",
+		name: "Unlock cannot free a FairMutex if a dead process waits in the lock's overwritten queue",
 		file: "prims/record_lock.go",
 		old:  "\t\t\tl.detach(x, w, arenakernel.RecordedRemoved)\n\t\t}\n\t\tif !x.torn",
 		new:  "\t\t\treturn 0, false\n\t\t}\n\t\tif !x.torn",

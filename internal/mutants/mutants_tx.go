@@ -54,7 +54,7 @@ var txMutants = []mutant{
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_rollback", env: txRollbackImages,
 	},
 	{
-		name: "a rollback frees a block although the process of an earlier rollback frees the block",
+		name: "a rollback frees a block that the process of an earlier rollback already frees",
 		file: "prims/tx_log.go",
 		old:  "\t\t\tif commit {\n\t\t\t\tl.setKind(end, logAlloc)\n\t\t\t} else {\n\t\t\t\tl.setKind(end, logFree)\n\t\t\t}\n\t\t\treturn\n",
 		new:  "\t\t\treturn\n",

@@ -136,7 +136,7 @@ var waitableMutants = []mutant{
 		pkg:  "prims", run: "TestWaitableUndoesWhatTheDeadNeverHad",
 	},
 	{
-		name: "a process carries out no change of a hold if the Waitable's block with the hold is new",
+		name: "a process that carries out a record does not find a Waitable's hold in a new block",
 		file: "prims/waitable_holds.go",
 		old:  "if known, _ = x.findBlocks(); index >=",
 		new:  "if index >=",
