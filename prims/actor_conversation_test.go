@@ -139,8 +139,9 @@ func (x *conversation[O]) over(t testing.TB, id int) bool {
 	return ok
 }
 
-// reaches waits until the function there reports that the process of the actor has stopped or died at its crash
-// point, and returns true. If the order is done first, reaches kills the process and returns false; see untilReached.
+// reaches waits until the process of the actor has stopped or died at its crash point, and returns true. The function
+// in the parameter there reports whether that has happened. If the order is done first, reaches kills the process and
+// returns false; see untilReached.
 func (x *conversation[O]) reaches(t testing.TB, id int, there func() bool) bool {
 	t.Helper()
 	reached := false
@@ -185,8 +186,8 @@ func (x *conversation[O]) must(t testing.TB, o O) answer {
 	return a
 }
 
-// unwaited is the operation whose answer no test reads. obey does not catch a panic of it, because no test would see
-// that panic in the answer.
+// unwaited is an operation whose answer no test reads. If the operation panics, obey panics, too, because no test
+// would see the panic in the answer.
 const unwaited = "barge"
 
 // obey carries out an order and returns the answer.
@@ -210,7 +211,7 @@ func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
 	return a
 }
 
-// For each order of a stage, by its number, contexts has a function that ends the context of the order.
+// contexts has the functions that end the contexts of the orders of a stage, by the numbers of the orders.
 type contexts struct {
 	guard sync.Mutex
 	ends  map[int]context.CancelFunc // guarded by: guard

@@ -50,7 +50,7 @@ func (o order) numbered(n int) order {
 type answer struct {
 	ID    int
 	Err   string
-	Is    []string // names of the errors that the error of the order Is; see fill
+	Is    []string // names of the errors that errors.Is finds in the error of the order; see fill
 	Who   *shmsync.Identity
 	Panic string // the value of a panic of the order, as text
 	OK    bool
@@ -121,7 +121,7 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	return id
 }
 
-// sentinels has the errors that tests look for in an answer, by the names that the field Is uses.
+// sentinels has the errors that tests look for in an answer. Its keys are their names in answer.Is.
 var sentinels = map[string]error{
 	"owner-dead": shmsync.ErrOwnerDead, "not-recoverable": shmsync.ErrNotRecoverable, "corrupt": shmsync.ErrCorrupt,
 	"incompatible": shmsync.ErrIncompatible, "canceled": shmsync.ErrCanceled, "closed": shmsync.ErrClosed,
@@ -212,7 +212,7 @@ func (s *stage) perform(o order, a *answer) error {
 		a.OK = m.TryLock()
 	case "unlock":
 		m.Unlock()
-	case "recover": // the repair succeeds for N = 0, fails for 1, panics for 2, and for 3 fails when its context ends
+	case "recover": // the repair succeeds if N is 0, fails if 1, panics if 2, and fails after the end of ctx if 3
 		return m.RecoverContext(ctx, func() error {
 			s.mu.Lock()
 			s.repairs++
@@ -258,7 +258,7 @@ func (s *stage) perform(o order, a *answer) error {
 			return err
 		}
 		m.Unlock()
-	case "overtake": // locks N times; a.N counts the holds of an order "barge" during these N waits
+	case "overtake": // locks N times; a.N is how often an order "barge" got the lock during these N waits
 		holds, err := arena.Value[atomic.Uint64](s.a, "holds of the barger")
 		if err != nil {
 			return err

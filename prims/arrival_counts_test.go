@@ -43,7 +43,8 @@ func TestLatchArrivalSaysWhetherItCounted(t *testing.T) {
 }
 
 // TestBarrierArrivalSaysWhetherItCounted checks that the Op of an error of ArriveAndWaitContext says whether the
-// arrival counts. It does not count if the handle is closed while the call waits for the completion of another call.
+// arrival counts. The arrival does not count if the handle is closed while another call runs the completion, and
+// ArriveAndWaitContext waits for that.
 func TestBarrierArrivalSaysWhetherItCounted(t *testing.T) {
 	a := newArena(t, nil)
 	completing, goOn := make(chan bool), make(chan bool)

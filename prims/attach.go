@@ -12,8 +12,8 @@ import (
 )
 
 // For each kind of object X there are two functions. OpenX finds an object or creates it. AttachX only finds an
-// object, and its error Is [fs.ErrNotExist] if there is no object of that name. AttachX uses its options as OpenX
-// does if the object exists.
+// object, and its error Is [fs.ErrNotExist] if there is no object of that name. For an existing object, options mean
+// the same in both functions.
 
 // needs returns an error if n is not positive. n is a number that only the creation of an object uses, such as the
 // number of parties of a Barrier. An OpenX calls needs even if it finds the object. Otherwise a bad n would be an

@@ -15,8 +15,8 @@ import "context"
 // one token, so it ends at most one such wait. Waits of all other kinds take nothing, so a single cause, such as the
 // Set of a Future, can end any number of them.
 //
-// The methods are not exported, so no other package can implement an Awaitable: WaitAny gives up waits, and such a
-// wait must not lose a token.
+// The methods are not exported, so no other package can implement an Awaitable. An implementation must not lose a
+// token when WaitAny gives a wait up.
 type Awaitable interface {
 	// reached reports, without waiting, whether a wait would end now, and with which error. At an auto-reset Event,
 	// reached also takes the token that ends the wait.

@@ -102,9 +102,9 @@ func (x *hand) blocked(t testing.TB, o task) int {
 	return id
 }
 
-// mostWaits calls count several times and returns the largest result. count does not see a waiter that is awake, and
-// after a change of the object, the next periodic check wakes all waiters for a moment. The result may still be too
-// small, because the waiters may be awake for longer than the calls take.
+// mostWaits calls count several times and returns the largest result. One call may return too few: after a change of
+// the object, the next periodic check wakes all waiters for a moment, and count does not see a waiter that is awake.
+// The largest result is still too small if the waiters are awake during all calls.
 func mostWaits(count func() int) (n int) {
 	for range 10 {
 		n = max(n, count())

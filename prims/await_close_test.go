@@ -15,8 +15,8 @@ import (
 )
 
 // TestWaitAllOfFutexesEndsWithTheArena checks that a Close of the arena ends a WaitAll for two Futexes. Close ends
-// the waits for the Futexes one after the other. At the first Futex, it must not wait for the whole WaitAll, which
-// still waits for the second Futex.
+// the waits for the Futexes one after the other. After the first of these waits, Close must not wait until the WaitAll
+// returns, because the WaitAll still waits for the second Futex.
 func TestWaitAllOfFutexesEndsWithTheArena(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

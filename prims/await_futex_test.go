@@ -14,8 +14,8 @@ import (
 )
 
 // TestWaitAnyOnAFutexBesideALaterToken checks that a WaitAny on a Futex does not miss a Post. The Post reaches the
-// token when the WaitAny is about to sleep. Then a waiter for a later token announces itself in the same word. If the
-// WaitAny slept on the new value of the word, only the next Post would wake it.
+// token just before the WaitAny sleeps. Then a waiter for a later token announces itself, which changes the word of the
+// Futex again. If the WaitAny slept on this value of the word, only the next Post would wake it.
 func TestWaitAnyOnAFutexBesideALaterToken(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

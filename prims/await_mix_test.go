@@ -232,9 +232,9 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// TestWaitAnyEventLeavesTheToken checks that no token is lost if a WaitAny is woken for it and does not take it. The
-// WaitAny returns another element, or its process is killed before it takes the token. The token goes to another
-// waiter or, if there is none, to the next caller.
+// TestWaitAnyEventLeavesTheToken checks that no token is lost if a Set wakes a WaitAny that does not take the token.
+// Either the WaitAny returns another element, or its process is killed first. The token goes to another waiter or, if
+// there is none, to the next caller.
 func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	for _, then := range []string{"returns another", "dies", "event.wait.ended"} {
 		if strings.Contains(then, ".") && !crashpoint.Enabled {
@@ -409,7 +409,7 @@ func openMixRace(a *arena.Arena) (r mixRace, err error) {
 	return r, errors.Join(errs[:]...)
 }
 
-// take takes tokens until the Event over is set. It waits for several objects at once, and some of its waits end
+// take takes tokens until the Event x.over is set. It waits for several objects at once, and some of its waits end
 // without a token.
 func (x mixRace) take(seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))

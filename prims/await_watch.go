@@ -124,9 +124,9 @@ func (w *futexWatch) listen() bool {
 		// The loop repeats if another call has changed the word, or if the handle is being closed. A close ends the
 		// loop in the next iteration. So the loop is lock-free.
 		//
-		// The wait must sleep on s, the value that judge has seen, and not on a value that is loaded later. Between
-		// the two loads, a Post may reach the token, and another waiter may announce itself. The later value is then
-		// announced, so a wait on it would sleep until the Post after that.
+		// The wait must sleep on s, the value that judge has seen. If the loop loaded the word again for the sleep, a
+		// Post might have reached the token since judge, and another waiter might have announced itself. The wait would
+		// then sleep on the new value, until the next Post.
 		s := futexState(f.state.Load())
 		if done, _ := w.judge(s); done {
 			return false

@@ -275,7 +275,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
 	}
 	if x.deaths.Load() != x.a.Deaths() {
-		x.reap(x.absent) // the death of a participant breaks the phase before this arrival counts
+		x.reap(x.absent) // if a dead party breaks this phase, the arrival must not count in it
 	}
 	race.ReleaseMerge(x.key)
 	var completer arenakernel.ParticipantID
@@ -370,7 +370,7 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 }
 
 // Reset begins another phase of a broken Barrier, and reports whether it did. The new phase expects one arrival less
-// for each party that has died, however many have died, even during Reset. Waits for the broken phase end with
+// for each party that has died. Parties that die during Reset count, too. Waits for the broken phase end with
 // ErrOwnerDead, before and after Reset. If the Barrier is not broken, Reset does nothing and returns false. So every
 // process that learns of a death may call Reset.
 func (x *Barrier) Reset() bool { return x.reset(0) }

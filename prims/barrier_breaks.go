@@ -11,12 +11,11 @@ import (
 // parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a phase.
 //
 // begin does nothing while a dead participant is not gone. The kernel may still write to memory for such a
-// participant, and could overwrite the data of the next phase. begin checks for such participants after it has loaded
-// c, the value of the commit word, by whose CAS each change takes effect. So the check covers every death that the
-// state at c counts.
+// participant, and could overwrite the data of the next phase. begin first loads c, the value of the commit word, and
+// then checks for such participants. So the check covers every death that the state at c counts.
 //
 //	Reset                                      another Reset, of the same phase
-//	state: the phase is broken, at c           the same
+//	state at c: the phase is broken            the same
 //	record: load; is the commit word still c?  record: load, ...
 //	CAS of the record                          CAS of the record
 //	CAS of the commit word from c              CAS of the commit word
@@ -26,7 +25,7 @@ import (
 // agrees with the last state of the phase.
 //
 // Suppose that a process is stopped before its CAS of the record, and another process ends the phase. When the
-// stopped process resumes, its CAS fails, because the record has changed since the process loaded it.
+// stopped process resumes, its CAS of the record fails, because the record has changed since the process loaded it.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()

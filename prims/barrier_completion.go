@@ -47,8 +47,8 @@ func (x *Barrier) giveUp() {
 }
 
 // mustNotComplete panics if the calling goroutine itself runs the completion of this phase. The caller is about to
-// wait for the end of the phase, which that goroutine could then never end. The participant completer runs the
-// completion.
+// wait for the end of the phase, but the phase ends only after the completion. The parameter completer is the
+// participant that runs the completion.
 func (x *Barrier) mustNotComplete(ctx context.Context, call string, completer arenakernel.ParticipantID) {
 	if completer == x.name {
 		x.opening.mustNotWaitForSelf(ctx, call)

@@ -45,7 +45,7 @@ func init() {
 func TestBarrierDeathBesideStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
-	for i := range 3 { // a participant watches the three that follow it, so only these three watch the victim
+	for i := range 3 { // each participant watches the next three, so only the three strangers watch the victim
 		gateActor(t, a, fmt.Sprint("stranger ", i))
 	}
 	victim := proctest.Start(t, "barrier/closed party", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))

@@ -15,7 +15,7 @@ var (
 
 func (x *Barrier) slotOf(slot int) *barrierSlot { return x.slots.at(slot) }
 
-// recordOf returns the change record of a slot. It is a method for the recordLog.
+// recordOf returns the change record of a slot. The recordLog calls it.
 func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
 	s := x.slotOf(slot)
 	if s == nil {
@@ -139,8 +139,8 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 //	                       no announcement; wake
 //
 // tell reads the state after it has loaded e from events, so the state is at least as new as e. If events changes
-// before the CAS, the CAS fails. The only exception is a process that is stopped before its CAS for exactly 2^31
-// phases, because events then has the same value again.
+// before the CAS, the CAS fails. There is one exception: after exactly 2^31 phases, events has the same value again, so
+// the CAS of a process that was stopped for so long succeeds.
 func (x *Barrier) tell() error {
 	for {
 		// If the CAS fails, another process has changed the word events. So the loop is lock-free.
@@ -181,8 +181,8 @@ func (x *Barrier) look() {
 // absent reports whether a participant is dead or has left the arena.
 func (x *Barrier) absent(n arenakernel.ParticipantID) bool { return !x.a.Current(n) }
 
-// scan looks for deaths that a.Deaths does not count yet: a process that is stopped after it has marked a participant
-// dead has not counted the death.
+// scan looks for deaths that a.Deaths does not count yet. A process marks a participant dead before it counts the
+// death, and may be stopped in between.
 func (x *Barrier) scan() {
 	dead := false
 	x.holders(func(n arenakernel.ParticipantID) { dead = x.a.Dead(n) || dead })
@@ -213,9 +213,8 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 // reap breaks the phases that dead participants leave incomplete.
 //
 // One pass over the slots is enough. If the last change of a dead participant has taken effect, but is not carried
-// out yet, the first read of the state carries it out. After that, only a reaper changes the share of the dead
-// participant, or a new participant that takes over the slot. Each such change marks the parties of the share as
-// lost.
+// out yet, the first read of the state carries it out. After that, only reapers, and a new participant that takes over
+// the slot, change the share of the dead participant. Their change marks the parties of the share as lost.
 //
 // A process that has no slot record cannot change the Barrier, and its reap does nothing; see repairBarrier.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {

@@ -19,8 +19,8 @@ import (
 )
 
 func init() {
-	// This process is a party. It starts a child that has the file of the arena open, so after its death it is not
-	// gone until the child dies, too.
+	// This process is a party. Its child has the file of the arena open. So when this process is dead, it is not gone
+	// until the child dies, too.
 	proctest.Register("barrier/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -33,7 +33,7 @@ func init() {
 			c.Fatal(err)
 		}
 		b.Register(1)
-		for !a.Fenced() { // after that, other processes can see that this process is dead before it is gone
+		for !a.Fenced() { // when Fenced returns true, peers can see that this process is dead before it is gone
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -192,8 +192,8 @@ func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 }
 
 // TestBarrierDeathDuringCompletionLosesNoReplacedParty checks which parties are lost if a process, the victim, dies
-// during a completion. The victim registers two parties and arrives once. Process x arrives in place of its other
-// party, and runs the completion. If the victim dies now, only the party with which it arrived is lost.
+// during a completion. The victim registers two parties and arrives once. Process x arrives in place of the second
+// party, and runs the completion. When the victim dies, only the party with which the victim arrived is lost.
 func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 3, nil)
@@ -213,8 +213,8 @@ func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 }
 
 // TestBarrierDeathOfTheCompleterLosesNoReplacedParty is like TestBarrierDeathDuringCompletionLosesNoReplacedParty,
-// but x, which runs the completion, dies first. Two parties of x are lost; one of them replaced a party of the
-// victim. If the victim dies after x, only its other party is lost.
+// but process x, which runs the completion, dies before the victim. Both parties of x are lost, also the party that x
+// has in place of a party of the victim. When the victim dies, only the party with which the victim arrived is lost.
 func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {

@@ -229,9 +229,8 @@ func (m *barModel) step(s *barState, i int, emit func(model.Step[barState])) {
 	}
 }
 
-// owed reports whether the periodic check of a sleeping thread has something to do, because a stopped or dead process
-// has left it undone. In a model without deaths and stops, owed returns false, because there no wait may depend on
-// the check.
+// owed reports whether the periodic check of a sleeping thread finds work that a stopped or dead process has left
+// undone. In a model without deaths and stops, owed returns false, because no wait may depend on the check.
 func (m *barModel) owed(s *barState, t *barThread) bool {
 	if m.bug == barNoCheck || !m.stops && !m.kills {
 		return false

@@ -23,7 +23,7 @@ func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 		joined = err == nil
 	}
 	x.reap(func(n arenakernel.ParticipantID) bool {
-		// If this participant leaves the arena, it repairs for itself: dead is its own ID, which is still current.
+		// A participant that leaves the arena repairs for itself: dead is its own ID, which is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	x.tell()

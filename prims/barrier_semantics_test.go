@@ -23,8 +23,8 @@ func newBarrier(t testing.TB, a *arena.Arena, name string, parties int64, comple
 	return b
 }
 
-// TestBarrierInOneProcess checks phases of goroutines of one process, of which some drop out. In each phase, the last
-// goroutine that arrives runs the completion once, before any wait ends.
+// TestBarrierInOneProcess checks phases of goroutines of one process. In the last phases, one goroutine after the other
+// drops out. In each phase, the last goroutine that arrives runs the completion once, before any wait ends.
 func TestBarrierInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	var b *prims.Barrier

@@ -18,8 +18,8 @@ const barrierMax = 1<<31 - 1
 //	0          no               > 0      this phase takes arrivals            an arrival; a death
 //	0          the next phase   > 0      this phase takes arrivals; a party   an arrival; a death
 //	                                     that has arrived is dead
-//	n          no, or the next  0        all have arrived, and n runs the     n, when it has returned; its
-//	                                     completion                           death or panic
+//	n          no, or the next  0        all have arrived, and n runs the     the completion returns or
+//	                                     completion                           panics; n dies
 //	0          this phase       any      this phase is broken: arrivals do    Reset
 //	                                     not count
 //
@@ -77,9 +77,9 @@ func (s *barrierState) sequence() uint32 {
 }
 
 // barrierShare says how many of the parties belong to a participant. A phase is full when all its arrivals have
-// come. The fields parties and left are the numbers for the phase in the field phase: how many parties the
-// participant has, and how many of these have not arrived. The next phases do not rewrite these fields. The table
-// says what they mean for the present phase:
+// come. The field phase is the number of a phase. For that phase, the field parties says how many parties the
+// participant has, and the field left says how many of these have not arrived. Later phases do not rewrite these
+// fields. The table says what the fields mean for the present phase:
 //
 //	value of the field phase     parties that it has   parties that have not arrived
 //	the present phase            parties               left
@@ -89,8 +89,8 @@ func (s *barrierState) sequence() uint32 {
 //	                                                   parties as left says, and have these parties now
 //	a phase before that          0                     0: a full phase has passed without the participant
 //
-// The field gone names the last participant of the slot that died as a party. It counts only while the field goneIn
-// equals the low half of barrierState.reset, that is, until the next Reset.
+// The field gone has the ID of the last participant of the slot that died as a party. The next Reset makes the field
+// void: it is valid only while the field goneIn equals the low half of barrierState.reset.
 type barrierShare struct {
 	name          arenakernel.ParticipantID
 	gone          arenakernel.ParticipantID
@@ -99,8 +99,8 @@ type barrierShare struct {
 	goneIn        uint64
 }
 
-// For the share h, the method in returns how many parties it has in this phase, and how many arrivals of these
-// parties are still to come.
+// The method in returns two numbers of the share h for this phase: how many parties it has, and how many of them have
+// not arrived yet.
 func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	switch ago := s.phase - h.phase; {
 	case ago == 0:
@@ -120,7 +120,7 @@ func (s *barrierState) put(h *barrierShare, parties, left uint64) {
 	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
 }
 
-// take gives the share h of a slot to me, the participant that has the slot now. If the previous participant of the
+// take gives the share h of a slot to the participant me, which has the slot now. If the previous participant of the
 // slot died as a party, its parties are lost.
 func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	if h.name != me {
@@ -243,7 +243,7 @@ func (s *barrierState) begin(parties uint64) {
 //	readers: waits for a phase before the last Reset, tools
 //	order:   release by the CAS, acquire by a reader
 //	futex:   none
-//	crash:   until its phase ends, the state counts and not the record; the next Reset writes the record again
+//	crash:   until its phase ends, readers use the state and not the record; the next Reset writes the record again
 type barrierBreak uint64
 
 const (
@@ -269,8 +269,8 @@ func (r barrierBreak) dead() arenakernel.ParticipantID {
 }
 func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
 
-// laps returns how many laps the phase of the record r is later than phase p. A lap is 32 phases, and two phases have
-// their record in the same place if they differ by whole laps. ok is false if r is not a record.
+// laps returns by how many laps of 32 phases the phase of the record r is later than phase p. Both phases have their
+// record in the same word, so they differ by whole laps. ok is false if r is not a record.
 func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
 	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign extended
 	return int32(d) >> 3, r&barrierRecorded != 0

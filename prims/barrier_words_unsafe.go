@@ -87,7 +87,7 @@ const (
 	barrierSkipped
 	barrierReset
 	barrierResetEra
-	barrierFirstShare = 16 // the index of the name in slot 1; each slot has eight indices
+	barrierFirstShare = 16 // the index of the word name of slot 1; each slot has eight indices
 )
 
 const (

@@ -337,8 +337,8 @@ func fuzzedGate(x interface {
 // fuzzedPatches is the greatest number of words that a script overwrites at a time.
 const fuzzedPatches = 20
 
-// fuzzedPatch overwrites one word of an object, or of a wait node of the object. Depending on where, it stores value
-// itself, or a value that has a meaning in many words, such as a participant ID or an offset.
+// fuzzedPatch overwrites one word of an object, or of a wait node of the object. The parameter where selects the word,
+// and what the word gets: the parameter value itself, or a participant ID, an offset or the like.
 func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint64) {
 	at := o.Body + arena.Offset(uint64(where>>4)*8%(o.Size&^7))
 	w := arena.At[atomic.Uint64](a, at)

@@ -49,9 +49,9 @@ var makers = map[string]func(a *arena.Arena, name string) error{
 	"waitgroup": func(a *arena.Arena, name string) error { _, err := prims.OpenWaitGroup(a, name, nil); return err },
 }
 
-// TestCloseLeavesNoAnonymousObject checks that a Close of the arena leaves no anonymous object of a call that creates
-// one at the same time. Close waits for that call. The call returns no handle, so nobody could find the object, and
-// the call deletes it.
+// TestCloseLeavesNoAnonymousObject checks that no anonymous object is left if the arena is closed while a call creates
+// the object. Close waits for the call. The call returns no handle, so nobody could find the object. So the call
+// deletes the object.
 func TestCloseLeavesNoAnonymousObject(t *testing.T) {
 	for kind, makes := range makers {
 		t.Run(kind, func(t *testing.T) {

@@ -48,8 +48,8 @@ func goesAsFarAsItCan(result <-chan error) {
 }
 
 // TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor checks a Close of the arena that waits for a function of an Update,
-// while this function waits through another handle of the same opening. Close ends that wait, whichever of the two
-// handles it closes first.
+// while this function waits through another handle of the same opening. Close ends that wait, no matter whether it
+// closes the handle of the Update or the other handle first.
 func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -234,8 +234,8 @@ func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
 }
 
 // TestClosedCondSaysWhetherItsLockIsHeld checks the error of a wait for a Cond that a Close ends. The Op of the error
-// says whether the caller holds the lock of the Cond. The caller does not hold it if another opening has locked it
-// and the arena is closed.
+// says whether the caller holds the lock of the Cond. After a Close of the Cond, the caller holds the lock. After a
+// Close of the arena, the caller does not hold the lock if another opening has it.
 func TestClosedCondSaysWhetherItsLockIsHeld(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {

@@ -27,8 +27,8 @@ type runsFunction struct {
 	// again makes the call again in another process, after the first process has closed its arena. It reports whether
 	// the second call has run its function.
 	again func(t *testing.T, a *arena.Arena) (ran bool)
-	// keeps is true if the call returns with a hold. If the process closes the arena with this hold, the object
-	// counts as lost again.
+	// keeps is true if the call returns with a hold. If the process closes the arena with this hold, the next such
+	// call, in another process, runs its function, too.
 	keeps bool
 	// waits is true if the call may have to wait after its function has returned. In that case, Close may end the
 	// call with an error.
@@ -41,8 +41,8 @@ type recoverable interface {
 	Recover(repair func() error) error
 }
 
-// recovers returns a runsFunction for the method Recover of a lock. For a Lock with the option Repair, the function
-// locks returns one.
+// recovers returns a runsFunction for the method Recover of a lock. The function locks does so for a call that locks a
+// lock with the option Repair.
 func recovers(open func(a *arena.Arena, repair func() error) (recoverable, error)) runsFunction {
 	return runsFunction{
 		die: func(t *testing.T, a *arena.Arena) {
@@ -185,8 +185,8 @@ var functionsOfCalls = map[string]runsFunction{
 }
 
 // TestCloseOfTheArenaWaitsForAFunctionOfACall checks that Close waits while a call of another goroutine runs a
-// function of the program, such as the repair of a Recover. Otherwise a peer would find the object lost again and run
-// its own function at the same time, and the call would have a wrong result.
+// function of the program, such as the repair of a Recover. Otherwise a peer could run its own function for the same
+// object at the same time, and the result of the call would be wrong.
 func TestCloseOfTheArenaWaitsForAFunctionOfACall(t *testing.T) {
 	for name, call := range functionsOfCalls {
 		t.Run(name, func(t *testing.T) {

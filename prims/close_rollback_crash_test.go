@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rollsBack has calls that do not wait for a lock and may roll back. Each function calls leave, which makes the
-// holder of the lock look dead with an unfinished transaction, and makes the call.
+// rollsBack has functions that make a call that does not wait for a lock and may roll back. Before or during this call,
+// they call leave, which makes the holder of the lock look dead with an unfinished transaction.
 var rollsBack = map[string]struct {
 	rw   bool
 	call func(m txLock, leave func())
@@ -148,9 +148,9 @@ func TestRWMutexLockBesideTheCloseOfTheArena(t *testing.T) {
 	x.Unlock()
 }
 
-// TestCloseBesideARollbackOfACheck checks a periodic check that finds, while a handle is being closed, that the
-// holder of the Mutex is dead. The check may roll back. It holds a lock of the handle that the end of the opening
-// takes, too. So the check must not be the call that ends the opening: it would wait for itself, and each later Close
+// TestCloseBesideARollbackOfACheck checks that a handle can be closed while a periodic check finds the holder of the
+// Mutex dead and perhaps rolls back. The check holds a lock of the handle, and the end of the opening takes that lock,
+// too. So the check must not be the call that ends the opening: the check would wait for itself, and each later Close
 // would wait for the check.
 func TestCloseBesideARollbackOfACheck(t *testing.T) {
 	a := newArena(t, nil)
@@ -172,7 +172,7 @@ func TestCloseBesideARollbackOfACheck(t *testing.T) {
 	leave()
 	select {
 	case <-in: // the check rolls back
-	case <-after(5 * park.CheckEvery()): // the check does not roll back: that is left to other processes
+	case <-after(5 * park.CheckEvery()): // the check leaves the rollback to other processes
 	}
 	close(leaves)
 	require.ErrorIs(t, <-waited, shmsync.ErrClosed)

@@ -57,8 +57,9 @@ func Read(fsys fs.FS) (*Topology, error) {
 	return t, err
 }
 
-// Record copies the files that Read reads to a new directory. The files come from this host, or from the recording
-// in the directory from. Of long files, Record copies only the lines that Read uses.
+// Record copies the files that Read reads to the new directory dir. If the parameter from is empty, the files come
+// from this host. Otherwise from is the path of a recording. Of long files, Record copies only the lines that Read
+// uses.
 func Record(from, dir string) error {
 	src, err := source(system{os.DirFS("/")}), error(nil)
 	if from != "" {
@@ -395,7 +396,7 @@ func (r *reader) access(dir string) *Access {
 	}
 	a.Initiators = r.numbered(dir, "node")
 	for _, id := range a.Initiators {
-		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // the entry is a link in sysfs, of which only the name counts
+		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // the entry is a link in sysfs; only its name counts
 	}
 	if a.ReadLatency == 0 && a.WriteLatency == 0 && a.ReadBandwidth == 0 && a.WriteBandwidth == 0 && len(a.Initiators) == 0 {
 		return nil

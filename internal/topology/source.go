@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// source provides the files of a host: this one, or a recorded one.
+// source provides the files of this host or of a recorded host.
 type source interface {
 	file(name string) ([]byte, bool)
 	names(dir string) []string // names of the entries of a directory, sorted
@@ -197,10 +197,9 @@ func below(name string) string {
 const maxIncludes = 8
 
 // readTree reads a .tree file. A line has the form PATH: TEXT. Several lines with the same path give a text of
-// several lines. {LIST} in a path, with a list in the kernel's form, stands for each number of the list. In the
-// text, {} stands for the number of the first list, {+N} for that number plus N, and {-N} for that number minus N.
-// A line "@include FILE" includes all files of another .tree file. A file that a later line defines replaces the
-// included file.
+// several lines. {LIST} in a path, such as {0-3}, stands for each number of the list. In the text, {} stands for the
+// number of the first list, {+N} for that number plus N, and {-N} for that number minus N. A line "@include FILE"
+// includes all files of another .tree file. Later lines with the path of an included file replace its text.
 func (r *recording) readTree(name string, depth int) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

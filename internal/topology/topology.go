@@ -136,8 +136,8 @@ func (t *Topology) NodeIDs() []int {
 	return ids
 }
 
-// Groups splits CPUs into groups. The CPUs in a group have the same result of the function key. The groups are in the
-// order of their first CPUs. CPUs that are not online are omitted.
+// Groups splits CPUs into groups. Two CPUs are in one group if the parameter key returns the same number for both. The
+// groups are in the order of their first CPUs. CPUs that are not online are omitted.
 func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	at := map[int]int{}
 	for _, id := range cpus {

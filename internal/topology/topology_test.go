@@ -247,8 +247,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// TestUnusualHosts checks hosts whose firmware describes them in unusual ways: the package reads them, and finds the
-// expected classes of pairs of CPUs.
+// TestUnusualHosts checks hosts whose firmware describes them in unusual ways. The package reads them, and puts each
+// pair of CPUs into the right class, such as smt for the CPUs of one core.
 func TestUnusualHosts(t *testing.T) {
 	for name, want := range map[string]string{
 		"two-by-96":       "2 8 8 8 24 192 384 0 384: smt llc node package-12 remote-32",

@@ -195,8 +195,8 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	if len(*nodes) == 1 {
 		(*nodes)[0].Distance = []int{10}
 	}
-	// In the file, a node without CPUs has the CPUs of the object that contains the node. These CPUs belong to other
-	// nodes, so take them away from this node.
+	// For a node without CPUs, the file lists the CPUs of the object that contains the node. These CPUs belong to
+	// other nodes, so take them away from this node.
 	for i := range *nodes {
 		n := &(*nodes)[i]
 		for j := range *nodes {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// xmlNew is a host in the form of version 2. It has two packages. Each package has a node, a cache and two cores, of
-// which the first has two threads. One CPU is not allowed, and the second package is slow.
+// xmlNew is a host in the form of version 2. It has two packages. Each package has a node, a cache, a core with two
+// threads and a core with one thread. One CPU is not allowed, and the second package is slow.
 const xmlNew = `<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0"><object type="Machine" os_index="0" cpuset="0x0000003f" allowed_cpuset="0x0000001f" allowed_nodeset="0x3">
 <info name="CPUModel" value="made up"/><info name="OSRelease" value="6.1"/>

@@ -14,8 +14,8 @@ import (
 // exclusion, lost data, operations that take too long, and waits that never end. A torture has these jobs only if the
 // user asks for them.
 var brokenJobs = []job{
-	{"test:unsaved", openTxJob}, // a worker in C changes data that it has not saved; a worker in Go makes no mistake
-	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C do not save; only residents in C check
+	{"test:unsaved", openTxJob}, // a worker in C changes data and does not save the old contents; one in Go is correct
+	{"test:unseen", func(p *party) (jobWorker, error) { // only victims in C do so; only residents in C check the data
 		_, err := openTxJob(p)
 		return &brokenJob{party: p, do: func(*rand.Rand) error { return nil }}, err
 	}},

@@ -236,10 +236,10 @@ func (j *onceJob) turn(g int, r *rand.Rand) error {
 		return err
 	}
 	if err == nil && b.round.CompareAndSwap(n-1, n) {
-		// Another process may still use a Once that this process deletes. That process may then create the Once
-		// again, which does no harm.
+		// If another process opens a Once after this process has deleted it, that open creates the Once again. That
+		// does no harm.
 		for back := uint64(10); back < min(n, 60); back += 10 {
-			j.a.Delete(onceName(n - back)) // each Once gets several tries: another process may still have it open
+			j.a.Delete(onceName(n - back)) // fails while another process has the Once open; later calls try again
 		}
 	}
 	return nil

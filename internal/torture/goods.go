@@ -18,8 +18,8 @@ import (
 
 const queueJobTickets = 5
 
-// ticket is an item of a queue. Twice and Thrice are multiples of ID, so a ticket that is mixed from two items can be
-// recognized.
+// ticket is an item of a queue. The fields Twice and Thrice are multiples of the field ID. So a ticket that is mixed
+// from two items can be recognized.
 type ticket struct{ ID, Twice, Thrice uint64 }
 
 func ticketOf(id uint64) ticket { return ticket{id, 2 * id, 3 * id} }
@@ -31,8 +31,8 @@ func (t ticket) whole() error {
 	return nil
 }
 
-// queueJob uses two queues. In the queue leased, a fixed set of tickets is leased and given back, and no ticket may
-// be lost or duplicated. In the queue plain, each item may be taken at most once.
+// queueJob uses two queues. The queue in the field leased has a fixed set of tickets, which processes lease and give
+// back. No ticket may be lost or duplicated. From the queue in the field plain, each item may be taken at most once.
 type queueJob struct {
 	*party
 	leased, plain *prims.Queue[ticket]
@@ -47,7 +47,7 @@ func openQueueJob(p *party) (jobWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // a resident does not die during its start
+	if p.resident && p.page.board.made.CompareAndSwap(0, 1) { // a resident does not die before it has put all tickets
 		for i := range uint64(queueJobTickets) {
 			if !leased.TryPut(ticketOf(i)) {
 				return nil, errors.New("no room for a ticket")

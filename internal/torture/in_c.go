@@ -23,7 +23,7 @@ import (
 var workerSource string
 
 // dataJobs is the set of the jobs that change crash-safe data. Programs in C can work at these jobs, too. If no other
-// jobs take part, all blocks that are allocated between two rounds belong to the data of these jobs.
+// jobs take part, the check between two rounds knows to which data each allocated block belongs; see party.balance.
 var dataJobs = mustJobs("synchronized", "tx", "rwtx", "test:unsaved", "test:unseen")
 
 func mustJobs(names ...string) uint64 {
@@ -104,8 +104,8 @@ func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
 }
 
 // measureFinished measures the operations of a resident in C until the resident ends. The parameter next is the
-// number of the first operation. If the parent gets no CPU for so long that more than tortureFinished/2 operations
-// wait for it, it measures only the last tortureFinished/2 of them.
+// number of the first operation. If the parent gets no CPU for a long time, many operations are not measured yet. Of
+// these, measureFinished measures only the last tortureFinished/2.
 func (p *party) measureFinished(of *tortured, next uint64) {
 	for f := &p.worker.finished; ; time.Sleep(controlPeriod) {
 		ended := of.ended()

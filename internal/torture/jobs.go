@@ -81,9 +81,9 @@ type tortureBoard struct {
 	}
 }
 
-// witness shows whether two participants hold a lock at the same time: each holder stores its ID in the field name
-// while it works. A holder also increments two counts. These are equal whenever the lock is free, unless its last
-// holder died while it worked.
+// witness shows whether two participants hold a lock at the same time. While a holder works, its ID is in the field
+// name. A holder also increments two counts, one after the other. While the lock is free, the counts are equal, unless
+// the last holder died while it worked.
 type witness struct {
 	name   atomic.Uint32
 	runs   uint32
@@ -93,8 +93,8 @@ type witness struct {
 }
 
 // enter stores the ID of this participant in the witness, because the participant begins to work under the lock. It
-// returns an error if it finds the ID of a living participant there. If the result died is true, the last holder died
-// while it worked, and the counts may differ.
+// returns an error if the witness has the ID of a living participant. It returns true if the last holder died while it
+// worked. In that case, the counts may differ.
 func (p *party) enter(w *witness) (died bool, err error) {
 	was := arena.ParticipantID(w.name.Swap(uint32(p.self)))
 	if was != 0 && p.a.Current(was) {
@@ -134,8 +134,8 @@ func (p *party) linger(r *rand.Rand) {
 	}
 }
 
-// enterOne stores the ID of this participant in one of several places that is free, or whose participant is dead. It
-// returns an error if it finds no such place in many tries.
+// enterOne stores the ID of this participant in one of the places. It chooses a place that is free, or that has the ID
+// of a dead participant. It returns an error if it finds no such place in many tries.
 func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	for range 10_000 {
 		for i := range places {
@@ -183,8 +183,8 @@ func ownerDied(err error) bool {
 
 var errRepairFails = errors.New("the repair fails")
 
-// leftOver returns nil if the parameter there is false, and otherwise an error that shows the parameter what. By
-// leftOver, a job reports what remains of operations that have ended.
+// leftOver returns nil if the parameter there is false, and otherwise an error that shows the parameter what. A job
+// calls it after all operations have ended, to report, for example, an object that still has a waiter.
 func leftOver(there bool, what any) error {
 	if there {
 		return fmt.Errorf("left over: %+v", what)

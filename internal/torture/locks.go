@@ -22,8 +22,8 @@ type recoverable interface {
 	String() string
 }
 
-// lockJob uses two locks of one kind. The lock told has PolicyReport: the next process learns of the death of a
-// holder. The lock freed has PolicyRelease: the death of a holder releases the lock.
+// lockJob uses two locks of one kind. The lock in the field told has PolicyReport: the next process learns of the
+// death of a holder. The lock in the field freed has PolicyRelease: the death of a holder releases the lock.
 type lockJob struct {
 	*party
 	told, freed recoverable

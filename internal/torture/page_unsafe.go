@@ -124,8 +124,8 @@ func (s *spans) begin(from int64) (i uint64) {
 
 func (s *spans) end(i uint64, to int64) { s.span[i%tortureSpans].to.Store(to) }
 
-// each calls f for each period that overlaps the time between from and to, and passes it the part of the period in
-// this time. A period that has no end yet lasts at least until to.
+// each calls f for each period that overlaps the time from the parameter from to the parameter to. f gets the part of
+// the period that lies within this time. If a period has no end yet, its part lasts until the end of this time.
 func (s *spans) each(from, to int64, f func(from, to int64)) {
 	n := s.n.Load()
 	for i := n - min(n, tortureSpans); i < n; i++ {

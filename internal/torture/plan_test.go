@@ -81,7 +81,7 @@ func TestParentThatDidNotRunFindsNoHang(t *testing.T) {
 func TestFaultWithoutItsTextIsReported(t *testing.T) {
 	p := new(torturePage)
 	p.fault("a turn was lost")
-	p.faults.Add(1) // as if its worker had been killed before it wrote the text
+	p.faults.Add(1) // as if a worker found a second fault, and was killed before it wrote the text
 	texts := p.failures()
 	require.Len(t, texts, 2)
 	require.Equal(t, "a turn was lost", texts[0])

@@ -116,8 +116,8 @@ func (p *tortured) ended() bool {
 	}
 }
 
-// gone reports whether the process has ended. It may return true before the method Wait of the process returns: on a
-// busy host, the kernel takes seconds to remove the directories of the process from /proc.
+// gone reports whether the process has ended. It may return true seconds before the method Wait of the process
+// returns: in Wait, the kernel removes the directories of the process from /proc, which is slow on a busy host.
 func (p *tortured) gone() bool {
 	return p.ended() || unix.Kill(p.cmd.Process.Pid, 0) == unix.ESRCH
 }
@@ -394,11 +394,11 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
-// lookMost is how much of the time between two checks of a condition counts at most as waiting time.
+// Of the time between two checks of a condition, at most lookMost counts as waiting time.
 const lookMost = 20 * time.Millisecond
 
-// until waits until the function reached returns true. It returns an error if p is not nil and p ends first, or if
-// the torture hangs.
+// until waits until the function in the parameter reached returns true. It returns an error if the torture hangs, or
+// if p is not nil and the process p ends first.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
 	left, last := 2*t.asked.Timeout+t.waitLimit(), time.Now()
 	for n := 0; !reached(); n++ {

@@ -73,8 +73,8 @@ func (p *party) measure(j, g int, from, to int64) {
 		p.label, g, jobs[j].name, time.Duration(to-from), time.Duration(to-first), time.Duration(covered(stopped)), time.Duration(covered(waited)))
 }
 
-// excuses returns the periods between two times for which the library is not to blame: the result stopped has those
-// in which some process was stopped, and the result waited has those in which some thread waited for a CPU.
+// excuses returns the periods between two times for which the library is not to blame. The first list has the periods
+// in which a process was stopped, and the second list has the periods in which a thread waited for a CPU.
 func (p *torturePage) excuses(from, to int64) (stopped, waited []lapse) {
 	add := func(list *[]lapse) func(from, to int64) {
 		return func(from, to int64) { *list = append(*list, lapse{from, to}) }
@@ -115,7 +115,7 @@ func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.
 		for end := threadCPU() + int64(controlWork); threadCPU() < end; {
 		}
 		now := shmsync.Monotonic() - int64(controlWork)
-		until.Store(now + int64(time.Second)) // for a second, this thread does not count as late
+		until.Store(now + int64(time.Second)) // this thread has a second for the work below before it counts as late
 		if now-target > int64(controlNoise) {
 			noise.end(noise.begin(target), now)
 		}

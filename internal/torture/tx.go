@@ -23,8 +23,8 @@ type txData struct {
 	Cells       [40]uint64
 }
 
-// txNode is a node of the linked list that the scene keeps in the arena. Each node lies in a block that a transaction has
-// allocated. Mark is the complement of the block's offset, by which the scene recognizes a node.
+// txNode is a node of the linked list that the transactions keep in the arena. Each node lies in a block that a
+// transaction has allocated. The field Mark is the complement of the block's offset, by which txJob recognizes a node.
 type txNode struct{ Next, Mark uint64 }
 
 // logged is the interface of the locks that have an undo log.

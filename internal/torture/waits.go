@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqJob uses two Sequencers. Goroutine 0 increments the first one, steps, and other goroutines wait for its next
-// values. Nobody increments the second one, far: waits for it are canceled.
+// seqJob uses two Sequencers. Goroutine 0 increments the Sequencer in the field steps, and other goroutines wait for
+// its next values. No goroutine increments the Sequencer in the field far, and the waits for it are canceled.
 type seqJob struct {
 	*party
 	steps, far *prims.Sequencer
@@ -81,9 +81,9 @@ func (j *seqJob) rest() error {
 	return leftOver(j.steps.State().Waiting || j.far.State().Waiting, []*prims.Sequencer{j.steps, j.far})
 }
 
-// eventJob uses two Events. The Event baton has one token: a waiter takes the token, and then sets baton for the next
-// waiter. Goroutine 0 sets baton, too, because a waiter may die while it has the token. Goroutine 0 also sets and
-// resets the Event gate, and other goroutines wait for these changes.
+// eventJob uses two Events. The Event in the field baton has one token: a waiter takes the token, and then calls Set
+// for the next waiter. Goroutine 0 calls Set, too, because a waiter may die while it has the token. Goroutine 0 also
+// sets and resets the Event in the field gate, and other goroutines wait for these changes.
 type eventJob struct{ gate, baton *prims.Event }
 
 func openEventJob(p *party) (jobWorker, error) {
@@ -280,8 +280,8 @@ func (j *anyJob) String() string {
 	return fmt.Sprint(j.step, j.word, j.set, j.token, j.done)
 }
 
-// condJob uses two Conds. Goroutine 0 adds items and signals. Sometimes it also begins a new round and broadcasts
-// that. Other goroutines take items, or wait for a new round.
+// condJob uses two Conds. Goroutine 0 adds items and calls Signal for each. Sometimes it also begins a new round and
+// calls Broadcast. Other goroutines take items, or wait for a new round.
 type condJob struct {
 	*party
 	l           *prims.Mutex
@@ -352,9 +352,9 @@ func (j *condJob) rest() error {
 	return leftOver(st.Held || st.Waiting, st)
 }
 
-// latchJob uses a Latch that never opens. Processes claim counts of this Latch and die, and waits have to report
-// these deaths. latchJob also creates Latches that open. Their names contain the slot of this participant. So if the
-// participant dies, the next participant in the slot deletes the Latches that it has left.
+// latchJob uses a Latch that never opens. If a process dies that has claimed counts of this Latch, waits report the
+// death. latchJob also creates Latches that open. Their names contain the slot of this participant. So if this
+// participant dies, the next participant in the slot deletes the Latches of the dead participant.
 type latchJob struct {
 	*party
 	deep *prims.Latch

@@ -8,7 +8,7 @@ import (
 // leaf is the smallest part of a type that Changes compares: a number, or an array of numbers.
 type leaf struct {
 	path   string // such as Slots[].Owner; "" if the type has no fields
-	offset uint64 // in an array of structs, the offset of this part of the first element
+	offset uint64 // where the part begins; in an array of structs, where it begins in the first element
 	kind   string
 }
 
@@ -47,8 +47,8 @@ type Change struct {
 }
 
 // Changes lists the differences between an old and a new description of a type. The fields of the new type come
-// first, and then the fields that only the old type has. Changes takes a field of the new type for a renamed field of
-// the old type if both have the same offset and kind, and each name is in one of the types only.
+// first, and then the fields that only the old type has. Suppose that a field of only the new type and a field of only
+// the old type have the same offset and kind. Changes then takes them for one field with a new name, and lists neither.
 func Changes(old, now *Type) (all []Change) {
 	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
 		return []Change{{Old: was, New: is}}

@@ -12,8 +12,8 @@ import (
 )
 
 // File returns the path of a file in the test data of internal/topology. It searches for the root of the module in
-// the directories above the directory of the calling test. It does not use the path of its source, which a program
-// that was built with -trimpath does not know.
+// the directories above the directory of the calling test. It does not use the path of this source file, because a
+// program that was built with -trimpath does not know that path.
 func File(name string) string {
 	data := filepath.Join("internal", "topology", "testdata", name)
 	root := "."
