@@ -185,8 +185,8 @@ func (r *reader) modules(f *facts) {
 // capacity.
 const sameKind = 0.85
 
-// kindsOfCPU divides the CPUs into fast and slow ones, if they differ. It compares their capacities or, if no capacity
-// is known, their frequencies.
+// kindsOfCPU divides the CPUs into fast and slow ones, if they differ. It compares their capacities or, if the
+// capacities are unknown or do not differ, their frequencies.
 func (r *reader) kindsOfCPU() {
 	for _, of := range []func(CPU) int{func(c CPU) int { return c.Capacity }, func(c CPU) int { return c.MaxMHz }} {
 		best, unequal := 0, false

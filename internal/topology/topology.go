@@ -42,8 +42,8 @@ type CPU struct {
 
 // Kinds of CPUs.
 const (
-	Fast = "P" // for a CPU with nearly the best capacity of the host, or the best frequency if no capacity is known
-	Slow = "E"
+	Fast = "P" // for a CPU that is not Slow
+	Slow = "E" // for a CPU with much less capacity, or a much lower frequency, than the best CPU; see kindsOfCPU
 )
 
 // LLC is a last-level cache that some CPUs share.

@@ -63,8 +63,8 @@ func RunWorker(role string, number, lane int, log io.Writer) error {
 	return errors.Join(err, a.Close())
 }
 
-// party is a process that takes part in a torture, as the process itself sees it. The parent sees the process as a
-// tortured.
+// party is a process that takes part in a torture, as the process itself sees it. The type tortured is the parent's
+// view of the process.
 type party struct {
 	page     *torturePage
 	a        *arena.Arena
