@@ -105,9 +105,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times the wake of a sleeping thread. Thread 0 lets thread 1 sleep for the gap, stores the current time in
-// the control page and passes the token. The histogram of thread 1 has the times from this store until thread 1 has the
-// token. The histogram of thread 0 has the durations of the calls that pass the token.
+// workWake times the wake of a sleeping thread. Thread 0 pauses, so that thread 1 falls asleep. Then it stores the
+// current time in the control page and passes the token. The histogram of thread 1 has the times from this store until
+// thread 1 has the token. The histogram of thread 0 has the durations of the calls that pass the token.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

@@ -158,8 +158,9 @@ func readPeer() (*sources, error) {
 	return p, nil
 }
 
-// BuildProgram returns a program that the compiler cc builds from the given files. It compiles the file name+".c"; this
-// file can include the others. As with FindHelper, the program stays in the user's cache for later runs.
+// BuildProgram returns a program that the compiler cc builds from the given files. If the parameter name is "x", it
+// compiles x.c, which can include the other files. As with FindHelper, the program stays in the user's cache for later
+// runs.
 func BuildProgram(cc, name string, files map[string]string, flags ...string) (*Helper, error) {
 	cc, err := findCompiler(cc)
 	if err != nil {
