@@ -13,19 +13,20 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// These are the distributions of the keys that the threads of a multi cell lock.
+// These are the distributions from which a multi measurement draws the keys that its threads lock.
 const (
 	SkewUniform = "uniform"
-	skewZipf    = "zipf" // the k-th key has a weight of k^-theta, as in zipf:1.2
+	skewZipf    = "zipf" // the k-th key has a weight of k^-theta; zipf:1.2 sets theta to 1.2
 )
 
 const (
-	zipfUsual = 0.99 // theta of zipf without a number
+	zipfUsual = 0.99 // theta if the name is only zipf, without a number
 	zipfMost  = 10
 )
 
-// ParseSkew parses the name of a distribution of keys. It returns the exponent theta, which is 0 if all keys are
-// equally likely. It also returns the only form of the name that the key of a cell uses, such as zipf for zipf:0.99.
+// ParseSkew parses the name of a distribution of keys, such as zipf:1.2. It returns the exponent theta, which is 0 if
+// all keys are equally likely. The returned name is the same for all spellings of a distribution, such as zipf for
+// zipf:.99.
 func ParseSkew(text string) (theta float64, name string, err error) {
 	switch text {
 	case SkewUniform:

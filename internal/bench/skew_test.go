@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// Keys are drawn as often as their weights require.
+// TestDrawsAreSkewed checks that each key is drawn about as often as its weight requires.
 func TestDrawsAreSkewed(t *testing.T) {
 	const keys = 100
 	for _, skew := range []string{SkewUniform, skewZipf, "zipf:0.5", "zipf:1.5", "zipf:3"} {
@@ -38,7 +38,7 @@ func TestDrawsAreSkewed(t *testing.T) {
 	}
 }
 
-// A skew has one name, even if it is written in different ways.
+// TestParseSkew checks that all spellings of a skew give the same name.
 func TestParseSkew(t *testing.T) {
 	for text, want := range map[string]string{
 		"uniform": "uniform", "zipf": "zipf", "zipf:.99": "zipf", "zipf:1.20": "zipf:1.2", "zipf:1e-1": "zipf:0.1", "zipf:10": "zipf:10",

@@ -20,13 +20,13 @@ const (
 var DataNames = []string{DataOwn, DataOne, DataFar, DataSpread}
 
 // StreamShape has the parameters that only stream measurements have. In such a measurement, thread 0 follows a chain of
-// loads: the address of each load is the result of the load before. Each of the other threads reads and writes its own
-// part of the memory in sequence.
+// loads: the address of each load is the result of the previous load. Each of the other threads reads and writes its
+// own part of the memory in sequence.
 type StreamShape struct {
 	Data    string
 	Policy  shm.Policy
 	CPUs    []int // CPUs of the threads, in the order of the threads
-	Nodes   []int // for each of the CPUs, the NUMA node of the memory that is nearest to it
+	Nodes   []int // for each thread, the NUMA node whose memory is nearest to the CPU of the thread
 	Missing string
 }
 
@@ -44,7 +44,7 @@ func (c *Cell) StreamBytes() int64 {
 	return int64(c.N)<<20 + int64(c.Threads-1)*int64(c.Part)
 }
 
-// streamRefused returns the reason why a stream cell cannot have its memory, or an empty string.
+// streamRefused returns the reason why a stream cell cannot get memory with its NUMA policy, or an empty string.
 func (c *Cell) streamRefused() string {
 	switch {
 	case c.Stream == nil || c.Stream.Missing != "":

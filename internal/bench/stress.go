@@ -7,7 +7,7 @@ import "time"
 // Stress has the parameters of an oversub measurement, which has more workers than CPUs.
 type Stress struct {
 	Load  int // number of workers per CPU
-	Noise int // number of busy loops of SCHED_IDLE on each CPU
+	Noise int // number of busy loops on each CPU, with the scheduling policy SCHED_IDLE
 	Quota int // CPU time of all workers together, in percent of one CPU; 0: no limit
 }
 

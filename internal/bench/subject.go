@@ -12,14 +12,14 @@ import (
 // LastToken is the token after which no token follows. A token is a value that two threads pass back and forth.
 const LastToken = 1<<32 - 1
 
-// RWLocker is the interface that readers and rw measurements need of their subject. TryLock fails while anybody holds
-// the lock.
+// RWLocker is the interface that the scenarios "readers" and "rw" need of their subject. TryLock fails while anybody
+// holds the lock.
 type RWLocker interface {
 	Locker
 	RLock()
 	RUnlock()
 	TryLock() bool
-	// ReadPairs n times takes the lock for reading, reads the guarded word, and releases the lock. It returns how often
+	// ReadPairs takes the lock for reading, reads the guarded word and releases the lock, n times. It returns how often
 	// the word was not 0. Nobody writes the word, so with a correct lock this is 0.
 	ReadPairs(n int, guarded *uint64) (torn int)
 }
@@ -69,7 +69,7 @@ func (s *Subject) Variant() string {
 	return plainVariant
 }
 
-// Locker is the interface that lock and crash measurements need of their subject.
+// Locker is the interface that the scenarios "lock" and "crash" need of their subject.
 type Locker interface {
 	Lock()
 	Unlock()
@@ -95,13 +95,13 @@ type Successor interface {
 	Inherit() (Succession, error)
 }
 
-// Succession has two instants after the death of an owner, as the process that takes over the lock sees them.
+// Succession has two instants after the death of an owner. The process that takes over the lock measures them.
 type Succession struct {
 	Told  int64 // when the caller learned of the death; 0 if the subject gives only one instant
 	Owned int64 // when the caller could use the data
 }
 
-// Crowd is the interface that waiters measurements need of their subject. Block blocks waiter i until Release is
+// Crowd is the interface that the scenario "waiters" needs of its subject. Block blocks waiter i until Release is
 // called. It returns at once if Release has been called already.
 type Crowd interface {
 	Block(i int)

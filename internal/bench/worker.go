@@ -23,10 +23,10 @@ type Worker struct {
 	Mem     []byte   // the part of the segment that primitives of the host use
 
 	Mu    sync.Mutex
-	local any // state of the subject in this process, which its threads share
+	local any // state of the subject that the threads of this process share
 }
 
-// Shared returns the state of the subject in this process, which its threads share. The first call creates the state.
+// Shared returns the state of the subject that the threads of this process share. The first call creates this state.
 func (w *Worker) Shared(create func() (any, error)) (any, error) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

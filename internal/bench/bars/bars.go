@@ -141,9 +141,9 @@ func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 	return v
 }
 
-// find returns the result of the cell of the bar's subject or of its peer, or nil if there is no valid result. The
-// function side returns the cell. If the cell hung or crashed, or its subject broke a promise, find sets the verdict to
-// the parameter bad: VerdictFail for the subject of the bar, and VerdictPending for the peer.
+// find returns the result of one of the two cells of the bar, or nil if there is no valid result. The parameter side is
+// the method that returns the cell: subjectCell or peerCell. If the cell hung or crashed, or its subject broke a
+// promise, find sets the verdict to the value of the parameter bad.
 func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*bench.Cell, error), v *Result, bad string) *bench.Result {
 	c, err := side(o)
 	if err != nil {
@@ -167,8 +167,8 @@ func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*b
 	return nil
 }
 
-// otherThan returns the parameters that are in the list other but not in the list group. Both lists are texts in which
-// slashes separate the parameters.
+// otherThan compares two lists of parameters, which are texts with slashes between the parameters. It returns the
+// parameters that are only in the second list.
 func otherThan(group, other string) string {
 	known := strings.Split(group, "/")
 	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")

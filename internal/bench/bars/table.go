@@ -69,7 +69,7 @@ func barTable() []Bar {
 		{Name: "kill to told, p50", Scenario: "crash", Subject: told, Peer: "go:waitv-floor", Cell: kill, Limit: 1.6},
 		{Name: "kill to told, p50", Scenario: "crash", Subject: told, Peer: robust, Cell: kill},
 		{Name: "kill to told, p99", Scenario: "crash", Subject: told, Cell: kill, Limit: crashMost, Pooled: 0.99},
-		// The peer, a robust mutex in C, promises less: its next owner does not wait until the system calls of the
+		// The peer, a robust mutex in C, promises less than the Mutex: it does not wait until the system calls of the
 		// dead process have ended. Therefore this bar has no limit, and only shows the times.
 		{Name: "kill to owner, p50", Scenario: "crash", Subject: mutex, Peer: robust, Cell: kill},
 		{Name: "kill to owner, p99", Scenario: "crash", Subject: mutex, Cell: kill, Limit: ownerMost, Pooled: 0.99},

@@ -77,8 +77,8 @@ type Control struct {
 	_       [60]byte
 
 	// A crash measurement kills a process in each round, and these words synchronize its rounds. Each 32-bit word is a
-	// futex. It has the number of the last round for which its event happened. The comment of a word begins with the
-	// process that writes the word.
+	// futex with the number of a round: the last round in which the event of the word has happened. The comment of a
+	// word names the process that writes the word, and the event.
 	VictimGo   atomic.Uint32 // parent: the victim may lock
 	Held       atomic.Uint32 // victim: it holds the lock
 	SurvivorGo atomic.Uint32 // parent: the survivor may queue up
@@ -121,7 +121,7 @@ type Slot struct {
 	ItersPerNs float64 // result of calibrating the work loop
 	Metrics    [slotMetrics]float64
 	Message    [MessageBytes]byte
-	From       [SlotFrom]uint64 // how often the thread got the lock, by the slot of the holder before
+	From       [SlotFrom]uint64 // for each slot: how often the lock passed from the thread of that slot to this thread
 }
 
 var (

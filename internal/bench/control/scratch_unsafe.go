@@ -33,7 +33,7 @@ type Scratch struct {
 	Draws  [ScratchDraws]uint32 // multi: the order in which workers take keys
 	Counts [ScratchKeys]uint64  // multi: holds of each key, guarded by the key; lock: extra cache lines, see lines.go
 	Phases [ScratchParts]struct {
-		At atomic.Uint64 // barrier: the phase that a thread has reached
+		At atomic.Uint64 // barrier: the last phase for which a thread has arrived
 		_  [56]byte
 	}
 	Trips   [ScratchLanes][ScratchTrips]atomic.Int64 // queue: when an item was put
@@ -44,7 +44,7 @@ type Scratch struct {
 // these words, and threads wait on the condition variables until a word has the value that they need.
 type MonitorWords struct {
 	Head, Tail, Shut uint64 // of a bounded buffer: items taken, items put, and 1 once it is shut
-	Value            uint64 // of a gate or a sequence, whose waits end when Shut is 1
+	Value            uint64 // of a gate or a sequence; all waits for it end when Shut is 1
 	Arrived, Phase   uint64 // of a barrier
 	Ring             [scratchRing]uint64
 }

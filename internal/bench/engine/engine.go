@@ -20,7 +20,7 @@ type Engine struct {
 	CPUs    []int
 	Helper  *peers.Helper
 	Timeout time.Duration
-	Quota   float64 // CPU time of the cgroup, in CPUs; it may make repetitions longer; 0: no quota
+	Quota   float64 // number of CPUs that the quota of the cgroup allows; 0: no quota
 	Seed    uint64
 	Log     io.Writer // verbose output; nil for none
 	Meter   *Meter

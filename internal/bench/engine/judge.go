@@ -11,7 +11,8 @@ import (
 )
 
 // judge divides a sequence of measurements into rounds, and decides which rounds other programs disturbed. A round
-// measures each cell at most once. A new round begins with the first cell that the current round has measured already.
+// measures each cell at most once. When the sequence comes to a cell that the round has measured already, a new round
+// begins.
 type judge struct {
 	before host.Disturbance
 	cells  []*bench.Cell // the cells of the round so far, in their order

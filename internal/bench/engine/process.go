@@ -83,9 +83,9 @@ func (r *run) launch(argv []string) error {
 	return nil
 }
 
-// maxProcs returns GOMAXPROCS for a worker, which is the number of Ps in the Go scheduler. A thread needs a P to run Go
-// code. maxProcs returns one more than the number of threads that can run at a time, so that at least one P is idle.
-// While a P is idle, the runtime does not take away the P of a thread that sleeps in the kernel.
+// maxProcs returns the GOMAXPROCS of a worker: the number of Ps in the Go scheduler. A thread needs a P to run Go code.
+// maxProcs returns one more than the number of threads that can run at a time, so that at least one P is idle. While a
+// P is idle, the runtime does not take away the P of a thread that sleeps in the kernel.
 func (r *run) maxProcs() int {
 	running := int(r.page.Control.Threads)
 	cpus := len(r.cpus)

@@ -16,9 +16,8 @@ import (
 )
 
 // tourOf returns the cells that one tour measures, or nil if c has to run alone. A tour measures many pairs of CPUs
-// with one pair of processes, see load.Tour. It takes c, and those of the given cells that are matrix cells of the same
-// subject. It omits cells that are skipped or have had all their repetitions. The function done returns how many
-// repetitions a cell has had.
+// with one pair of processes, see load.Tour. Beside c, it has other matrix cells of the same subject, but none that is
+// skipped or has had all its repetitions. The function done returns how many repetitions a cell has had.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&

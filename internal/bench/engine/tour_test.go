@@ -16,7 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// matrixCells returns n cells of a subject. They measure the two given CPUs, in both directions by turns.
+// matrixCells returns n cells of a subject. Each cell has the two given CPUs, and every second cell has them in the
+// opposite order.
 func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*bench.Cell) {
 	t.Helper()
 	s, err := subjects.Find(subject)
@@ -29,7 +30,7 @@ func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*benc
 	return cells
 }
 
-// A tour has the cells of one subject, each once. It has no cell that is skipped.
+// TestToursAreOfOneSubject checks that a tour has the cells of one subject, each once, and no cell that is skipped.
 func TestToursAreOfOneSubject(t *testing.T) {
 	cpus := []int{3, 5}
 	cells := append(matrixCells(t, "go:one-line", cpus, 6), matrixCells(t, "go:two-lines", cpus, 4)...)
@@ -71,7 +72,8 @@ func TestToursVisitPairsOfClasses(t *testing.T) {
 	require.Len(t, e.stepsOf(cells, func(*bench.Cell) int { return 7 }), 4, "a round visits each of the four pairs once")
 }
 
-// If a round has more pairs than a tour visits, it makes several tours. Each pair is visited once.
+// TestManyPairsMakeSeveralTours checks that a round with more pairs of CPUs than a tour can visit has several tours,
+// and that they visit each pair once.
 func TestManyPairsMakeSeveralTours(t *testing.T) {
 	cells := matrixCells(t, "go:one-line", []int{3, 5}, 2*load.TourMost+10)
 	e := &Engine{CPUs: []int{3, 5}, Seed: 1}

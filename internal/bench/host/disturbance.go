@@ -33,9 +33,9 @@ func Others(before, after Disturbance) float64 {
 }
 
 // Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. Other
-// programs and the hypervisor may each take a share of the time up to a limit. The kernel samples at each tick, so a
-// measured share has an error of about 1 divided by the square root of the number of ticks. A share is too large only
-// if it exceeds its limit by more than this error.
+// programs may take a share of the time up to MostOthers, and the hypervisor up to MostSteal. The kernel samples at
+// each tick, so a measured share has an error of about 1 divided by the square root of the number of ticks. Dirty adds
+// this error to both limits.
 func Dirty(before, after Disturbance) bool {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -123,8 +123,10 @@ func ReadDisturbance(used []int) (d Disturbance) {
 	return d
 }
 
-// A report considers the host quiet during the run if no share of time exceeds these limits.
+// A report considers the host quiet during the run if no share of time exceeds these limits. MostOthers limits two
+// shares: the time of the used CPUs that other programs took, and the time that a worker waited for its CPU. MostSteal
+// limits the share of the time that the hypervisor took.
 const (
-	MostOthers = 0.05 // for the share of the used CPUs' time that other programs took, and the share of the time that a worker waited for its CPU
-	MostSteal  = 0.01 // for the share of the time that the hypervisor took
+	MostOthers = 0.05
+	MostSteal  = 0.01
 )

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The time that others took is the busy time of the used CPUs minus that of this process and its children.
+// TestOthersOfUsedCPUs checks that Others counts the busy time of the used CPUs, without the time of this process and
+// its children.
 func TestOthersOfUsedCPUs(t *testing.T) {
 	read := func(text string, own float64) Disturbance {
 		d := Disturbance{Own: own}
@@ -23,7 +24,8 @@ func TestOthersOfUsedCPUs(t *testing.T) {
 	require.Zero(t, Others(Disturbance{Total: 1}, Disturbance{Total: 101, Busy: 10, Own: 50}), "no negative time")
 }
 
-// A round is dirty if others took more time than the sampling of ticks can explain, or if a quota stopped the run.
+// TestDirty checks that a round is dirty if other programs took more time than the sampling of ticks can explain, or if
+// a quota stopped the run.
 func TestDirty(t *testing.T) {
 	after := func(total, busy, own, steal float64, throttled int) bool {
 		return Dirty(Disturbance{}, Disturbance{Total: total, Busy: busy, Own: own, Steal: steal, Throttled: throttled})

@@ -32,8 +32,8 @@ func (e *Environment) Facts() (facts []Fact) {
 	return facts
 }
 
-// mapText returns the entries of m as one text, sorted by name. With "=" as the parameter between, the text has the
-// form "a=x; b=y".
+// mapText returns the entries of m as one text, sorted by name, such as "a=x; b=y". The parameter between is the text
+// between a name and its value, such as "=".
 func mapText(m map[string]string, between string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {

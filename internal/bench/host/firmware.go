@@ -34,8 +34,8 @@ func join(texts ...string) string {
 	return strings.Join(list, " ")
 }
 
-// arguments are the arguments of the kernel's command line on which figures depend. No others are reported, because
-// they may contain names of disks.
+// arguments are the arguments of the kernel's command line on which figures depend. A report shows no other arguments,
+// because they may contain names of disks.
 var arguments = map[string]bool{
 	"amd_pstate": true, "cgroup_disable": true, "clocksource": true, "cpufreq.default_governor": true, "cpuidle.governor": true,
 	"cpuidle.off": true, "default_hugepagesz": true, "hugepages": true, "hugepagesz": true, "idle": true,
@@ -45,7 +45,7 @@ var arguments = map[string]bool{
 	"skew_tick": true, "threadirqs": true, "transparent_hugepage": true, "tsc": true,
 }
 
-// kernelArguments returns those arguments that a command line has, in its order.
+// kernelArguments returns the arguments that a report shows, in the order in which the command line has them.
 func kernelArguments(line string) string {
 	var list []string
 	for word := range strings.FieldsSeq(line) {

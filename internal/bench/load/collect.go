@@ -72,7 +72,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		rep.Hist, rep.Div = stats.NewHist(hist0), bench.UncontendedBatch
 	case "handoff":
 		rep.Hist = stats.NewHist(hist0)
-		m["ctxsw/op"] *= float64(len(shares)) // context switches of both ends per round trip
+		m["ctxsw/op"] *= float64(len(shares)) // both threads count each round trip
 		if looked := slot0.Metrics[metricLooked]; looked > 0 {
 			m["slept"] = slot0.Metrics[metricSlept] / looked
 		}
@@ -119,7 +119,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 	default:
 		if collect := collects[c.Scenario.Name]; collect != nil {
 			collect(rep, &bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
-			if c.Gap > 0 { // such a cell has only one sample per round
+			if c.Gap > 0 { // a cell with pauses has only one sample per pause
 				tail = stats.TailMinCrash
 			}
 		}
@@ -143,8 +143,8 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 	m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
 }
 
-// singles returns the histogram of the operations that were timed one by one. It returns nil for a scenario that times
-// only batches, or only single operations.
+// singles returns the histogram of the operations that were timed one by one, if the scenario also times batches.
+// Otherwise it returns nil.
 func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 	if c.Scenario.Name != "uncontended" && c.Scenario.Name != "readers" {
 		return nil
@@ -157,9 +157,9 @@ func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 }
 
 // batchMeans sets p50-ns of a measurement whose samples are means of batches to the median of these means. The other
-// quantiles cannot come from means, because a mean hides a slow operation. For these quantiles, batchMeans replaces the
-// histogram of the repetition by single, which has operations that were timed one by one. It returns false if single
-// has no samples.
+// quantiles cannot come from means, because a mean hides a slow operation. They come from the histogram single, which
+// has operations that were timed one by one: batchMeans makes it the histogram of the repetition. It returns false if
+// single has no samples.
 func batchMeans(rep *bench.Repetition, single *hdrhistogram.Histogram, tail int) bool {
 	if v, ok := stats.Quantile(rep.Hist, stats.Quantiles[0].Q, tail); ok {
 		rep.Metrics[stats.Quantiles[0].Name+"-ns"] = v / rep.Div

@@ -12,8 +12,8 @@ import (
 )
 
 // gate is the interface that event measurements need of their subject. Open opens a round: it releases all threads that
-// wait in Await for this round, and all that call Await for this round later. Rounds count from 1. The caller opens a
-// round only after all threads have come through the round before.
+// wait in Await for this round, and all that call Await for this round later. The first round has the number 1. The
+// caller opens a round only after all threads have come through the previous one.
 type gate interface {
 	Open(round uint64)
 	Await(round uint64)
@@ -22,15 +22,15 @@ type gate interface {
 // lastRound is a flag in the number of a round. It tells the waiters to leave, because no round follows.
 const lastRound = 1 << 63
 
-// lostCount is the number that a thread adds to Scratch.Came when it finds a violation. Then the thread counts no more
-// arrivals, and without this addition, awaitCame would wait for them for ever.
+// lostCount is the number that a thread adds to Scratch.Came when it finds a violation. Because the thread then counts
+// no more arrivals, awaitCame would otherwise wait for ever.
 const lostCount = 1 << 40
 
 // pollEvery is the time between two checks whether all waiters have come through the gate.
 const pollEvery = 20 * time.Microsecond
 
-// workEvent opens a gate for waiters that have slept for the gap, a time in the plan. The first thread opens the gate.
-// The waiters are the threads of all processes but the first.
+// workEvent opens a gate after a pause, in which the waiters fall asleep. The plan sets the length of the pause. The
+// first thread opens the gate. The waiters are the threads of all processes but the first.
 func workEvent(t *thread) error {
 	g, err := as[gate](t)
 	if err != nil {
@@ -59,8 +59,7 @@ func (t *thread) openers() int {
 }
 
 // eventWaiters returns the number of waiting threads, which are all threads except the first t.N. The plan sets t.N to
-// the number of threads of each process. If the subject runs all threads in one process, t.N is the number that each of
-// several processes would have.
+// the number of threads per process. It does so even if the subject makes all threads run in one process.
 func (t *thread) eventWaiters() int {
 	return int(t.Procs*t.Control.Threads - uint32(t.N))
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// In a handoff measurement, two threads pass a token back and forth. A look is a round trip in which thread 0 asks the
-// kernel whether it slept until the token came back, or only spun. The histogram omits the looks, because asking takes
-// time. The stride is the number of round trips from one look to the next. It is small if the warm-up shows that round
-// trips are slow, so that there are enough looks. It is odd, because even and odd round trips may differ.
+// In a handoff measurement, two threads pass a token back and forth. In some round trips, which are called looks,
+// thread 0 asks the kernel whether this thread slept until the token came back. The histogram omits the looks, because
+// asking takes time. The stride is the number of round trips from one look to the next. If round trips are slow, the
+// stride is small, so that there are enough looks. The stride is odd, so that looks alternate between even and odd
+// round trips.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
-	lookWarm        = 64 // number of looks that the round trips of the warm-up would give with the chosen stride
+	lookWarm        = 64 // the round trips of the warm-up, divided by lookWarm, give the stride
 
 	metricLooked = 0 // indices of these metrics in a slot
 	metricSlept  = 1
@@ -104,9 +105,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times the wake of a sleeping thread. Thread 0 lets thread 1 sleep for the gap, stores the current time in
-// the control page and passes the token. The histogram of thread 1 has the times from this store until thread 1 has the
-// token. The histogram of thread 0 has the durations of the calls that pass the token.
+// workWake times the wake of a sleeping thread. Thread 0 pauses, so that thread 1 falls asleep. Then it stores the
+// current time in the control page and passes the token. The histogram of thread 1 has the times from this store until
+// thread 1 has the token. The histogram of thread 0 has the durations of the calls that pass the token.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

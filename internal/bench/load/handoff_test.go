@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// drowsy is a token that answers itself. It sleeps in some of its waits: in each fourth wait if the field every is 4.
+// drowsy is a bench.Token that needs no second thread: Await returns the answer to the last Pass. If every is 4, for
+// example, each fourth call of Await sleeps.
 type drowsy struct {
 	page  *control.Page
 	last  uint32
@@ -40,7 +41,8 @@ func (d *drowsy) Await() uint32 {
 	return d.last + 1
 }
 
-// The metric slept is the share of the sampled round trips in which the waiter slept.
+// TestHandoffTellsWhoSlept checks that the metric "slept" is the share of the sampled round trips in which thread 0
+// slept.
 func TestHandoffTellsWhoSlept(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -59,7 +61,8 @@ func TestHandoffTellsWhoSlept(t *testing.T) {
 		Collect(rep, &bench.Cell{Scenario: bench.ScenarioByName("handoff")}, p)
 		require.Empty(t, rep.Reason)
 		require.InDelta(t, drowsyWaits/lookStrideLeast, th.slot.Metrics[metricLooked], 1)
-		// The runtime may interrupt the thread even in a wait in which drowsy does not sleep.
+		// The tolerance is needed because the runtime may interrupt the thread in a wait in which drowsy does not
+		// sleep.
 		require.InDelta(t, want, rep.Metrics["slept"], 0.1, "one in %d", every)
 		require.EqualValues(t, drowsyWaits, th.slot.Ops)
 		require.EqualValues(t, drowsyWaits-th.slot.Metrics[metricLooked], stats.NewHist(th.counts).TotalCount(), "sampled round trips are not in the histogram")

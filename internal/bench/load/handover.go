@@ -66,7 +66,7 @@ func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPl
 var hostPlaces = sync.OnceValue(func() map[int]cpuPlace { return readPlaces("/sys") })
 
 // readPlaces reads from the directory sysfs, such as /sys, which caches and NUMA nodes each CPU shares. If the
-// directory does not say which CPUs share a cache, readPlaces assumes that all do. The same holds for a node.
+// directory does not say which CPUs share a cache or a node, readPlaces assumes that all CPUs share one.
 func readPlaces(sysfs string) map[int]cpuPlace {
 	places := map[int]cpuPlace{}
 	dirs, err := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu/cpu[0-9]*"))

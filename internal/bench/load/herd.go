@@ -18,8 +18,8 @@ type rouser interface {
 	Rouse(n int)
 }
 
-// workHerd measures how thread 0 wakes some of the threads of the other processes, after these threads have slept
-// for the gap, a time in the plan. A woken thread waits until all threads of the round have woken, because
+// workHerd measures how thread 0 wakes some of the threads of the other processes. Before each wake, these threads
+// sleep for a time that the plan sets. A woken thread waits until all threads of the round have woken, because
 // otherwise one round could wake a thread twice.
 func workHerd(t *thread) error {
 	h, err := as[rouser](t)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// All lines are checked, by each holder and at the end.
+// TestEachLineIsChecked checks that a wrong word in any cache line is found, both by a holder and at the end.
 func TestEachLineIsChecked(t *testing.T) {
 	for k := 1; k < 8; k++ {
 		p, err := control.NewPage(1)

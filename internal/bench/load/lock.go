@@ -14,15 +14,16 @@ import (
 // the clock twice costs more than a short critical section.
 const lockStride = 61
 
-// Threads check from time to time on which CPU they run. These are the indices of the two metrics in the slot of a
-// thread: the number of checks, and the number of checks that did not find the CPU of the plan.
+// Threads check from time to time on which CPU they run. The slot of a thread has two metrics about these checks: how
+// many checks there were, and how many of them found another CPU than the plan has. These are the indices of the
+// metrics.
 const (
 	metricWhere = iota
 	metricAway
 )
 
-// inPlace returns the share of the checks, over all threads, that found a thread on the CPU of the plan. The result
-// ok is false if no thread made a check, as with a subject in C.
+// inPlace returns the share of the checks, over all threads, that found a thread on the CPU of the plan. The result ok
+// is false if no thread made a check. Threads in C make none.
 func inPlace(p *control.Page) (share float64, ok bool) {
 	var looked, away float64
 	for i := range p.Slots() {

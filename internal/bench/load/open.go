@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// An open loop begins an operation at the time when it is due, even if earlier operations have not ended, and
-// measures from that time. A closed loop begins nothing while it waits. Therefore a closed loop hides how long
-// other users would have waited ("coordinated omission"): it counts a stall as one sample, but the stall delays
-// every operation that falls due during the stall.
+// An open loop begins an operation at the time when it is due, even if earlier operations have not ended, and measures
+// from that time. A closed loop begins nothing while it waits. Therefore a closed loop hides how long other users would
+// have waited ("coordinated omission"). A stall delays every operation that falls due during the stall, but a closed
+// loop measures only one late operation.
 
 // clock provides the time. Tests replace it.
 type clock interface {
@@ -94,7 +94,7 @@ func workOpen(t *thread) error {
 	return nil
 }
 
-// metricBehind is the index in the slot of a metric: the number of operations that were due at the end and had not
+// metricBehind is the index of a metric in the slot: the number of operations that were due at the end and had not
 // begun.
 const metricBehind = 0
 

@@ -25,8 +25,8 @@ const (
 	itemMask = 1<<itemBits - 1
 )
 
-// tripStride is the distance between timed items: one of every tripStride items of a producer is timed. So at most
-// ScratchTrips timed items of a producer can be in the queue at the same time.
+// tripStride is the distance between timed items: one of every tripStride items of a producer is timed. It is so large
+// that at most ScratchTrips timed items of a producer can be in the queue at the same time.
 const tripStride = 64
 
 // itemPrint returns a fingerprint of an item. The sum of the fingerprints shows whether an item was lost or came
@@ -61,7 +61,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // for the race detector, which does not see the order that atomic words of the page give
+		t.Mu.Lock() // only for the race detector: it does not see the order that the atomic words of the page give
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

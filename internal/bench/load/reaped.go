@@ -13,7 +13,7 @@ import (
 )
 
 // leavings has the numbers of objects, raw blocks and wait nodes that dead processes have left in an arena. It does not
-// count nodes on the list of an object, because these belong to the object and are reused.
+// count the poller nodes, which are on the wait list of an object, because the object reuses them.
 type leavings struct{ objects, raw, nodes uint64 }
 
 // reaped checks an arena of the library after processes were killed. The arena must be valid. All dead processes
@@ -24,8 +24,8 @@ type reaped struct {
 	first     leavings
 }
 
-// look waits until as many dead participants have been reaped as the parameter deaths says. Then it checks the
-// arena.
+// look checks the arena after the given number of deaths. It repeats the check until all dead participants have been
+// reaped and the arena is in order. If this takes longer than waitLimit, look reports a violation.
 func (b *reaped) look(deaths uint64) {
 	t := b.t
 	if t.Subject.By != bench.Library || deaths == 0 {

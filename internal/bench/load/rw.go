@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// metricWrites is the index in the slot of a thread of a metric: how often the thread locked for writing.
+// metricWrites is the index of a metric in a thread's slot: how often the thread locked for writing.
 const metricWrites = 0
 
 // workReaders times batches of lock and unlock for reading, in all processes of the measurement at the same time.
@@ -74,7 +74,7 @@ func workRW(t *thread) error {
 		if t.ThinkNs > 0 {
 			x = control.Work(think[i%control.Thinks], x)
 		}
-		// Of every 100 holds in a row, t.Shape.Read are for reading. They are distributed evenly among the 100.
+		// Of 100 holds, t.Shape.Read are for reading. They are distributed evenly.
 		credit += t.Shape.Read
 		reads := credit >= 100
 		if reads {

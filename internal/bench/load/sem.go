@@ -58,7 +58,7 @@ func workSem(t *thread) error {
 	return nil
 }
 
-// metricMost is the index in the slot of a metric: the highest number of permit holders that the thread saw.
+// metricMost is the index of a metric in the slot: the highest number of permit holders that the thread saw.
 const metricMost = 0
 
 func collectSem(rep *bench.Repetition, a *bench.Account) {

@@ -22,9 +22,9 @@ type sequence interface {
 	Stop()
 }
 
-// workSeq increments a value in one process, while the goroutines of another process wait for it. Shape.Wake
-// goroutines wait for the next value, and the others for values that never come. If Shape.Wake is 0, workSeq times
-// batches of increments instead.
+// workSeq increments a value in one process, while the goroutines of another process wait for it. Shape.Wake goroutines
+// wait for the next value, and the others wait for values that the measurement never reaches. If Shape.Wake is 0,
+// workSeq times batches of increments instead.
 func workSeq(t *thread) error {
 	q, err := as[sequence](t)
 	if err != nil {

@@ -22,7 +22,7 @@ type streamView interface {
 }
 
 const (
-	streamChunk = 4096 / 8 // words of a chunk, of which a stream reads the first ones and writes the others
+	streamChunk = 4096 / 8 // words of a chunk; a stream reads the first words of each chunk and writes the others
 	streamBlock = 64       // chunks between two reads of the clock
 )
 
@@ -143,7 +143,7 @@ func (t *thread) streamOn(words []uint64) {
 	}
 	t.end()
 	for i := range chunks {
-		want := pass - 1 // chunks after the current one have the number of the pass before
+		want := pass - 1 // unless the last pass has reached this chunk
 		if i < at {
 			want = pass
 		}

@@ -25,7 +25,7 @@ type thread struct {
 	inside bool // the warm-up is over, see the method next
 	usage  unix.Rusage
 	perNs  float64
-	sink   uint64 // results of the work loop, so that the compiler keeps it
+	sink   uint64 // results of the work loop; because they are stored, the compiler keeps the loop
 }
 
 // await reports that the thread is ready, and returns at the instant at which all threads start.
@@ -116,7 +116,7 @@ func (t *thread) fail(err error) {
 }
 
 // unplaced stores in the slot the reason why the kernel does not report where the pages of this thread are. The slot
-// has room for one text only. If it already has the text of a broken promise, unplaced does nothing.
+// has room for one text only. If it already has the text of a violation, unplaced does nothing.
 func (t *thread) unplaced(err error) {
 	if t.slot.Violations == 0 {
 		copy(t.slot.Message[:control.MessageBytes-1], err.Error())

@@ -19,14 +19,14 @@ import (
 // In a tour, one pair of processes visits many pairs of CPUs, one in each step. This saves time, because starting two
 // processes takes a hundred times as long as measuring a pair of CPUs. The two processes are the first end, which
 // measures, and the second end. The segment has a table of all steps. The parent writes the CPUs of each step into the
-// table, and the first end writes its measurements into it. In each step, the processes do this:
+// table, and the first end writes its measurements into it. In each step, both ends move to their CPUs and then do this:
 //
-//	first end: move; wait until the second end has left the step before; make the lines of its node; arrive
-//	second end: move; wait for the first end; arrive; answer until the first end has finished; leave
-//	first end: wait for the second end; measure; finish
+//	first end: wait until the second end has left the previous step; write 0 to both cache lines; arrive
+//	second end: wait until the first end has arrived; arrive; answer until the first end has finished; leave
+//	first end: wait until the second end has arrived; measure; finish
 const (
 	tourTable   = 64 << 10 // offset of the table; before it are the pages with the cache lines of each node
-	tourStep    = 128      // size of a step; before the first step, words that both ends share take 2*tourStep bytes
+	tourStep    = 128      // size of a step; words that both ends share take 2*tourStep bytes before the first step
 	tourWords   = 6        // words of a step before its samples
 	tourSamples = 24
 	tourTrips   = 32 // round trips of a sample
@@ -46,7 +46,7 @@ func (t table) left() *atomic.Uint32           { return control.WordAt(t.mem, to
 
 // These are the indices of words in a step of a tour's table.
 const (
-	stepCPU      = iota // CPU of the first end; that of the second end follows
+	stepCPU      = iota // CPU of the first end; the next word has the CPU of the second end
 	_                   //
 	stepHome            // index of the page with the cache lines that the step uses
 	stepMade            // number of samples
@@ -58,8 +58,8 @@ func (t table) word(step, word int) *atomic.Uint32 {
 	return control.WordAt(t.mem, tourTable+2*tourStep+tourStep*step+4*word)
 }
 
-// lines returns the two words through which the two ends measure, on the node whose index is home. The words are so far
-// apart that no prefetcher fetches both.
+// lines returns the two words that the ends use to measure a pair of CPUs. The parameter home is the index of the page
+// with these words. They are so far apart that no prefetcher fetches both.
 func (t table) lines(home int) (first, second *atomic.Uint32) {
 	return control.WordAt(t.mem, pageBytes*(1+home)), control.WordAt(t.mem, pageBytes*(1+home)+8*64)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// The figure of a class is the median of its pairs. If a pair failed, the repetition of the class fails.
+// TestPairsOfAClassAreJoined checks that the figure of a class is the median of its pairs, and that the repetition of
+// the class fails if a pair failed.
 func TestPairsOfAClassAreJoined(t *testing.T) {
 	pair := func(p50 float64, status string) *bench.Repetition {
 		return &bench.Repetition{Status: status, Reason: status, Workers: []bench.WorkerReport{{CPU: int(p50)}},

@@ -133,9 +133,8 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed counts the waiters that returned without a cause before the release. Before the release, only cancelled
-// waits may end, and each of them must fail. The parameter left is the number of cancelled waits. disturbed counts the
-// waits that succeeded, and the difference between left and the number of waits that failed.
+// disturbed counts the waits that went wrong before the release. Until the release, every cancelled wait must fail, and
+// no other wait may end. The parameter left is the number of cancelled waits.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)

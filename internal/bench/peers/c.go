@@ -129,7 +129,7 @@ func trustedFile(path string) error {
 const (
 	helperQuestion  = "--digest"
 	builtQuestion   = "--built"
-	helperWaitLimit = time.Minute // long, because a busy machine starts it late
+	helperWaitLimit = time.Minute // long, because the helper may start late on a busy machine
 )
 
 // sources are the source files of a C program, with their digest. If the field name is "peer", for example, the
@@ -158,8 +158,9 @@ func readPeer() (*sources, error) {
 	return p, nil
 }
 
-// BuildProgram returns a program that the compiler cc builds from the given files. It compiles the file name+".c"; this
-// file can include the others. As with FindHelper, the program stays in the user's cache for later runs.
+// BuildProgram returns a program that the compiler cc builds from the given files. If the parameter name is "x", it
+// compiles x.c, which can include the other files. As with FindHelper, the program stays in the user's cache for later
+// runs.
 func BuildProgram(cc, name string, files map[string]string, flags ...string) (*Helper, error) {
 	cc, err := findCompiler(cc)
 	if err != nil {
@@ -175,9 +176,9 @@ func BuildProgram(cc, name string, files map[string]string, flags ...string) (*H
 	return p.find(cc)
 }
 
-// BuildWorker compiles the source of a C program that takes part in a test. The parameter header is the C library,
-// which the compiler finds beside the source. The returned file stays open, so that the program can be started even
-// after it was deleted from the cache.
+// BuildWorker compiles the source of a C program that takes part in a test. The parameter header is the text of the C
+// library, which the source can include as shmsync.h. The returned file stays open, so that the program can be started
+// even after it was deleted from the cache.
 func BuildWorker(cc, name, source, header string, flags ...string) (*os.File, error) {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")

@@ -77,7 +77,7 @@ func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	}
 	e := bench.End(w, thread)
 	at := func(line, word int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64+word*4) }
-	if w.Proc == 0 { // process 0 is the first to open the words; noNode lets the kernel choose a NUMA node
+	if w.Proc == 0 { // process 0 opens the subject first; noNode lets the kernel choose a NUMA node
 		for line := range 3 {
 			at(line, 1).Store(noNode)
 		}

@@ -52,10 +52,10 @@ func removeSemaphores(id int) error {
 	return nil
 }
 
-// removeSysV removes System V semaphores. Their ids are in the segment, where the helper, a C program, has left them.
-// Otherwise the kernel would keep the semaphores for ever.
+// removeSysV removes System V semaphores, which the kernel would otherwise keep for ever. The helper, a C program, has
+// stored their ids in the segment.
 func removeSysV(segment *os.File) {
-	var left [8]byte // the layout of struct left in peer_ipc.h
+	var left [8]byte // peer_ipc.h declares the same bytes as "struct left"
 	if _, err := segment.ReadAt(left[:], control.PeerBytes-64); err != nil {
 		return
 	}

@@ -121,9 +121,8 @@ func (x xSemaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// fileKeys is a table of locks in a file. A lock is an OFD lock, that is, a lock of fcntl(2) that belongs to an
-// open file description, on the byte for its key. OFD locks are the only locks by key that the kernel itself offers
-// to processes.
+// fileKeys is a table of locks in a file, which has one byte for each key. Each lock is an OFD lock: a lock of fcntl(2)
+// that belongs to an open file description. Of the locks that the kernel offers to processes, only OFD locks have keys.
 type fileKeys struct{ fd int }
 
 func openOFD(w *bench.Worker, thread int) (any, error) {

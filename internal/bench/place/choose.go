@@ -74,7 +74,7 @@ func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	return list, nil
 }
 
-// Parts divides the CPUs into groups. A key is a function, and all CPUs of a group have the same value of each key.
+// Parts divides the CPUs into groups. Every function in keys returns the same value for all CPUs of a group.
 func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][]int {
 	all := [][]int{cpus}
 	for _, key := range keys {
@@ -87,8 +87,8 @@ func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][
 	return all
 }
 
-// Apart returns the first group in which not all CPUs have the same value of the first key, or nil if there is none. It
-// orders the CPUs of this group as Alternate does.
+// Apart returns the first group for whose CPUs the function keys[0] returns different values, or nil if there is no
+// such group. It orders the CPUs of this group as Alternate does.
 func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int) []int {
 	for _, group := range groups {
 		if len(t.Groups(group, keys[0])) > 1 {
@@ -98,8 +98,8 @@ func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int)
 	return nil
 }
 
-// Alternate orders CPUs so that CPUs of different parts alternate. CPUs with the same value of the first key form a
-// part. The next keys order the CPUs of each part in the same way.
+// Alternate orders CPUs. CPUs for which the function keys[0] returns the same value form a part, and the list takes a
+// CPU from each part in turn. The other functions in keys order the CPUs within a part in the same way.
 func Alternate(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) (list []int) {
 	if len(keys) == 0 {
 		return cpus

@@ -45,7 +45,7 @@ func ParseInts(text string) ([]int, error) {
 				return nil, fmt.Errorf("%q has more than %d numbers", text, maxInts)
 			}
 			list = append(list, v)
-			more = v <= (to-step)/factor // otherwise the next number is greater than to, and may overflow
+			more = v <= (to-step)/factor // otherwise the next number is above the range, and may overflow
 		}
 	}
 	return list, nil

@@ -41,8 +41,8 @@ func (o *Options) classes() []topology.Class {
 	return o.known.classes
 }
 
-// apart returns the default placement for processes that have a CPU each. In a suite it is the class of the nearest
-// CPUs on different cores, so that the key of a measurement means the same on each host. In other commands the
+// apart returns the default placement that gives each process a CPU of its own. In a suite it is the class of the
+// nearest CPUs on different cores, so that the key of a measurement means the same on each host. In other commands the
 // processes get the CPUs in the order of the list.
 func (o *Options) apart() string {
 	list := o.classes()
@@ -81,7 +81,7 @@ func classCells(o *Options) (cells []*bench.Cell) {
 }
 
 // choices describes groups of measurements. Each group shows which value of a parameter is best for the subjects of the
-// group. No other measurements are needed for that.
+// group.
 var choices = []struct {
 	scenario string
 	prims    []string
@@ -93,9 +93,8 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// stripes chooses the numbers of keys to measure with a striped lock, which has a lock for each of its keys, the
-// stripes. The best number depends on the number of workers. Therefore stripes asks for a worker on each core of the
-// host.
+// stripes chooses the numbers of keys for measurements of a striped lock. Each key is a stripe, which has a lock of its
+// own. The best number depends on the number of workers. Therefore stripes asks for a worker on each core of the host.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
@@ -189,20 +188,20 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 	})
 }
 
-// dropOrder lists the scenarios that a suite leaves out, in this order, until its shortest plan fits its time budget.
-// It omits the scenarios that the suite needs for classes of CPUs and for decisions.
+// dropOrder lists the scenarios that a suite leaves out, one after the other, until its shortest plan fits its time
+// budget.
 var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
 
-// rarelyFirst is a scenario in dropOrder. A suite needs it more than the scenarios before it, because the report shows
-// its figures next to a decision. Before a suite leaves it out, the suite reduces the repetitions of all measurements
-// on which no advice rests.
+// rarelyFirst is a scenario in dropOrder whose figures the report shows next to a decision. Before a suite leaves out
+// this scenario, it reduces the repetitions of all measurements on which no advice rests.
 const rarelyFirst = "oversub"
 
-// crowd is the number of workers that must contend on each of two nodes before a NUMA-aware lock can be better.
+// crowd is the number of workers that must contend on each of two nodes before a NUMA-aware lock can be better than
+// another lock.
 const crowd = 4
 
-// crowded reports whether the workers of a cell use enough CPUs, that is, at least crowd of them, on each of two or
-// more nodes.
+// crowded reports whether the workers of a cell use many CPUs on each of two or more nodes. The constant crowd says how
+// many CPUs of a node are enough.
 func crowded(o *Options, c *bench.Cell) bool {
 	if o.Topology == nil {
 		return false
@@ -254,7 +253,8 @@ func decisive(o *Options, c *bench.Cell) bool {
 }
 
 // quickly reports whether a cell belongs to the shortest suite. That suite maps the classes of CPUs, and measures
-// wakes, handoffs, locks with 1, 4, 16 and so on workers, and deaths.
+// wakes, handoffs, locks and deaths. Of the lock cells with 1 to n workers, it measures those with 1, 4, 16 or another
+// power of 4.
 func quickly(c *bench.Cell) bool {
 	switch c.Scenario.Name {
 	case "matrix", "handoff", "wake", "crash":

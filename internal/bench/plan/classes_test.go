@@ -45,8 +45,9 @@ func recordings(t *testing.T) []string {
 	return files
 }
 
-// The default plan of each recorded host covers all classes of its CPUs. It uses no CPU or node that the process may
-// not use. It keeps its time: one minute on two CPUs, and three minutes on any other host.
+// TestDefaultPlansOfRecordedHosts checks that the default plan of each recorded host covers all classes of its CPUs,
+// and uses no CPU or node that the process may not use. A plan takes at most one minute on two CPUs, and three minutes
+// on any other host.
 func TestDefaultPlansOfRecordedHosts(t *testing.T) {
 	for _, file := range recordings(t) {
 		name := filepath.Base(file)
@@ -129,7 +130,7 @@ func TestDefaultPlanOfALargeHost(t *testing.T) {
 	}
 }
 
-// If two hosts have the same class, their cells of the class have the same keys.
+// TestKeysMeanTheSameOnEachHost checks that the cells of a class have the same keys on two hosts that have this class.
 func TestKeysMeanTheSameOnEachHost(t *testing.T) {
 	keysOf := func(host string) (list []string) {
 		_, cells := defaultPlan(t, topotest.File(host+".tree"))
@@ -152,8 +153,8 @@ func TestWorkerCounts(t *testing.T) {
 	require.Equal(t, [][2]int{{1, 1}}, workerCounts(1))
 }
 
-// The best number of stripes depends on the number of workers. So a suite measures stripes with as many workers as
-// the host has cores, and uses more keys for more workers.
+// TestStripesAreMeasuredWithAllCores checks that a suite measures stripes with as many workers as the host has cores,
+// and with more keys for more workers. The best number of stripes depends on the number of workers.
 func TestStripesAreMeasuredWithAllCores(t *testing.T) {
 	for file, want := range map[string][]string{
 		"hosts/vm-2cpu.tree":     {"procs=2 threads=1 keys=1", "procs=2 threads=1 keys=16", "procs=2 threads=1 keys=64"},

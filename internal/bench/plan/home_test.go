@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// homesOf returns the NUMA node of each home of the cells of a subject, by placement. If a home does not exist on
-// the host, it returns the reason.
+// homesOf returns the NUMA nodes on which the home cells of a subject have their memory, by placement and home. For a
+// home that does not exist on the host, it returns the reason.
 func homesOf(t *testing.T, host string) (nodes map[string]int, skipped map[string]string) {
 	t.Helper()
 	o := &Options{Recording: topotest.File(host + ".tree"), Prims: []string{"shmsync:mutex"}, Time: time.Millisecond, Count: 1, Kills: 1, Timeout: time.Second, Gap: UsualGap}
@@ -32,7 +32,8 @@ func homesOf(t *testing.T, host string) (nodes map[string]int, skipped map[strin
 	return nodes, skipped
 }
 
-// A home is a node with memory: that of the first CPU, that of the second CPU, or the farthest other node.
+// TestHomesOfRecordedHosts checks that a home is one of three nodes with memory: the node nearest to the first CPU, the
+// node nearest to the second CPU, or the farthest other node.
 func TestHomesOfRecordedHosts(t *testing.T) {
 	nodes, skipped := homesOf(t, "two-by-96")
 	require.Equal(t, map[string]int{"llc first": 0, "llc third": 4, "remote-32 first": 0, "remote-32 second": 4, "remote-32 third": 1}, nodes)

@@ -37,7 +37,7 @@ type Options struct {
 	MiB                                               int
 	Rates, Loads, Noise, Quotas                       []int
 	Spins                                             []uint64 // times for which waiters spin, in the form of control.Shape
-	Brief, Few                                        bool     // a plan with few shapes, a plan with few subjects
+	Brief, Few                                        bool     // Brief: few values of each parameter; Few: few subjects
 	Suite                                             bool     // cells of all classes of CPUs
 	Map                                               bool     // the matrix has up to mostPairsSuite pairs of CPUs
 	known                                             *known   // derived from the topology; copies share it

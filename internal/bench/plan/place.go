@@ -50,7 +50,7 @@ func (o *Options) on(name string) (cpus []int, why string) {
 	return cpus, ""
 }
 
-// find does the work of the method on, but does not use its cache.
+// find returns the same as o.on, but does not use the cache.
 func (o *Options) find(name string) (cpus []int, why string) {
 	t := o.Topology
 	switch {
@@ -104,10 +104,10 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	return list
 }
 
-// namePlaces replaces each placement that stands for several classes of pairs of CPUs by the full names of those
-// classes that this host has. PlaceClasses stands for all classes. A name without a distance and without kinds of CPUs,
-// such as remote, stands for all classes with this name, such as remote-21. With full names, the key of a measurement
-// means the same on each host.
+// namePlaces replaces a placement that stands for several classes of pairs of CPUs by the full names of the classes
+// that this host has. PlaceClasses stands for all classes. The full name of a class can end in a distance and in kinds
+// of CPUs, such as remote-21. A name without these, such as remote, stands for all classes that differ only in them.
+// With full names, the key of a measurement means the same on each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

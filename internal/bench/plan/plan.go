@@ -133,7 +133,7 @@ func variants(sc *bench.Scenario, o *Options) []*bench.Cell {
 				for _, place := range bench.Or(o.Places, o.apart()) {
 					for _, slow := range bench.Or(o.Slow, 0) {
 						if wake > n || wake == 0 && slow > 0 {
-							continue // the cell would wake more waiters than it has, or it has no slow consumer
+							continue // more wakes than waiters, or slow consumers that nothing wakes
 						}
 						add(bench.Cell{Place: place, Procs: 2, Threads: 1, N: n, Gap: o.Gap, Shape: control.Shape{Wake: uint64(wake), Slow: uint64(slow)}, Time: o.rounds(wake)})
 					}

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// kills returns the number of kills of a subject in all rounds of a plan except one. One round may be dirty, so its
-// kills do not count.
+// kills returns how many kills of a subject still count if other programs disturb one round of a plan. The kills of a
+// disturbed round do not count.
 func kills(o *Options, cells []*bench.Cell, subject string) (n int) {
 	for _, c := range cells {
 		if c.Scenario.Name == "crash" && c.Subject.Name() == subject {

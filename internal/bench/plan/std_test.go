@@ -47,7 +47,8 @@ func TestLongPlansOfRecordedHosts(t *testing.T) {
 	}
 }
 
-// On a host with many nodes, a long suite measures the memory at each distance from some of the nodes. It says so.
+// TestLongPlanOfManyNodes checks that a long suite, on a host with many nodes, measures memory from only a few nodes,
+// but at each distance from the first node. The plan has a note about this.
 func TestLongPlanOfManyNodes(t *testing.T) {
 	o, cells := longPlan(t, topotest.File("hosts/altix-64n.tree"))
 	from, distances := map[int]bool{}, map[int]bool{}
@@ -76,8 +77,8 @@ func TestEvenly(t *testing.T) {
 	require.Equal(t, []int{0, 2, 4, 6}, evenly([]int{0, 1, 2, 3, 4, 5, 6}, 4))
 }
 
-// A suite uses up the budget of the user by further rounds of the cells on which advice rests. Even with a short
-// budget, it has as many rounds as advice needs.
+// TestSuitesWithinABudget checks that a suite uses up the time budget of the user by further rounds of the cells on
+// which advice rests. Even with a short budget, it has as many rounds as advice needs.
 func TestSuitesWithinABudget(t *testing.T) {
 	planned := func(file string, budget time.Duration) (*Options, time.Duration, int) {
 		o := &Options{Recording: topotest.File(file), Time: DefaultSuite.Time, Warmup: DefaultSuite.Warmup, Count: DefaultSuite.Count, Kills: DefaultSuite.Kills,

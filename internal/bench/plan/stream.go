@@ -74,7 +74,7 @@ func (h *streamHost) all() []int {
 }
 
 // shape returns where the threads of a measurement run and where their memory lies. The parameter cpus has the CPUs of
-// the threads, and data says on which nodes the memory is.
+// the threads. The parameter data is one of bench.DataNames.
 func (h *streamHost) shape(data string, cpus []int) *bench.StreamShape {
 	s := &bench.StreamShape{Data: data, CPUs: cpus, Policy: shm.Policy{Mode: shm.PolicyLocal}}
 	for _, id := range cpus {

@@ -25,8 +25,8 @@ func streamsOf(t *testing.T, file string, suite bool) (*Options, []*bench.Cell) 
 	return o, cells
 }
 
-// Streams run on the cores of one node, or of all nodes. Each thread has a core of its own. The memory is where the
-// cell says.
+// TestStreamsOfALargeHost checks that streams run on the cores of one node, or of all nodes, with a core for each
+// thread. The memory lies on the nodes that the parameters of the cell require.
 func TestStreamsOfALargeHost(t *testing.T) {
 	o, cells := streamsOf(t, topotest.File("two-by-96.tree"), true)
 	var seen []string

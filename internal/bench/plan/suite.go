@@ -40,7 +40,7 @@ type Defaults struct {
 	Count, Kills int
 }
 
-// These are the defaults. Usual is for commands that measure one scenario, and the others are for suites.
+// These are the defaults of the commands. Usual is for commands that measure one scenario. All others are for suites.
 var (
 	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, recoveryKills}
 	quick    = Defaults{20 * time.Millisecond, 4 * time.Millisecond, QuickRounds, quickKills}
