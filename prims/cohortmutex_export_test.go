@@ -69,13 +69,13 @@ func SetCohortIdle(ns int64) (old int64) {
 	return old
 }
 
-// SetCohortUnresponsive changes for how long waiters do not let an unresponsive node go first.
+// SetCohortUnresponsive changes how long a node is unresponsive, so that waiters do not let it go first.
 func SetCohortUnresponsive(ns int64) (old int64) {
 	old, cohortUnresponsiveFor = cohortUnresponsiveFor, ns
 	return old
 }
 
-// MakeResponsive makes this process treat no node as unresponsive any more.
+// MakeResponsive ends the time during which this process treats nodes as unresponsive.
 func (c *CohortMutex) MakeResponsive() { c.unresponsive.Store(1) }
 
 // SetKnowsNodes replaces the function that tells new handles whether callers know their node.

@@ -19,11 +19,11 @@ var (
 )
 
 const (
-	// cohortShut says how long a process bypasses a local lock whose holder seems to be stopped: this number of
-	// timeouts. See enter.
+	// cohortShut is the number of timeouts for which a process bypasses a local lock whose holder seems to be
+	// stopped. See enter.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process does not let the waiters of other nodes go first. This time begins
-	// when the process has let these waiters go first, but none of them took the lock.
+	// cohortUnresponsive is how long a process treats other nodes as unresponsive, and does not let their waiters go
+	// first. The time begins when the process has let these waiters go first, but none of them took the lock.
 	cohortUnresponsive = starveAfter
 	// cohortDefer is how long a waiter lets waiters of other nodes go first while the lock is held. If the lock
 	// then becomes free, the waiter waits once more for the same time. The time is about the cost of a sleep and
@@ -128,7 +128,7 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 		variant: waitVariant{turn: &c.words.turn, cohort: c, node: node, localLock: has}}
 	w.variant.inVain = c.giveWay(node, has)
 	if c.global.queue.Closing() {
-		return c.global.closed() // a Mutex checks this before its wait, too
+		return c.global.closed() // the handle is being closed, so this call must not wait
 	}
 	// The argument false makes acquire not call repair. A repair may take long, and this process may hold the local
 	// lock, for which the other waiters of the node wait.
@@ -191,8 +191,8 @@ func (c *CohortMutex) favours(node int) bool {
 }
 
 // isUnresponsive reports whether this process has lately let waiters of other nodes go first and none of them took
-// the lock. The holder of their local lock may be stopped, or it may sleep: a free lock does not wake a sleeping
-// waiter. Such waiters get the lock when they have waited so long that a release hands it to them.
+// the lock. The holder of a local lock may be stopped, or it may sleep: a free lock does not wake a sleeping waiter.
+// A sleeping waiter gets the lock when it has waited so long that a release hands the lock to it.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {
@@ -221,7 +221,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	} else {
 		spins = false
 	}
-	inVain = true // a waiter that may not spin skips the loop: it does not let other nodes go first
+	inVain = true // for a waiter that may not spin: it skips the loop, so it goes first itself
 	waited := false
 	if spins {
 		free := int64(-1) // the time since which the lock is free; -1 if it is held
@@ -283,9 +283,9 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 // timeout is how long a waiter sleeps at its local lock. After that it goes on to the global lock without the local
 // lock, because the holder of the local lock may be stopped.
 //
-// A holder that runs keeps the local lock for a shorter time. During the first starveAfter, other waiters may take
-// the global lock before this holder. After that, a release hands the global lock to this holder. Only waiters of
-// other nodes that have waited longer come first, and each of them delays this holder by one starveAfter at most.
+// A holder that runs keeps the local lock for a shorter time. For the time starveAfter, other waiters may take the
+// global lock before this holder. After that, a release hands the global lock to this holder. Only waiters of other
+// nodes that have waited longer come first, and each of them delays this holder by the time starveAfter at most.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.

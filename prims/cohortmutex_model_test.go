@@ -42,13 +42,13 @@ type cohortState struct {
 	run       uint8 // how many times in a row the node of the last holder has got the lock while another node waited
 }
 
-// cohortThread is a thread. Each node has two at most, one after the other.
+// cohortThread is a thread. A node has at most two threads, and their numbers follow each other.
 type cohortThread struct {
 	pc   uint8
 	life uint8
 	has  bool // the thread has its local lock
 	late bool // the context of the thread has ended
-	vain bool // after the turn of its node, the thread let the other node go first, but no thread of it took the lock
+	vain bool // the turn of its node was over, and the thread let the other node go first, in vain
 }
 
 const (
@@ -101,8 +101,8 @@ func (m cohortModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// canon makes equivalent states equal: it sorts the threads of each node, which do the same. A peer that overwrites turn
-// treats the nodes differently. Otherwise they are alike if they have as many threads.
+// canon makes equivalent states equal. It sorts the threads of each node, because these threads are interchangeable.
+// The two nodes are interchangeable, too, if both have two threads and no peer overwrites turn.
 func (m *cohortModel) canon(s *cohortState) {
 	m.sort(s)
 	if m.wild != 0 || len(m.nodes) != 4 {
@@ -158,7 +158,7 @@ func (s *cohortState) key(i, node int) (key uint32) {
 	return key | uint32(t.pc)<<8 | uint32(t.life)<<16
 }
 
-// before orders the two images of a state.
+// before orders states, so that canon can choose one of two equivalent states.
 func (s *cohortState) before(other *cohortState) bool {
 	if s.turn != other.turn {
 		return s.turn < other.turn
@@ -171,8 +171,8 @@ func (s *cohortState) before(other *cohortState) bool {
 	return false
 }
 
-// few makes the state space smaller. If a field quiet or passes of t is 1, few changes it to the greatest value below
-// the bound of the field. The algorithm treats all values in between alike.
+// few makes the state space smaller. It replaces 1 in the field quiet by cohortQuiet-1, and 1 in the field passes by
+// cohortPasses-1. The algorithm treats all values from 1 to these numbers alike.
 func (cohortModel) few(t cohortTurn) cohortTurn {
 	quiet, passes := t.quiet(), t.passes()
 	if quiet == 1 {
@@ -487,8 +487,8 @@ func TestModelCohort(t *testing.T) {
 	})
 }
 
-// TestModelCohortSymmetry: each state that the search leaves out is equivalent to a state that it visits. So it finds the
-// same mistakes, after as many steps.
+// TestModelCohortSymmetry checks that the search finds the same mistakes, after the same number of steps, whether it
+// visits all states or leaves out equivalent ones.
 func TestModelCohortSymmetry(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: with it, the first exploration of each model runs")

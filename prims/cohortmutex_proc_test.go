@@ -158,8 +158,8 @@ func TestCohortMutexYields(t *testing.T) {
 	c.Unlock()
 }
 
-// TestCohortMutexWokenYields: a waiter that was woken lets waiters of the node that has the turn go
-// first, as a new caller does. A waiter of that node spins although other waiters sleep.
+// TestCohortMutexWokenYields: during the turn of a node, a woken waiter of another node lets waiters of
+// this node go first, as a new caller does.
 func TestCohortMutexWokenYields(t *testing.T) {
 	forEver := int64(proctest.Scale(time.Hour))
 	deferred := fmt.Sprintf("%s=%d", cohortDeferVar, forEver)
@@ -186,9 +186,9 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCohortMutexShut: after a timeout a waiter at a local lock goes on to the global lock. Its
-// process bypasses the local lock from then on only if the global lock has changed hands during the
-// timeout.
+// TestCohortMutexShut: after a timeout, a waiter at a local lock goes on to the global lock. If the
+// global lock has changed hands during the timeout, later calls of the process bypass the local lock.
+// Otherwise they do not.
 func TestCohortMutexShut(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
@@ -258,7 +258,8 @@ func TestCohortMutexBound(t *testing.T) {
 	}
 	far.proc.Kill(t)
 	t.Logf("node 0 got the lock at most %d times in a row; %d long runs", most, ends)
-	// Two holds of a run may be no passes: the first one, and one that began before the far actor waited.
+	// A run can have two holds that do not count as passes: the first hold, and a hold that began before the far actor
+	// waited.
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
 }
 
@@ -276,8 +277,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			id := x.blocked(t, order{Op: "lock", Object: "m"})
 			eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 			x.proc.Stop(t)
-			// This process makes more waiters on the node of x than can sleep in the kernel. Some waiters
-			// on another node wait, too.
+			// 20 goroutines of this process wait on node 1, more than can sleep in the kernel. 4 goroutines of
+			// another process wait on node 2.
 			here := localActor(a)
 			here.local.(*stage).mutexes["m"] = cohortActor{c}
 			far := remoteActor(t, a, "far", cohortOn(2)...)
@@ -322,9 +323,9 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 	}
 }
 
-// TestCohortMutexUnresponsive: the holder of another node's local lock is stopped, so no waiter of that node takes the
-// lock when it may go first. After that, waiters no longer let this node go first, for a while. When no other process
-// wants the lock any more, the fast path works again.
+// TestCohortMutexUnresponsive: a waiter of node 1 is stopped while it holds its local lock. A caller on node 0 lets
+// node 1 go first, but nobody takes the lock. For a while, callers on node 0 then no longer let node 1 go first. When
+// no other process wants the lock any more, the fast path works again.
 func TestCohortMutexUnresponsive(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)

@@ -80,7 +80,7 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 }
 
 // cohortLocalLocks adds the local locks and their waiters to the inspection. Each of these waiters waits for the
-// holder of the CohortMutex. The parameter on has the indices, in the inspection, of the holds of the CohortMutex.
+// holder of the CohortMutex, whose holds have the indices in the parameter on.
 func (i *inspection) cohortLocalLocks(locks int, on []int) {
 	for k := range locks {
 		off := cohortLocalLockOff(k)

@@ -119,8 +119,8 @@ func TestCohortMutexOpen(t *testing.T) {
 	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
 	require.NoError(t, a.Delete("c"))
 
-	// A CohortMutex has as many local locks as this host has nodes, up to the last node with CPUs. On a host with one
-	// node it works as a Mutex.
+	// By default, a CohortMutex has a local lock for each node of this host. On a host with one node it works as a
+	// Mutex.
 	c, err = prims.OpenCohortMutex(a, "", nil)
 	require.NoError(t, err)
 	require.Positive(t, c.Nodes())

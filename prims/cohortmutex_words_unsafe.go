@@ -9,8 +9,8 @@ import (
 )
 
 // cohortWords is the first 320 bytes of a CohortMutex. The local locks follow. A CohortMutex begins 64 bytes after a
-// multiple of 128 in the arena. So a pair of cache lines begins at offset 192, and at each local lock: no two of these
-// parts share such a pair.
+// multiple of 128 in the arena. So turn, at offset 192, and each local lock begin at a multiple of 128: global, turn
+// and the local locks share no pair of cache lines.
 type cohortWords struct {
 	_ structs.HostLayout
 	// global is the lock itself. Its owner word names the holder of the CohortMutex.

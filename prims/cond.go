@@ -155,10 +155,10 @@ func (c *Cond) Wait() {
 // WaitContext does what Wait does, but returns ctx.Err() if ctx ends first. A Signal or a Broadcast that came
 // before the end of ctx takes precedence.
 //
-// If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be locked again,
-// the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Every other error is ctx.Err(), or an
-// *[shmsync.Error] whose Op is "cond.wait" and that Is ErrNoSpace, ErrCorrupt or ErrClosed. After these, c.L is held.
-// The lock can fail with the same three errors, but then the Op is another one.
+// If WaitContext returns nil, c.L is held again, and a Signal or Broadcast was used. If WaitContext cannot lock c.L
+// again, it returns the error of the lock, such as ErrOwnerDead, and c.L is not held. After any other error, c.L is
+// held. Such an error is ctx.Err(), or an *[shmsync.Error] whose Op is "cond.wait" and that Is ErrNoSpace, ErrCorrupt
+// or ErrClosed. An error of the lock has another Op.
 //
 // A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call,
 // c.L is not unlocked at all.
@@ -197,7 +197,7 @@ func (c *Cond) wait(ctx context.Context) error {
 // nil and the error of a context unchanged.
 func (k *condCore) waitFailed(err error) error {
 	if err == nil {
-		return nil // before the declaration of known, which allocates
+		return nil // early: the declaration of the variable known allocates
 	}
 	var known *shmsync.Error
 	if !errors.As(err, &known) || known.Op == "cond.wait" {
@@ -268,8 +268,8 @@ func (c *Cond) unlock(s *park.WaitNode) {
 	done = true
 }
 
-// unlockOther unlocks L, whose Unlock is a function of the program. Meanwhile it records this goroutine. So if the Unlock
-// calls Close, Close panics. Otherwise it would wait for this wait, and so for itself.
+// unlockOther unlocks L, whose Unlock is a function of the program. It records that this goroutine runs the function.
+// If the function calls Close, Close then panics. Otherwise Close would wait for ever until the function has returned.
 func (c *Cond) unlockOther() {
 	k := c.core
 	if k.unlocking.tryBegin() {

@@ -93,7 +93,7 @@ func condCrowdWait(a *arena.Arena, p condCrowdParams) (*sync.WaitGroup, error) {
 }
 
 // BenchmarkCondBroadcast measures the time from a Broadcast until the last waiter has locked and
-// unlocked the lock. It has one row for each number of waiters that compete at a time.
+// unlocked the lock. A batch is how many of the waiters compete for the lock at a time.
 func BenchmarkCondBroadcast(b *testing.B) {
 	for _, waiters := range []int{8, 64} {
 		for _, hold := range []time.Duration{0, 5 * time.Microsecond} {

@@ -90,7 +90,7 @@ func (s *cnState) after() cnState {
 	return x
 }
 
-// queued returns the nodes that are on the queue. The record in the commit word is complete.
+// queued returns the nodes that are on the queue. It requires that the record in the commit word is complete.
 func (s *cnState) queued() (bits uint8) {
 	for _, q := range s.queue.node {
 		if q != 0 {
@@ -119,7 +119,8 @@ func (e *cnEntry) node() (k, bit uint8, ok bool) {
 	return k, 1 << k, e.word >= cnNext && e.word < cnExtra
 }
 
-// takesEffect records the effect of the change of thread i in the history. No entry is carried out yet.
+// takesEffect adds the change of thread i to the history. The change takes effect when the commit word names its
+// record, before any entry of the record is carried out.
 func (m *condModel) takesEffect(s *cnState, i int) {
 	t := &s.thread[i]
 	if t.did == cnCovered {
@@ -168,7 +169,7 @@ func (m *condModel) takesEffect(s *cnState, i int) {
 }
 
 // passes records that the wait of node k ends and its Signal passes on. If a reaper ends the wait, passes checks the
-// order: earlier Signals of dead processes must have passed on before, except those that no wait can get.
+// order: the reaper must first pass on each earlier Signal of a dead process, if some wait can get that Signal.
 func (m *condModel) passes(s *cnState, t *cnThread, k uint8) {
 	for j := range uint8(cnThreads) {
 		dead := s.owner[j] != 0 && t.saw&(1<<(s.owner[j]-1)) != 0
@@ -184,7 +185,7 @@ func (m *condModel) passes(s *cnState, t *cnThread, k uint8) {
 	s.eligible[k] = 0
 }
 
-// ends records that the thread t ends a wait. e is the entry of its record that does this.
+// ends records that the thread t ends a wait by the entry e of its record.
 func (m *condModel) ends(s *cnState, t *cnThread, e *cnEntry) {
 	k, bit, _ := e.node()
 	switch {
@@ -196,8 +197,8 @@ func (m *condModel) ends(s *cnState, t *cnThread, e *cnEntry) {
 	s.covered &^= bit
 }
 
-// wakes records that the thread t wakes a wait. e is the entry of its record that does this. wakes reports whether the
-// wait has got a Signal. The parameters inHand and may are the variables of takesEffect.
+// wakes records that the thread t wakes a wait by the entry e of its record. It reports whether the wait has got a
+// Signal. The parameters inHand and may are the variables of takesEffect.
 func (m *condModel) wakes(s *cnState, t *cnThread, e *cnEntry, inHand bool, may uint8) bool {
 	k, bit, _ := e.node()
 	covered := s.covered&bit != 0
@@ -270,8 +271,8 @@ func (m *condModel) canon(s *cnState) {
 	m.canonVersions(s)
 }
 
-// canonRecord renumbers the tags of a record for canon, which then gives each word the tag 2. If committed is true,
-// canonRecord also removes the entries that have no effect any more.
+// canonRecord renumbers the tags in a record so that the present tag of each word becomes 2. The caller then gives the
+// words this tag. If committed is true, canonRecord also removes the entries that have no effect any more.
 func (m *condModel) canonRecord(s *cnState, r *cnRecord, committed bool) {
 	if r.was = 2 - min(s.queue.tag-r.was, 2); !r.queue || committed && r.was != 2 {
 		r.queue, r.was, r.to = false, 0, [cnThreads]uint8{}

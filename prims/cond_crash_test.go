@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condPassing has the crash points of a process that passes a Signal on. The first record of the process queues its
-// wait, and changes four words. The second record passes the Signal on.
+// condPassing has the crash points of a process that passes a Signal on by its second record. Its first record has
+// queued its wait, by a change of four words. So record.complete.begun:5 is the first change of the second record.
 var condPassing = []string{
 	"cond.wait.woken:1", "record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6",
 	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",

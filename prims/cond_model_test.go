@@ -9,12 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// This is a model of a Cond: the queue with its boundary, the waits that were woken and whose owners do not have
-// the lock yet, and the number of such waits that a Broadcast has woken. A turn is a wake by a Broadcast. The whole
-// queue is one recorded word in this model; the model recordQueueModel has the links of a queue. The
-// user's lock is not modeled: a waiter that was woken gets the lock, or finds that nobody can get it. A thread
-// reads the words and decides on a change in one step. It also writes its record and names the record in the
-// commit word in one step. A step in which a thread only finds that a word has changed is part of the next step.
+// This is a model of a Cond. It has the queue with its boundary, and the waits that were woken and whose owners do not
+// have the lock yet. It counts those of these waits that a Broadcast has woken. A wake by a Broadcast is called a turn.
+//
+// The whole queue is one recorded word; the model recordQueueModel has the links of a queue. The lock of the user is
+// not modeled: a waiter that was woken gets the lock, or finds that nobody can get it.
+//
+// In one step, a thread reads the words and decides on a change. In another step, it writes its record and names the
+// record in the commit word. A step in which a thread only finds that a word has changed is part of the next step.
 
 const (
 	cnThreads = 4 // as many as there are wait nodes
@@ -73,8 +75,8 @@ type cnThread struct {
 	saw                      uint8 // the dead processes that the thread knew of, if it reaps
 	rec                      cnRecord
 
-	// Only for the mistake cnTwoRecords, between its two records: hand is the value of cnExtra of the node that owed
-	// the Signal, and handFor is the set of the waits that may get the Signal.
+	// With the mistake cnTwoRecords, a thread passes a Signal on by two records. Between them, hand is the value of
+	// the word cnExtra of the node that owed the Signal, and handFor is the set of the waits that may get the Signal.
 	hand, handFor uint8
 }
 
@@ -83,10 +85,10 @@ type cnState struct {
 	rec      cnRecord // the record that the commit word names
 	queue    cnQueue
 	word     [cnWords]rqWord
-	number   [cnThreads]uint8 // of the wait of each node
+	number   [cnThreads]uint8 // of each node: the number of its wait
 	owner    [cnThreads]uint8 // of each node: a process, plus 1; 0 if the node is free
-	resolved uint8            // nodes
-	private  [cnProcs]uint8   // a thread, plus 1
+	resolved uint8            // the nodes whose waits are resolved
+	private  [cnProcs]uint8   // of each process: the thread that holds the private lock, plus 1
 	reaped   [cnProcs]uint8   // the dead processes that each process has reaped
 	before   [cnProcs]uint8   // the tag of cnFlying at the last periodic check, plus 1
 	thread   [cnThreads]cnThread
@@ -128,13 +130,13 @@ const (
 	cnFrees // frees nodes of the dead
 )
 
-// The phases of a reap. A thread that is in a phase goes on with its work when the last phase is over.
+// The phases of a reap, which may be a part of a call. After the last phase, the thread goes on with its call.
 const (
 	cnNoPhase uint8 = iota
 	cnRemoving
 	cnSettling
 	cnServing
-	cnForcing // a phase of a periodic check
+	cnForcing // not a phase of a reap: a periodic check wakes all covered waits
 )
 
 // The purposes of a change: what its author does after it.
@@ -149,7 +151,7 @@ const (
 	cnIsWoken
 	cnChecked
 	cnHandsOn // only for cnTwoRecords: the author commits the second record next
-	cnGives   // only for cnTwoRecords: this change was the second record
+	cnGives   // only for cnTwoRecords: the author has committed the second record
 )
 
 // condModel has threads, and as many wait nodes. Each thread is written as the number of its process and its
@@ -162,7 +164,7 @@ const (
 //	B  broadcasts
 //	R  reaps after a death, and frees nodes of the dead
 //	X  frees nodes of the dead, and does nothing else
-//	Q  leaves the arena, when no other thread of the process is in a call for which the leave waits
+//	Q  leaves the arena, after it has waited for calls of other threads; see mayLeave
 type condModel struct {
 	threads []string
 	batch   uint8

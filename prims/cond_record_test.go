@@ -23,13 +23,13 @@ import (
 func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 	for _, op := range []string{"csignal", "cbroadcast"} {
 		t.Run(op, func(t *testing.T) {
-			a := newArena(t, nil) // a process that does not open the Cond
+			a := newArena(t, nil) // this process opens the Cond only at the end
 			owner, x, z := remoteHand(t, a, "owner"), remoteHand(t, a, "x"), remoteHand(t, a, "z")
 			x.blocked(t, task{Op: "cwait", Name: "c"})
 			id := z.blocked(t, task{Op: "cwait", Name: "c", Lock: "local"})
 			owner.must(t, task{Op: "clock", Name: "c"})
 			if op == "cbroadcast" {
-				z.proc.Stop(t) // so the Broadcast ends its wait, and z does not learn of that
+				z.proc.Stop(t) // so that z stays in its wait, although the Broadcast wakes it
 			}
 			owner.must(t, task{Op: op, Name: "c"})
 			owner.proc.Stop(t)
@@ -97,8 +97,8 @@ func TestCondManySignalledDie(t *testing.T) {
 }
 
 // TestCondBroadcastTurnsOfTheDead: a Broadcast covers all waiters, and wakes a first batch, whose process
-// dies. The other waiters are then woken. In the end the word flying, which counts waits that a
-// Broadcast has woken and that have not ended, is 0: the dead no longer count.
+// dies. The other waiters are then woken. In the end Flying is 0: the number of woken waits does not
+// include waits of the dead process.
 func TestCondBroadcastTurnsOfTheDead(t *testing.T) {
 	const waiters = 40 // more than two batches
 	a := newArena(t, nil)
@@ -123,9 +123,9 @@ func TestCondBroadcastTurnsOfTheDead(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondSignalsPassOnInTheirOrder: after each of several Signals another waiter comes. Then all signalled waiters
-// die, and their Signals pass on. A Signal may pass on only to a waiter that came before it. So a later Signal must
-// not take the only waiter to which an earlier Signal may pass on.
+// TestCondSignalsPassOnInTheirOrder: one more waiter comes after each of several Signals. Then all signalled waiters
+// die, and their Signals pass on. A Signal may pass on only to a waiter that came before this Signal. So a later Signal
+// must not wake the only waiter to which an earlier Signal may pass on.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, again := range []bool{false, true} { // in the second case the wait nodes of x are in another order
@@ -196,8 +196,8 @@ func TestCondDeathThatNobodyCounts(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondLeaverPassesItsSignalOn: a process leaves the arena while a waiter of it, which was signalled,
-// waits for its lock. The Signal passes on, and the waiter gets an error.
+// TestCondLeaverPassesItsSignalOn: a signalled waiter waits for the lock of the Cond while its process
+// leaves the arena. The Signal passes on, and the waiter gets an error.
 func TestCondLeaverPassesItsSignalOn(t *testing.T) {
 	for _, broadcast := range []bool{false, true} {
 		t.Run(fmt.Sprint("broadcast ", broadcast), func(t *testing.T) {
@@ -293,8 +293,8 @@ func TestCondCoveredWaitGivesUp(t *testing.T) {
 	sound(t, a)
 }
 
-// TestCondLeaverLeavesNoNode: a process leaves the arena while a waiter of it, which was woken, waits for its
-// lock. No other process has opened the Cond. The wait node is free afterwards.
+// TestCondLeaverLeavesNoNode: a woken waiter waits for the lock of the Cond while its process leaves the arena.
+// No other process has opened the Cond. The wait node is free afterwards.
 func TestCondLeaverLeavesNoNode(t *testing.T) {
 	world := arenatest.New(t, nil)
 	a, b := world.Join("stays"), world.Join("leaves")

@@ -37,7 +37,7 @@ func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 	nodes := a.NodesOfDead(o.Offset, dead)
 	w, _ := condAt(a, o)
 	if last := recordCommit(w.commit.Load()); len(nodes) == 0 && (dead == a.Self() || last.slot() != dead.Slot()) {
-		return // dead had no wait, and left no change unfinished: most objects are done here, without a handle
+		return // the dead participant left nothing here: it had no wait, and no unfinished change
 	}
 	k, ok := bareCond(a, o)
 	if !ok {
@@ -54,8 +54,9 @@ func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 	})
 }
 
-// wakeFirstOfCond wakes the first waiters of the queue if this process reaps a participant, but has not opened the
-// Cond and so cannot reap here. A woken waiter reaps instead.
+// wakeFirstOfCond is called when this process reaps a participant. If this process has not opened the Cond, it cannot
+// change the queue. Then wakeFirstOfCond wakes the first waiters, and a woken waiter takes the waits of the dead
+// participant off the queue.
 func wakeFirstOfCond(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if k, ok := bareCond(a, o); ok {
 		k.wakeBare()
@@ -90,7 +91,8 @@ func (k *condCore) nodesOfAllDead() []arenakernel.Offset {
 // might die between the two steps. Its nodes would be missing in the list, and no later reap would look for them.
 func (k *condCore) reap(x *recordedChange, b *wakes, nodes func() []arenakernel.Offset) {
 	k.beginReap(x, b)
-	// Another process may have committed a change that wakes one of these waits, and not have carried it out yet.
+	// Another process may have committed a change that wakes a wait of a dead participant, and not have carried out the
+	// change yet. begin carries it out.
 	if k.begin(x, b) != nil {
 		return
 	}
@@ -105,7 +107,7 @@ func (k *condCore) reap(x *recordedChange, b *wakes, nodes func() []arenakernel.
 	for _, d := range all {
 		until := k.until()
 		k.settle(x, b, d.wait, arenakernel.RecordedRemoved)
-		if k.overtaken >= until { // the next reap settles the other debts, in their order
+		if k.overtaken >= until { // the next reap settles the debts that are left, in the same order
 			k.unreaped.Store(true)
 			return
 		}

@@ -26,13 +26,13 @@ type condCore struct {
 	words     *condWords
 	opening   *opening
 	limit     uint32        // how many woken waiters of a Broadcast compete for the lock at the same time
-	unlocking goroutineMark // a goroutine that runs the Unlock of a lock, if that is a function of the program
+	unlocking goroutineMark // the goroutine that runs the Unlock of L, if the program has defined this Unlock
 	// before is the value of words.flying, with its tag, at the last periodic check. It is 0 if that check found no
 	// covered wait in the queue.
 	before atomic.Uint64
 }
 
-// The kinds, in records, of the words that a Cond has besides its queue. recordQueue itself uses the first kind.
+// The kinds by which a record names other words than the queue. recordQueue itself uses the kind of the boundary.
 const (
 	condBoundaryWord = recordOwnKinds + iota
 	condFlyingWord
@@ -273,11 +273,11 @@ func (k *condCore) settle(x *recordedChange, b *wakes, w wait, outcome uint32) (
 			done = true
 		case extra&condSignal == 0:
 			x.add(recordNext, w.index(), w.Next(), next, outcome)
-			// The word k.words.flying gets a new tag even if turns then restores its value. The periodic check
-			// compares the tag, too.
+			// The word k.words.flying gets a new tag, even if the method turns sets it to its old value again. The
+			// periodic check compares the tag, too.
 			x.set(condFlyingWord, 0, &k.words.flying, max(x.get(&k.words.flying), 1)-1)
 			k.turns(x, k.limit)
-			x.torn = false // the added wakes are right; damage of the queue concerns only the waits of others
+			x.torn = false // commit all the same: damage of the queue concerns only the waits that are still in it
 			done = true
 		default:
 			to, has := k.uncovered(x)
@@ -322,8 +322,8 @@ func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	defer k.queue.ExitLasting()
 	n := s.Node
 	if valueIn(n.Extra())&condSignal != 0 && !pass {
-		// While the owner, this process, is alive, no other process changes the word. So the CAS fails only after
-		// damage.
+		// This process owns the node, so no other process changes the Next word. The CAS fails only if a peer has
+		// damaged the node.
 		w := recordedWord(n.Next().Load())
 		if w.value() != arenakernel.RecordedOwes || !n.Next().CompareAndSwap(uint64(w), uint64(w.with(arenakernel.RecordedLeft))) {
 			s.Forget()

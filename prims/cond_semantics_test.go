@@ -372,8 +372,9 @@ func TestCondMistakes(t *testing.T) {
 	require.Equal(t, "cond c: 0 waiting, 0 woken", c.String())
 }
 
-// TestCondPanicOfARepair: if the Repair of the lock panics while a wait locks the lock again, the panic continues, even
-// if its value is an error of another Cond. As the result of the wait, this error would mean that the lock is held.
+// TestCondPanicOfARepair: the Repair of the lock panics while a wait locks the lock again. The panic continues, even if
+// its value is an error of another Cond. If WaitContext returned this error, its caller would think that it holds the
+// lock.
 func TestCondPanicOfARepair(t *testing.T) {
 	w := arenatest.New(t, nil)
 	victim, a := w.JoinVictim("victim"), w.Join("mine")
@@ -463,7 +464,7 @@ func TestCondArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// requireCondHoldsLock requires that err says that the wait failed, and not the attempt to lock.
+// requireCondHoldsLock requires that err is an error of the Cond, not of its lock: the caller holds the lock.
 func requireCondHoldsLock(t *testing.T, err error) {
 	t.Helper()
 	var known *shmsync.Error

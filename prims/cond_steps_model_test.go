@@ -176,7 +176,8 @@ func (m *condModel) begin(s *cnState, i int) {
 	m.skip(s, i)
 }
 
-// skip moves thread i to the next entry of its record that has an effect. If there is none, the thread goes on.
+// skip moves thread i to the next entry of its record that has an effect. If there is none, the record is complete, and
+// the thread decides what it does next.
 func (m *condModel) skip(s *cnState, i int) {
 	t := &s.thread[i]
 	for t.pc == cnApply {

@@ -167,7 +167,7 @@ func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (ro
 func costMemcpy[T any](size string) costRow {
 	x := new(struct {
 		to   T
-		_    [320]byte // without the gap, the copies may lie whole pages apart, and loads wait for stores
+		_    [320]byte // without this gap, to and from may lie whole pages apart; then loads wait for stores
 		from T
 	})
 	return costRow{name: memcpyOf(size), run: func(n int) {
@@ -206,8 +206,8 @@ func costSynchronized[T any](b testing.TB, a *arena.Arena, size string, update, 
 	return rows
 }
 
-// costRollback returns a function that n times locks a lock whose holder is gone. The holder has left
-// 16 KiB in its undo log, so each time the function rolls that back.
+// costRollback returns a function that locks and unlocks a lock n times. Before each Lock, it makes the
+// lock look as if a dead holder had left 16 KiB in its undo log. So each Lock rolls back 16 KiB.
 func costRollback(b testing.TB, a *arena.Arena, rw bool) func(n int) {
 	const saved, gone = 16 << 10, 1<<11 | 9
 	off, err := a.Alloc(saved, 8)
@@ -317,9 +317,9 @@ func init() {
 }
 
 // costNextOwner kills a process in an Update while this process waits for the lock. The first row measures the time
-// from the moment when the killed process was gone until this process has the lock and has undone the change. That
-// moment is the last check that did not find the process gone. The second row measures the time from the kill to that
-// moment.
+// from the end of the killed process until this process has the lock and has undone the change. The second row measures
+// the time from the kill to the end of the killed process. The end is the time of the last check that did not find the
+// killed process gone.
 func costNextOwner(b testing.TB) []costRow {
 	a := newArena(b, nil)
 	m := must(openTxLock(a, false, 0)).(*prims.Mutex)
@@ -364,8 +364,8 @@ func costNextOwner(b testing.TB) []costRow {
 	}, says: "100 µs", target: func(func(string) float64) float64 { return 100e3 }}, gone}
 }
 
-// costJoin measures a join of an arena that another process has joined. A second row measures the part of a
-// join that epochs need: to query a byte lock and to check the name.
+// costJoin measures a join of an arena that another process has joined. A second row measures two steps of a
+// join that exist because of epochs: the query of a byte lock, and the check of the name of the file.
 func costJoin(b testing.TB) (rows []costRow, end func()) {
 	name := newVillage(b, 1)
 	joiner := proctest.Start(b, "costs/joiner", proctest.Params(name))
@@ -433,7 +433,7 @@ func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64)
 
 func toReference(ns func(string) float64) float64 { return ns(costReference) }
 
-// verdict says whether a ratio is within a limit, as far as its interval shows that.
+// verdict says whether a ratio is within a limit. If the interval of the ratio contains the limit, this is open.
 func verdict(i stats.Interval, limit float64) string {
 	switch {
 	case i.Hi <= limit:

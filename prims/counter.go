@@ -193,7 +193,7 @@ func (t *counter) finish(n uint64) bool {
 	return ok
 }
 
-// tryFinish is the method finish for a call that can return an error.
+// tryFinish does what finish does, but returns an error where finish panics.
 func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	s, ok := t.opening.tryServe(t.queue)
 	if !ok {
@@ -268,11 +268,12 @@ func (t *counter) zeroTicket() uint32 {
 // wants to change the counter first calls tellZero if no process has told the waiters. So a process that stops in
 // tellZero leaves no waiter behind.
 //
-//	the change to 0, and tellZero      a waiter
-//	commit: 0, ticket                  ticket of the events: has it changed?
-//	events: ticket, sequence+1         events
-//	commit: 0                          commit: is it 0? If not, make it watched
-//	wake                               sleep while events has this sequence
+//	the change to 0, and tellZero         a waiter
+//	set commit to 0, with a new ticket    read events: if its ticket has changed, end
+//	copy the ticket into events, and      read commit: if the count is 0, end; otherwise set the bit watched
+//	add 1 to the sequence of events       sleep while the sequence of events is the same
+//	remove the ticket from commit
+//	wake the waiters
 //
 // The counter does not rise before the events word has the ticket of the zero. So a waiter that finds that the
 // counter has risen also finds the new ticket.
@@ -335,7 +336,7 @@ func (t *counter) zero() bool {
 	return true
 }
 
-// must panics with err, for a call that cannot return an error.
+// must panics with err if err is not nil. The calls that return no error use it.
 func (t *counter) must(err error) {
 	if err != nil {
 		panic(err)

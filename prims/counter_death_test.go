@@ -28,9 +28,9 @@ func TestWaitGroupWaitDuringFold(t *testing.T) {
 	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead, "the fold was carried out")
 }
 
-// TestWaitGroupShareIsBounded: another process does more than 2^32 units of the work of a producer. The share of the
-// producer never exceeds the counter. So the share is exact again when the producer does its work itself, and waits
-// report its death.
+// TestWaitGroupShareIsBounded checks that the share of a producer never exceeds the counter, although another process
+// does more than 2^32 units of the producer's work. After that, the producer does work itself, and its share is exact
+// again. When the producer dies, waits report its death.
 func TestWaitGroupShareIsBounded(t *testing.T) {
 	const most = 1<<31 - 1
 	a := newArena(t, nil)
@@ -170,7 +170,7 @@ func TestWaitGroupClaimWhileOthersChange(t *testing.T) {
 }
 
 // TestWaitGroupClaimFailsHalfway: a Claim fails because other processes did some of the work in the
-// meantime. This process keeps the units that the Claim took before, so that its death is reported.
+// meantime. This process keeps the units that the Claim has already taken, so that its death is reported.
 func TestWaitGroupClaimFailsHalfway(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -183,8 +183,8 @@ func TestWaitGroupClaimFailsHalfway(t *testing.T) {
 	require.EqualValues(t, 4, g.State().Own)
 }
 
-// TestWaitGroupClaimAcrossZero: the counter becomes 0 during a Claim. The units that the Claim took
-// before no longer count.
+// TestWaitGroupClaimAcrossZero: the counter becomes 0 during a Claim. The units that the Claim has
+// already taken no longer count.
 func TestWaitGroupClaimAcrossZero(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

@@ -88,7 +88,7 @@ func (t *counter) claimable(s *counterSlot) uint64 {
 
 // ownShare is the share of this participant, limited to the count. The number in its slot record may exceed the count,
 // because other participants may do work of this share without a change of that number. The real share never exceeds
-// the count. Without the limit, the number would grow without a bound if this participant only added work.
+// the count. Without the limit, the number could grow without a bound while other participants do the work.
 type ownShare struct {
 	own, claimed uint64
 	void         bool // the slot record has no share of the present period

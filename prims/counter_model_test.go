@@ -45,7 +45,7 @@ type ctrThread struct {
 	// converts says that the thread's record only changes the form of the commit word, so the call
 	// goes on after it.
 	converts bool
-	unlocks  bool // the step releases the private lock, if the thread holds it
+	unlocks  bool // at the end of this step, the thread releases the private lock if it holds it
 	at       uint8
 	entry    ctrEntry
 	was      ctrTagged

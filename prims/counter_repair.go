@@ -78,19 +78,18 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShares turns the shares of dead participants into work that the dead owe, slot by slot. After these
-// participants died, the commit word named a record (the logged form) at some time.
+// reapShares turns the shares of dead participants into work that the dead owe, slot by slot. The caller has read the
+// commit word after the deaths of these participants, and found the logged form, in which the word names a record.
 //
-// One pass over the slots is enough, although the commit word may change all the time. When a participant died, the
-// commit word may have named the last record of this participant; the first attempt completes that record. From then
-// on only living participants change the share of the dead participant. They may claim units of the share, or turn it
-// into work that the dead owe. If the counter becomes 0, the share is void, and another participant may take over the
-// slot. So once the share is void, is 0, or belongs to another participant, it never becomes a share of the dead
-// participant again.
+// One pass over the slots is enough, although the commit word may change all the time. The last record of a dead
+// participant may be incomplete; the first attempt completes this record. From then on, only living participants change
+// the share of the dead participant. They may claim units of the share, or turn it into work that the dead owe. If the
+// counter becomes 0, the share is void, and another participant may take over the slot. A share that is void, is 0, or
+// belongs to another participant never becomes a share of the dead participant again.
 //
-// The participants that had shares had slot records before, so the list that is read here has these records. A
-// participant that has not opened the counter needs a slot record for itself, for the change that it makes. If the
-// arena has no room for the record, the waiters turn the share into work that the dead owe; see lookForDead.
+// The list that reapShares reads has the slot record of each participant that has a share. To make a change, this
+// participant needs a slot record, too. It has none if it has not opened the counter. If the arena has no room for the
+// record, the waiters turn the share into work that the dead owe; see lookForDead.
 func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	for i, s := range t.slots.load().of {
 		for next := reapAgain; s != nil && next != reapNext; {
@@ -160,14 +159,14 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 	t := bareCounter(a, o, "")
 	t.reap(func(n arenakernel.ParticipantID) bool {
-		// The parameter dead may be this participant, which then leaves the arena. Its ID is still current.
+		// If dead is the ID of this participant, this participant leaves the arena, and its ID is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 }
 
 // wakeCounter wakes the waiters that a dead process was about to wake. If that process was a reaper, it may have changed
-// the commit word and not yet the events word. So wakeCounter also changes the events word. Otherwise a waiter that has
-// read both words before, and is about to sleep, would not notice.
+// the commit word and not yet the events word. So wakeCounter also changes the events word. Otherwise a waiter that is
+// about to sleep, and has read the commit word before its change, would not notice the change.
 func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < counterBytes(a) {
 		return

@@ -56,9 +56,9 @@ func TestCounterRecordWithoutRoom(t *testing.T) {
 }
 
 // TestWaitGroupReapedByOther: a process that has not opened the WaitGroup reaps a participant. The reaper gets a slot
-// record only if a record has to turn undone work of the participant into work that the dead owe. If the arena has no
-// room for the slot record, waiters find the undone work. If the participant has left work undone, all waits fail and
-// name the participant.
+// record only if the participant and another process both have undone work. If the arena has no room for the slot
+// record, waiters find the undone work of the participant. If there is such work, all waits fail and name the
+// participant.
 func TestWaitGroupReapedByOther(t *testing.T) {
 	for _, c := range []struct {
 		name               string

@@ -13,7 +13,7 @@ var (
 	_ = crashpoint.Register("counter.wait.woken")
 )
 
-// waitOrPanic is the method wait without a context, for callers that cannot return an error.
+// waitOrPanic does what wait does without a context, but panics with the error.
 //
 //go:noinline
 func (t *counter) waitOrPanic() {
@@ -45,7 +45,7 @@ func (t *counter) wait(ctx context.Context) error {
 
 // waitEntered is the part of wait that uses the shared memory. The caller has called the method enter.
 func (t *counter) waitEntered(ctx context.Context) error {
-	// The word events has a ticket, a number that changes when waiters are told that the counter has become 0.
+	// The ticket in the events word is a number that changes when waiters are told that the counter has become 0.
 	// If the ticket changes from here on, the wait ends.
 	began := counterEvents(t.words.events.Load()).ticket()
 	cancel := park.CancelBy(ctx)

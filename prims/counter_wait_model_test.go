@@ -11,7 +11,7 @@ import (
 
 // cwWord is the commit word. This model has only the sole form.
 type cwWord struct {
-	count, ticket uint8 // while the count is 0, the ticket of this zero, or 0 once the waiters have been told
+	count, ticket uint8 // ticket: the ticket of a zero of which the waiters have not been told; otherwise 0
 	watched       bool
 }
 

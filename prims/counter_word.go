@@ -14,8 +14,8 @@ import (
 //	bit  0       watched  a waiter may sleep, or be on the way to it
 //	bit  1       dead     the owner was reaped: the dead owe the whole count
 //	bit  2       0
-//	bits 3..31   owner    the participant whose share the whole count is, or 0: nobody's.
-//	                      While the count is 0: a zero ticket, or 0
+//	bits 3..31   owner    the participant whose share is the whole count, or 0: nobody's.
+//	                      While the count is 0: the ticket of this zero, or 0
 //	bits 32..62  count
 //	bit  63      0
 //
@@ -28,12 +28,11 @@ import (
 //	bit  63      1
 //
 //	form    count  owner, ticket  watched  dead  meaning                     left by
-//	sole    0      0              0        0     nothing to do               Done; init; a process that told a zero
-//	sole    0      ticket         1        0     0, waiters are not told     Done
-//	sole    n      ID             any      0     all of it is the share      Add
-//	                                             of ID
-//	sole    n      ID             any      1     all of it is owed by the    reaping of ID
-//	                                             dead ID
+//	sole    0      0              0        0     nothing to do               Done; init; a process that told waiters
+//	                                                                         of a zero
+//	sole    0      ticket         1        0     waiters are not told yet    Done
+//	sole    n      ID             any      0     ID's share is the count     Add
+//	sole    n      ID             any      1     the dead ID owes the count  reaping of ID
 //	sole    n      0              any      0     nobody's share              init of a Latch
 //	logged  n      -              any      -     shares in the slots         any other change
 //
@@ -45,7 +44,7 @@ import (
 // The same value of the sole form may come back. That does no harm, because a change from such a value depends on
 // nothing but the value. The exceptions are the changes in reap and in zeroLost, which depend on the death of the
 // owner. These calls first publish the ID of the owner in an act word, so that no other participant gets the ID. A
-// zero ticket comes back only after 2^29 other tickets, and a version only after 2^51 others.
+// ticket of a zero comes back only after 2^29 other tickets, and a version only after 2^51 other versions.
 //
 //	writers: every call, of any process, by CAS
 //	readers: every call
@@ -162,8 +161,8 @@ func makeTagged(value, tag uint32) taggedWord { return taggedWord(value)<<32 | t
 
 // counterEvents is the word that waiters sleep on.
 //
-//	bits 0..31   sequence  counts what waiters have to look at; the futex word
-//	bits 32..63  ticket    of the last zero that they were told of
+//	bits 0..31   sequence  counts the times that waiters have to check the counter again; the futex word
+//	bits 32..63  ticket    of the last zero of which waiters were told
 //
 // If the ticket has changed during a wait, the counter has been 0 since the wait began, so the wait ends.
 //

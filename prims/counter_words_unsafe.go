@@ -25,7 +25,7 @@ type counterWords struct {
 	// count is the counter while the commit word has the logged form. The fields count, period, owed and dead
 	// are tagged words.
 	//   writers: every process that completes the record that the commit word names, by CAS
-	//   readers: after they completed it
+	//   readers: every process, after it has completed that record
 	//   order:   seq-cst
 	//   futex:   none
 	//   crash:   the next process completes the record

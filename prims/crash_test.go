@@ -268,8 +268,9 @@ type working interface {
 	stop() error
 }
 
-// registerPartner makes a helper process that works at a site together with victims. For each
-// victim it receives a number, and checks that its work goes on. A negative number stops it.
+// registerPartner makes a helper process that works at a site together with victims. The helper
+// receives a number for each victim, and then checks that its own work goes on. A negative number ends
+// the helper.
 func registerPartner[S working](process string, start func(c *proctest.Child) S, during func(c *proctest.Child, s S, round int)) {
 	proctest.Register(process, func(c *proctest.Child) {
 		s := start(c)
@@ -427,7 +428,7 @@ func victimPoller(s *site, round int) {
 		}
 		fresh.Unlock()
 		wg.Wait()
-		// This process has no other handle on these two objects, so each Close gives the node back.
+		// This process has no other handle on these two objects, so each Close gives back the poller node.
 		if err := errors.Join(fresh.Close(), s.crowd.Close()); err != nil {
 			s.fail(err)
 		}

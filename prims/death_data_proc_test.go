@@ -178,7 +178,7 @@ func init() {
 			}()
 		}
 		in.Wait()
-		// From now on other processes notice the death of this process before its threads have
+		// Once this process is fenced, other processes notice its death before its threads have
 		// ended.
 		for !a.Fenced() {
 			<-after(time.Millisecond)

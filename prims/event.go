@@ -258,7 +258,7 @@ func (e *Event) needBidirectional(verb string) {
 type EventState struct {
 	Set     bool      // a call of Wait does not block now
 	Mode    EventMode // the mode with which the Event was created
-	Waiting bool      // a call waits; if e is not auto-reset, that call may have given up
+	Waiting bool      // a call waits; if e is not auto-reset, Waiting may stay true after the call has given up
 }
 
 // State reads e without locking it. The answer may be out of date when it returns.

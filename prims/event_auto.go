@@ -76,8 +76,8 @@ func (x *autoEvent) load() tokenState {
 	return tokenState(x.eventcount.load())
 }
 
-// swap changes the word from one state to another by a CAS. The end of a wait may have made the old state. The caller
-// has called countOff with this state, so that the wait is no longer counted.
+// swap changes the word from one state to another by a CAS. If the old state names a wait that has ended, the caller
+// has called countOff with this state, so that no share counts that wait any more.
 func (x *autoEvent) swap(from, to tokenState) bool {
 	// sync(event.set): release
 	// lin: Set, Reset, TryWait and the end of a wait take effect here.
@@ -96,7 +96,7 @@ func (x *autoEvent) set() {
 		}
 		if s.tokens() > 0 {
 			if fence(); x.load() == s {
-				return // lin: nobody waits, and it is set.
+				return // lin: nobody waits, and the Event is set.
 			}
 			continue
 		}
@@ -116,7 +116,7 @@ func (x *autoEvent) setAndWake() {
 		s, waits := x.look()
 		if s.tokens() > waits || s.tokens() == tokensMost {
 			if fence(); x.load() == s {
-				return // lin: it was set when the word was s.
+				return // lin: the Event was set when the word was s.
 			}
 			continue
 		}
@@ -132,7 +132,7 @@ func (x *autoEvent) setAndWake() {
 }
 
 // look returns the state s of the word, and the number of waits while the word was in this state. It stops counting
-// when it has found more waits than tokens. If there are no tokens, look does not count, and the result waits is 0.
+// when it has found more waits than tokens. If there are no tokens, look does not count, and returns 0 waits.
 func (x *autoEvent) look() (s tokenState, waits uint64) {
 	for {
 		// If the word is no longer s, another call has changed it. So the loop is lock-free.
@@ -256,9 +256,9 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	}
 	to := s.ended(x.slot, tokens).alone(others)
 	if waitShare(x.own.waits.Load()).ended() == to.version() {
-		// The previous wait of this participant ended exactly 2^32 changes ago, at the version at which this wait
-		// would end. Other participants would believe that this wait has already been subtracted from the share. A
-		// change of the version avoids that.
+		// The previous wait of this participant ended exactly 2^32 changes ago, so this wait would end at the same
+		// version. Then other participants would believe that the share does not count this wait any more. A change
+		// of the version avoids that.
 		x.swap(s, s.with(s.tokens()))
 		return false
 	}

@@ -48,7 +48,7 @@ func (m autoEventModel) withStop() autoEventModel         { m.stops = true; retu
 func (m autoEventModel) withChecks() autoEventModel       { m.checks = true; return m }
 func (m autoEventModel) set() autoEventModel              { m.first = 1; return m }
 
-// but returns a function that explores the model with one step left out.
+// The method but returns a function that explores the model without one of its steps.
 func (m autoEventModel) but(step bug) func(bug) model.Result {
 	return func(bug) model.Result { return m.explore(step) }
 }

@@ -16,7 +16,7 @@ const (
 	aeSlots   = 4 // number of slots; each slot has a share
 )
 
-// aeWord is a tokenState. slot is the slot of the participant plus 1, or 0.
+// aeWord is a tokenState. The field slot is 1 plus the slot whose wait the last change ended, or 0.
 type aeWord struct {
 	version, tokens, slot uint8
 	announced             bool
@@ -85,7 +85,7 @@ type aeState struct {
 
 // The steps of a thread.
 const (
-	aeIdle uint8 = iota // waits until a participant has its slot
+	aeIdle uint8 = iota // the participant of this thread has not joined yet
 	aeDead
 	aeCorpse // a dead goroutine that still gets a wake
 	aeEnded
@@ -364,8 +364,8 @@ func (m *autoEventModel) next(s *aeState, emit func(model.Step[aeState])) {
 
 type aeSend func(to aeState, by, what string, optional bool)
 
-// nextOfSlot emits the steps of a process without its goroutines, and what can happen to the
-// process.
+// nextOfSlot emits the steps of a process that no goroutine makes, such as its death, its reaping and
+// the steps of its poller.
 func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
 	q, by := &s.slot[p], processNames[p]
 	one := func(what string, optional bool, f func(to *aeState, q *aeSlot)) {
@@ -395,8 +395,9 @@ func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
 			one("is no longer current", false, func(to *aeState, q *aeSlot) {
 				q.gone, q.deadWaits = true, 0
 				to.excess += s.slot[p].deadWaits
+				// A call during which the death comes may do nothing.
 				for i := range m.threads {
-					to.thread[i].saw = to.thread[i].saw || to.thread[i].pc > aeEnded // the death comes during the call
+					to.thread[i].saw = to.thread[i].saw || to.thread[i].pc > aeEnded
 				}
 			})
 		}
