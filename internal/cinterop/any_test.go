@@ -36,7 +36,7 @@ func (x *goAgent) any(o order) (uint64, error) {
 }
 
 // all waits for four objects: those of the method any, and the Event NAME-r, which is ready when it is reset. The verb
-// all.wait waits until all four have been ready, and any other verb waits until one is ready.
+// all.wait waits until all four have been ready, and the verb all.any waits until one is ready.
 func (x *goAgent) all(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {

@@ -216,7 +216,7 @@ func TestSanitizers(t *testing.T) {
 }
 
 // withoutPasses returns the output of a test binary without the lines about tests that began or passed. Some logs keep
-// only the first lines of a long message: these lines then show the failure.
+// only the first lines of a long message, and the failure must be among them.
 func withoutPasses(out string) string {
 	var b strings.Builder
 	for line := range strings.Lines(out) {

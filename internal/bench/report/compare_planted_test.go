@@ -35,8 +35,8 @@ func measured(rng *rand.Rand, v float64, n int) (list []float64) {
 	return list
 }
 
-// measuredFile returns a document with many cells. The parameter changed is a number of cells: in that many cells, from
-// the first one on, the true figure is multiplied by the parameter factor.
+// measuredFile returns a document with many cells. It multiplies the true figure of the first cells by the parameter
+// factor. The parameter changed is the number of these cells.
 func measuredFile(rng *rand.Rand, rounds, changed int, factor float64) *Document {
 	d := &Document{}
 	for i := range plantedCells {

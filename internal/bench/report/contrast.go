@@ -70,8 +70,7 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 // all comparisons of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
-// open reports whether it is unknown if the effect matters: the effect may exceed the least effect that matters, but
-// there is no proof of it.
+// open reports whether the effect may exceed the least effect that matters, although nothing proves that it does.
 func (c *contrast) open() bool {
 	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
 }
@@ -118,8 +117,8 @@ type Rounds struct {
 	Dirty   int `json:"dirty"` // number of disturbed rounds among those that were made
 }
 
-// few returns a text if fewer rounds are left than planned, because other programs disturbed the others. If enough
-// rounds are left, it returns an empty string.
+// few returns a text if other programs disturbed so many rounds that fewer undisturbed rounds than planned are left.
+// Otherwise it returns an empty string.
 func (r *Rounds) few() string {
 	if r == nil || r.Dirty == 0 || r.Made-r.Dirty >= r.Planned {
 		return ""
@@ -127,8 +126,8 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct corrects the p values of the contrasts in list for their number. The field q of a contrast gets the result,
-// and the field level gets the limit below which q proves the effect.
+// correct corrects the p values of the contrasts in list for the number of contrasts. It sets two fields of each
+// contrast: q to the corrected p value, and level to the limit below which q proves the effect.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {

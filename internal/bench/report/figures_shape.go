@@ -48,7 +48,7 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	for i, k := range keys {
 		cells := groups[k]
 		if len(cells) < 2 && slices.Contains([]string{"wake", "herd", "oversub", "stream", "fence"}, sc.Name) {
-			continue // one cell is a point of a curve
+			continue // a curve has this cell as a point
 		}
 		if i == 0 && sc.Name != "oversub" {
 			add(sideBySide(sc, k, cells))

@@ -111,8 +111,8 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 	return g
 }
 
-// clusterStep is a factor by which the method clusters recognizes groups of CPUs: groups are a level of the result if
-// merging any two of them takes a distance that exceeds all earlier ones by this factor.
+// clusterStep is a limit of the method clusters: a merge distance is much larger than the earlier ones if it exceeds
+// all of them by this factor.
 const clusterStep = 1.3
 
 // clusters finds groups of CPUs that are much nearer to each other than to other CPUs. It begins with one group for

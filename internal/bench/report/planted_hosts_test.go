@@ -44,8 +44,8 @@ type truth struct {
 }
 
 // mapped returns the classes of pairs of CPUs for which a scenario measures a subject, the nearest class first. For
-// each class, the map first has a CPU of a measured pair. Classes that differ only in the kinds of their CPUs count as
-// one, and pairs of threads of one core do not count.
+// each class, the second result has a CPU of a measured pair. Classes that differ only in the kinds of their CPUs count
+// as one, and pairs of threads of one core do not count.
 func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (list []topology.Class, first map[topology.Class]int) {
 	first = map[topology.Class]int{}
 	for _, c := range cells {
@@ -62,8 +62,8 @@ func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (lis
 	return list, first
 }
 
-// within lists the CPU in the parameter cpu and all used CPUs that are near it. A CPU is near if it shares the core, or
-// if the class of the two CPUs is in the list near.
+// within lists the given CPU and all used CPUs that are near it. A CPU is near if it is a thread of the same core, or
+// if the class of the two CPUs is in the parameter near.
 func within(o *plan.Options, cpu int, near []topology.Class) string {
 	var cpus []int
 	for _, id := range o.CPUs {

@@ -225,8 +225,8 @@ func with(param, value string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Params[param] == value }
 }
 
-// alike returns a condition for the method find. A cell satisfies it if its scenario and its parameters are those of
-// the cell a. The subject and the parameters in but may differ.
+// alike returns a condition for the method find: a cell has the scenario and the parameters of the cell a. The subject
+// and the parameters that the caller names may differ.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }

@@ -14,8 +14,8 @@ import (
 const biasGain = 1.1
 
 // biasContrasts returns the comparisons for rule R18. In a measurement, one process uses a lock all the time, and
-// another process, the intruder, locks it once in each pause. For each length of the pause, there are two comparisons:
-// whether a biased lock is faster, and whether a lock without bias is faster.
+// another process, the intruder, locks it once after each pause. For each length of the pause, there are two
+// comparisons: whether a biased lock is faster, and whether a lock without bias is faster.
 func biasContrasts(d *Document) (list []*contrast) {
 	for _, biased := range d.find("intruder", by("shmsync:mutex")) {
 		for _, plain := range d.find("intruder", by("shmsync:mutex-checked"), alike(biased)) {

@@ -32,9 +32,10 @@ func (d *Document) chased(policy string) []*Cell {
 // other node.
 const nodeGain = 1.1
 
-// nodeCosts returns, for each policy that binds memory to one NUMA node, and for each round, the cost of the memory for
-// all CPUs of the run. The cost is the sum of the latencies of loads from all nodes with CPUs. The weight of a latency
-// is the number of used CPUs of its node. nodeCosts omits a policy that was not measured from each of these nodes.
+// nodeCosts returns, for each policy that binds memory to one NUMA node, and for each round, the cost of this memory
+// for all CPUs of the run. The cost is the sum of the latencies of loads by the CPUs of each node. The weight of a
+// latency is the number of CPUs of this node that the run uses. nodeCosts omits a policy that was not measured from
+// each node with CPUs.
 func (d *Document) nodeCosts() map[string]map[int]float64 {
 	cells := d.chased("bind:")
 	weight := map[string]float64{}

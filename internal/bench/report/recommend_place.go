@@ -15,7 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// widest is the greatest ratio of the highest repetition of a figure to the lowest for which rule R1 uses the figure.
+// widest is a limit for rule R1. The rule gives no spin budget if the highest repetition of the figure is more than
+// widest times the lowest.
 const widest = 2.0
 
 // adviseSpin is rule R1: how long waiters should spin before they sleep. The advice is to spin for as long as a sleep

@@ -17,9 +17,8 @@ const (
 	streamGain   = 1.1
 )
 
-// streams returns a cell for each placement of the data. In these cells, all streaming cores read memory without
-// pauses, and there are as many of them as in any such cell. On a host with several nodes, they are the cores of all
-// nodes.
+// streams returns a cell for each placement of the data: the cell in which the largest number of cores stream, and all
+// of them read without pauses. On a host with several nodes, these are the cores of all nodes.
 func (d *Document) streams() map[string]*Cell {
 	cells := d.find("stream", with("duty", "100"), with("read", "100"), func(c *Cell) bool {
 		found := c.Values("as-asked-%")

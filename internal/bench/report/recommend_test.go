@@ -71,8 +71,7 @@ func (d *Document) addLong(scenario, subject string, params map[string]string, m
 	d.add(scenario, subject, params, long)
 }
 
-// syntheticMatrix returns a document with a matrix of all CPUs of a recorded host. The function of returns the time
-// from CPU a to CPU b.
+// syntheticMatrix returns a document with a matrix of all CPUs of a recorded host, with times that the caller chooses.
 func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round int) float64) *Document {
 	t.Helper()
 	d := synthetic(t, tree)
@@ -188,8 +187,7 @@ func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	require.Empty(t, noTiming(d), "one time slice of another program in a short run")
 }
 
-// TestColocation checks rule R2 for many kinds of matrices, such as matrices with equal times, with noise, or of hybrid
-// CPUs.
+// TestColocation checks rule R2 for matrices of many kinds, such as with equal times, noise, or hybrid CPUs.
 func TestColocation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	noise := func(v, share float64) float64 { return v * (1 + share*(2*rng.Float64()-1)) }

@@ -17,7 +17,7 @@ const KindPaired = "signed rank 95%"
 // round by the same factor, the ratio of this round does not change.
 type Effect struct {
 	Interval         // the ratio, by Hodges and Lehmann; after too few rounds, the range of the ratios
-	P        float64 // exact one-sided signed-rank test (Wilcoxon): does the ratio exceed the least effect?
+	P        float64 // p value of Wilcoxon's exact one-sided signed-rank test for "the ratio exceeds least"
 	least    float64
 }
 
@@ -161,7 +161,7 @@ func (e Effect) Needs(alpha float64) int {
 	spread := math.Log(e.Hi/e.Lo) / 2 * math.Sqrt(float64(e.N)) / normalQuantile(1-(1-Confidence)/2) // standard deviation of a round
 	room := math.Log(e.Center / e.least)
 	level := alpha
-	if room < 0 { // probably too small an effect: its whole interval must lie below the least effect
+	if room < 0 { // the effect is probably too small: its whole interval must lie below the least effect
 		level = (1 - Confidence) / 2
 	}
 	const efficiency = 3 / math.Pi // efficiency of this test relative to the t test, for normal noise

@@ -54,7 +54,8 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is an end of a token that is wrong on purpose: every hundredth Pass wakes the other end twice.
+// twice is one of two ends that pass a token to each other. It is wrong on purpose: every hundredth Pass wakes the
+// other end twice.
 type twice struct {
 	*ping
 	passed int

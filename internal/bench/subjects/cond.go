@@ -9,7 +9,7 @@ import (
 )
 
 // condSubjects are monitors, that is, data that a mutex of the library guards. Threads wait for changes of the data
-// with condition variables of the library. Subjects in C and in Go have the same structure.
+// with condition variables of the library. The peers in C and in Go that are monitors have the same structure.
 var condSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "cond", Segment: newArena, Open: openCond,
 		Brief:     []string{"handoff", "cond"},

@@ -144,8 +144,8 @@ func (m toldMutex) Inherit() (bench.Succession, error) {
 // residentMemory is the memory that the function withMemory has allocated in this process.
 var residentMemory []byte
 
-// withMemory returns a function that opens a lock by the parameter open. In each process but the first, it allocates
-// the given number of bytes of private memory before.
+// withMemory returns a function that allocates the given number of bytes of private memory, and then opens a lock by a
+// call of the function open. The first process allocates nothing.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {

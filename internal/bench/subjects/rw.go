@@ -172,7 +172,7 @@ type upgrader struct {
 	lock, upgrade, unlock func()
 }
 
-// openUpgrader opens a lock by the parameter open, and returns it as an upgrader. The result unlockWrite releases the
+// openUpgrader calls the function open, and returns the opened lock as an upgrader. The result unlockWrite releases the
 // lock after an upgrade.
 func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
 	v, err := open(w, thread)
