@@ -20,8 +20,8 @@ import (
 const keepFor = 14 * 24 * time.Hour
 
 // Compile compiles a program to the file output. The parameter args has the sources and the flags, but not the flag -o.
-// If the same program was kept earlier, output becomes a symbolic link to the kept program. The text of an error has
-// the output of the compiler.
+// If the same program is in the cache, output becomes a symbolic link to the kept program. The text of an error has the
+// output of the compiler.
 //
 // Programs are kept below the user's cache directory. The name of a kept program is a hash of the preprocessed sources,
 // the flags, the objects, and the path, size and time of the compiler. The linker and the libraries are not part of the
@@ -31,8 +31,9 @@ func Compile(cc string, args []string, output string) error {
 	return err
 }
 
-// CompileWith compiles a program and links it with object files. With the argument -c it makes an object file. An object
-// is the path that an earlier call has returned: the path of a kept file changes with its content.
+// CompileWith compiles a program and links it with object files. With the argument -c in args, it makes an object file.
+// It returns the path of the kept file, which is different for each content. The parameter objects has paths that
+// earlier calls have returned.
 func CompileWith(cc string, args, objects []string, output string) (path string, err error) {
 	kept, err := place(cc, args, objects)
 	args = slices.Concat(args, objects)
@@ -57,9 +58,9 @@ func compileKept(cc string, args []string, kept string) error {
 		return err
 	}
 	defer os.RemoveAll(unfinished)
-	// This process must never have the program open for writing, so the compiler writes it. Otherwise a child that
-	// another goroutine forks could inherit the descriptor, and the program could not be executed as long as the child
-	// has it (ETXTBSY).
+	// The compiler writes the program, and this process must never have it open for writing. Otherwise, a child that
+	// another goroutine forks could inherit the descriptor. The program could not be executed while the child has it
+	// (ETXTBSY).
 	program := filepath.Join(unfinished, "program")
 	if err := run(cc, append(args[:len(args):len(args)], "-o", program)); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCompile checks that a program is compiled only once, even if the source and the header lie in other directories
-// later. A change of the source, of the header or of a flag compiles the program again. A program that does not compile
-// is not kept.
+// TestCompile checks that the same program is compiled only once, even if its source and its header have moved to other
+// directories. After a change of the source, of the header or of a flag, it is compiled again. A program that does not
+// compile is not kept.
 func TestCompile(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	cache := t.TempDir()
@@ -73,7 +73,7 @@ func TestCompile(t *testing.T) {
 	require.Equal(t, "5 1", printed)
 }
 
-// A program is linked again if an object file has changed, and only then.
+// TestCompileWith checks that a program is linked again if an object file has changed, and only then.
 func TestCompileWith(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	cache, dir := t.TempDir(), t.TempDir()

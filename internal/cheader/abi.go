@@ -9,8 +9,8 @@ import (
 )
 
 // ABI lists everything in the header on which a compiled program depends: functions with their types, structs with
-// their sizes, fields with their offsets, and constants. There is one line for each, and the lines are sorted. The
-// sizes are those of 64-bit Linux.
+// their sizes, fields with their offsets, and constants. Each has a line, and the lines are sorted. The sizes and
+// offsets are those of 64-bit Linux.
 func ABI(decls []Decl) (lines []string, err error) {
 	known := shapesByName{}
 	for name, size := range map[string]int{

@@ -10,7 +10,7 @@ import (
 
 // A Decl is a public declaration of the header: a function, a type, or a macro.
 type Decl struct {
-	Name    string // an enumeration without a name has the name of its first constant
+	Name    string // for an enumeration without a name: the name of its first constant
 	Kind    Kind
 	Text    string // the declaration without the comment above it and without a function body
 	Comment string // the comment above the declaration or on its line, without comment marks but with line breaks
@@ -52,7 +52,7 @@ func Declarations(dir string) (all []Decl, err error) {
 }
 
 // declarations returns the public declarations in one part of the header. A comment belongs to the declaration that
-// begins on the line after it.
+// begins on the next line.
 func declarations(file, src string) (all []Decl) {
 	var comment string
 	lines := strings.Split(src, "\n")
@@ -100,7 +100,7 @@ func declarations(file, src string) (all []Decl) {
 	return all
 }
 
-// Uncomment removes the comment marks from the lines of a comment, and keeps further indentation.
+// Uncomment removes the comment marks from the lines of a comment. It keeps indentation within the comment.
 func Uncomment(lines []string) string {
 	var out []string
 	for i, line := range lines {
@@ -138,7 +138,7 @@ func (d *Decl) Parameters() (result string, all []string) {
 
 var parameterName = regexp.MustCompile(`\(\*(\w+)\)|(\w+)(?:\[\w*\])?$`)
 
-// nameOf returns the name of a parameter: the name in "int (*repair)(void *)" is repair.
+// nameOf returns the name of a parameter. For example, the name in "int (*repair)(void *)" is repair.
 func nameOf(parameter string) string {
 	m := parameterName.FindStringSubmatch(parameter)
 	if m == nil {

@@ -16,8 +16,8 @@ import (
 const manDate = "November 29, 2026"
 
 // ManPages makes the manual pages of the C API. The text comes from the comments of the header, from c/examples, and
-// from docs; root is the root of the repository. ManPages returns a map from file names to contents. The file "links"
-// lists, for each function without a page of its own name, the page that describes it.
+// from docs. The parameter root is the root of the repository. ManPages returns a map from file names to contents. If
+// the page of a function has another name than the function, the file "links" says which page it is.
 func ManPages(root string) (map[string]string, error) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))
 	if err != nil {
@@ -123,7 +123,7 @@ func header(w *strings.Builder, title, section string) {
 	fmt.Fprintf(w, ".Dd %s\n.Dt %s %s\n.Os\n.Sh NAME\n", manDate, strings.ToUpper(title), section)
 }
 
-// page returns the text of one page of section 3.
+// page returns the text of one manual page of section 3.
 func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, example string) string {
 	var w strings.Builder
 	var funcs, others []Decl
@@ -182,7 +182,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 		if !strings.Contains(text, others[i].Comment) || others[i].Kind == Type {
 			prose(&w, others[i].Comment)
 		}
-		// Write successive constants as one block, if the only comment of each is on its own line.
+		// Write constants that follow each other as one block, if each has a comment only on its own line.
 		for ; i < len(others)-1 && others[i+1].Kind == Macro && strings.Contains(others[i+1].Text, others[i+1].Comment); i++ {
 			text += "\n" + others[i+1].Text
 		}
@@ -206,7 +206,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 	return w.String()
 }
 
-// signals writes the section about signals and cancellation, from what docs/c-contract.md promises.
+// signals writes the section about signals and cancellation. It says what docs/c-contract.md promises.
 func (p *page) signals(w *strings.Builder, own []Decl, safe map[string]bool) {
 	w.WriteString(".Sh SIGNALS AND CANCELLATION\n")
 	var calls []string
@@ -261,8 +261,8 @@ func (p *page) results(w *strings.Builder, funcs []Decl) {
 var errnoName = regexp.MustCompile(`\bE[A-Z]{3,}\b`)
 var errnoSentence = regexp.MustCompile(`^(E[A-Z]{3,}(?:, E[A-Z]{3,})*)(?:, ([^:]*))?: (.*)$`)
 
-// failures writes the list of the errno values that the functions return. Each entry has the general meaning of the
-// value, and then what the comments of individual functions say about it.
+// failures writes the list of the errno values that the functions return. For each value, it writes the general
+// meaning, and then what the comments of individual functions say.
 func failures(w *strings.Builder, funcs []Decl, known map[string]string) {
 	said := make(map[string]map[string][]string) // errno value → text → functions
 	for _, e := range []string{"EBADF", "ENOTCONN", "EPROTO"} {

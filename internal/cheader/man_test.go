@@ -46,9 +46,9 @@ func TestHeaderManPages(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(want)), there)
 }
 
-// TestHeaderNamesTheCallsOfSignalHandlers checks the calls that a signal handler may make. The first comment of the
-// header, which is also the text of shmsync(7), must name the same calls as the table in docs/c-api.md. The other
-// manual pages use the table.
+// TestHeaderNamesTheCallsOfSignalHandlers checks which calls the documents allow in a signal handler. The first comment
+// of the header, which is also the text of shmsync(7), must name the same calls as the table in docs/c-api.md. The
+// other manual pages are made from this table.
 func TestHeaderNamesTheCallsOfSignalHandlers(t *testing.T) {
 	preamble, err := os.ReadFile(filepath.Join(root, "include", "parts", "00-preamble.h"))
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	for _, m := range anyFunction.FindAllStringSubmatch(public, -1) {
 		require.True(t, seen[m[1]], m[1])
 	}
-	// The implementation must define only functions that the public part declares. The library hides all others.
+	// The implementation must define only functions that the public part declares.
 	defined := anyFunction.FindAllStringSubmatch(implementation, -1)
 	require.Greater(t, len(defined), 300)
 	for _, m := range defined {

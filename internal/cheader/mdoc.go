@@ -57,8 +57,8 @@ func sentences(text string) (all []string) {
 
 var heading = regexp.MustCompile(`^-+ (.*?) -+$`)
 
-// prose writes a comment of the header as text of a manual page. Paragraphs are filled. Lines that are indented by four
-// blanks are kept as they are.
+// prose writes a comment of the header as text of a manual page. The formatter fills paragraphs, but not lines that are
+// indented by four blanks.
 func prose(w *strings.Builder, comment string) {
 	for i, block := range strings.Split(comment, "\n\n") {
 		if strings.HasPrefix(block, "    ") {

@@ -5,13 +5,13 @@ import "strings"
 // A page is one manual page of section 3.
 type page struct {
 	name     string   // shmsync_NAME(3)
-	about    string   // completes "shmsync_NAME is about ..."
-	prefixes []string // the page has the declarations whose names begin with these, after shmsync_ or SHMSYNC_
+	about    string   // what the page is about, for its NAME section
+	prefixes []string // how the names of its declarations begin, after shmsync_ or SHMSYNC_
 	see      []string // other pages to refer to
 }
 
-// pages lists the manual pages. Each declaration is on one page, which is found by a prefix of the declaration's name.
-// If several prefixes match, the longest one decides.
+// pages lists the manual pages. The page of a declaration is the page with the longest prefix that matches the name of
+// the declaration.
 var pages = []page{
 	{"arena", "join an arena that processes share", []string{"arena", "participant", "epoch", "offset", "RECREATE", "LIFETIME", "KERNEL_IO", "ABI", "LAYOUT_VERSION", "CREATE_ONLY", "OPEN_EXISTING"}, []string{"alloc", "error", "recover"}},
 	{"alloc", "memory of an arena, by offset and by name", []string{"alloc", "free", "at", "block_", "value_", "delete"}, []string{"arena", "queue"}},

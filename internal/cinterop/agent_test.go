@@ -67,7 +67,7 @@ func (x *goAgent) answer(id string, e syscall.Errno, n uint64) {
 	fmt.Println(id, int(e), n)
 }
 
-// errnoOf returns the errno value that the C side has for err.
+// errnoOf returns the errno value by which the C library reports the error err.
 func errnoOf(err error) syscall.Errno {
 	var e syscall.Errno
 	switch {
@@ -109,8 +109,8 @@ func (o order) arg(i int) int64 {
 	return n
 }
 
-// ctx returns a context whose timeout is the i-th argument, in milliseconds. The context never ends if this argument is
-// missing or negative.
+// ctx returns a context with a timeout of as many milliseconds as argument i says. If this argument is missing or
+// negative, the context never ends.
 func (o order) ctx(i int) context.Context {
 	if i >= len(o.args) || o.arg(i) < 0 {
 		return context.Background()
@@ -136,8 +136,8 @@ func try(ok bool) error {
 	return syscall.EBUSY
 }
 
-// act carries out an order. If the order makes the library panic, the result is an error. It is EPERM if the order
-// releases or converts a hold, and EINVAL otherwise.
+// act carries out an order. If the order makes the library panic, act returns an error: EPERM for an order that
+// releases or converts a hold, and EINVAL for any other order.
 func (x *goAgent) act(o order) (n uint64, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -160,9 +160,9 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 				n++
 			}
 		})
-		// Other waiters are not in a queue of nodes. They sleep on words of the object or have poller nodes there. The
-		// numbers below are the offsets of these words and lists: 64 and 88 in a WaitGroup or Latch, 0 and 24 in a
-		// Once, 16, 40, 32 and 56 in a Queue, 320 and 344 in a Barrier, and 128 and above, the cells, in a Sequencer.
+		// Other waiters have no node in such a queue: they sleep on words of the object, or have poller nodes in its
+		// lists. The numbers below are offsets of these words and lists: 64 and 88 in a WaitGroup or Latch, 0 and 24 in
+		// a Once, 16, 40, 32 and 56 in a Queue, 320 and 344 in a Barrier. In a Sequencer, 128 and above are the cells.
 		off := arena.Offset(o.arg(0))
 		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: off}) {
 			in := slices.Contains([]arena.Offset{64, 88, 0, 24, 16, 40, 32, 56, 320, 344}, w.At)
@@ -412,7 +412,7 @@ func (x *goAgent) barrier(o order) (uint64, error) {
 	switch o.verb {
 	case "barrier.open":
 		b, err = prims.OpenBarrier(x.a, o.name, o.arg(0), nil)
-	case "barrier.hang": // arrive, and hang in the completion
+	case "barrier.hang": // arrive; the completion never returns
 		var said *prims.Event
 		if said, err = prims.OpenEvent(x.a, "hangs", nil); err != nil {
 			return 0, err

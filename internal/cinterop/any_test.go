@@ -16,8 +16,8 @@ func init() {
 	verbs["all"] = (*goAgent).all
 }
 
-// any waits until one of three objects is ready: the Future NAME-f is set, the Sequencer NAME-s has the count 1, or the
-// Event NAME-e is set. NAME is the name in the order.
+// any waits until one of three objects is ready. They are ready when the Future NAME-f is set, when the Sequencer
+// NAME-s has the count 1, and when the Event NAME-e is set. NAME is the name in the order.
 func (x *goAgent) any(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -35,8 +35,8 @@ func (x *goAgent) any(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// all waits for four objects: those of the method any, and a reset of the Event NAME-r. The verb all.wait waits until
-// all four have been ready, and the verb all.any waits until one is ready.
+// all waits for four objects: those of the method any, and the Event NAME-r, which is ready when it is reset. The verb
+// all.wait waits until all four have been ready, and the verb all.any waits until one is ready.
 func (x *goAgent) all(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -61,8 +61,8 @@ func (x *goAgent) all(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// TestWaitAll checks that a wait for all objects ends when each has been ready at some time during the wait. An object
-// counts even if it is reset before the others are ready.
+// TestWaitAll checks that a wait for all objects ends when each object has been ready at some time during the wait. An
+// object counts even if it is no longer ready when the last one becomes ready.
 func TestWaitAll(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		f, q, e, r := s.a.do(t, "future.open", "x-f"), s.a.do(t, "seq.open", "x-s"), s.a.do(t, "event.open", "x-e", 1), s.a.do(t, "event.open", "x-r", 2)
@@ -91,7 +91,8 @@ func TestWaitAll(t *testing.T) {
 		s.a.do(t, "future.set", "x-f", 0)
 		w.must(t)
 
-		// Process b waits for all objects. The only object that is not ready is the Future, whose producer a dies.
+		// Process b waits for all objects, and all but the Future are ready. Process a, which has claimed the Future,
+		// dies.
 		s.b.do(t, "future.reset", "x-f")
 		s.a.do(t, "future.claim", "x-f")
 		w = s.b.blocked(t, f, 1, "all.wait", "x")
@@ -102,9 +103,9 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// TestWaitAllKilledWaiter checks that no token is lost with a waiter. Process a waits for all objects and is stopped. A
-// Set of an Event assigns its token to the wait of a, and a is killed before it takes the token. Then process c gets
-// the token.
+// TestWaitAllKilledWaiter checks that no token is lost if a waiter is killed. Process a waits for all objects and is
+// stopped. A Set gives the token of an Event to the wait of process a, which is then killed. After that, process c must
+// get the token.
 func TestWaitAllKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
@@ -143,8 +144,8 @@ func TestWaitAny(t *testing.T) {
 		}
 		s.a.do(t, "seq.reset", "x-s", 0)
 
-		// Set assigns the token to the wait of process a, which is stopped. When a is killed, another process gets the
-		// token.
+		// A Set gives the token to the wait of process a, which is stopped and then killed. After that, process b must
+		// get the token.
 		a := newAgent(t, s.a.lang, s.arena, "victim")
 		a.blocked(t, e, 1, "any.wait", "x")
 		a.stop(t)
@@ -164,9 +165,9 @@ func TestWaitAny(t *testing.T) {
 	})
 }
 
-// TestWaitAnyPasses checks that a wait for any object takes only one of two ready objects. Process a takes the Future,
-// which is earlier in its list, and passes the token of the Event on to the waiter c. c gets the token even if a dies
-// while it passes the token on.
+// TestWaitAnyPasses checks that a wait for any object takes only one of two ready objects. While process a is stopped,
+// its Event and its Future become ready. It takes the Future, which is earlier in its list, and passes the token of the
+// Event on to process c. Process c must get the token even if process a dies while it passes the token on.
 func TestWaitAnyPasses(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.wait.before_pass"} {
@@ -179,7 +180,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				next := c.start(t, "event.wait", "x-e")
 				eventually(t, "both wait", name, func() bool { return b.do(t, "waiters", "-", e) == 2 })
 				a.stop(t)
-				c.stop(t) // without the stop, c could take the token before a continues
+				c.stop(t) // otherwise c could take the token before a continues
 				b.do(t, "event.set", "x-e")
 				b.do(t, "future.set", "x-f", 0)
 				require.NoError(t, a.cmd.Process.Signal(syscall.SIGCONT))
@@ -188,7 +189,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				} else {
 					a.ends(t)
 				}
-				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // a has passed the token on to c
+				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is with c
 				require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
 				next.must(t)
 				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)

@@ -18,10 +18,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestUncontendedInC checks the time of an uncontended lock and unlock in C. It must be at most a fixed multiple of the
-// time of the same pthread calls in the same program. The test measures three forms of the library: compiled into the
-// program, linked statically, and linked as a shared library. The limits leave room for other processors and compilers.
-// docs/performance.md has figures.
+// TestUncontendedInC checks how long an uncontended pair of lock and unlock takes in C. The limit is a multiple of the
+// time of the same pair with pthread, in the same program. The test measures three forms of the library: compiled into
+// the program, linked statically, and linked as a shared library. The limits leave room for other processors and
+// compilers. docs/performance.md has figures.
 func TestUncontendedInC(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
@@ -68,8 +68,8 @@ func TestUncontendedInC(t *testing.T) {
 	}
 }
 
-// pairRatios parses the output of bench.c. For each pair it returns the median of the ratio to the pthread pair,
-// and an interval that contains the true median with a probability of 95 %.
+// pairRatios parses the output of bench.c. For each kind of lock, it returns the median of the ratio of its time to the
+// time with pthread. It also returns an interval that contains the true median with a probability of 95 %.
 func pairRatios(t *testing.T, lines string) (all [4][3]float64) {
 	t.Helper()
 	var ratios [4][]float64
@@ -90,8 +90,8 @@ func pairRatios(t *testing.T, lines string) (all [4][3]float64) {
 	return all
 }
 
-// BenchmarkDataCostsInC measures in C what the protection of data against deaths costs. See BenchmarkDataCosts of
-// package prims.
+// BenchmarkDataCostsInC measures in C how much it costs to protect data against deaths, as BenchmarkDataCosts of
+// package prims does in Go.
 func BenchmarkDataCostsInC(b *testing.B) {
 	path := program(b, "costs.c", "-O2", "-USHMSYNC_CRASHPOINTS")
 	for range b.N {

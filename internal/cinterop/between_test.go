@@ -5,8 +5,9 @@ package cinterop
 import "testing"
 
 // TestChangesBetweenTheLoadsOfACallInC checks calls in C that load several words. In each run, another participant
-// changes a word right before one of these loads: before the first load in the first run, before the second in the
-// second run, and so on. The call must return a result that is right before the change or after it.
+// changes shared words right before one of these loads: before the first load in the first run, before the second load
+// in the second run, and so on. The call must return a result that is right before the change or after it. The comment
+// of each verb says what the change is.
 func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 	for _, verb := range []string{
 		"who",          // a participant dies, or a joiner takes its slot over
@@ -19,8 +20,8 @@ func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
 		"closed",       // the maker of an object publishes it
 		"stale",        // another participant claims a block
 		"off queue",    // a record ends a wait
-		"left",         // another participant frees a wait node and uses it again
-		"resolved",     // another participant frees a wait node and uses it again
+		"left",         // another participant frees a wait node, and then uses it for another wait
+		"resolved",     // another participant frees a wait node, and then uses it for another wait
 		"freed",        // another participant frees a wait node
 		"unshared",     // another thread ends an opening
 		"arrived",      // another process ends or breaks the phase of a Barrier

@@ -20,15 +20,14 @@ func mapWords(f *os.File) (*[1024]atomic.Uint32, error) {
 	return (*[1024]atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// boardOf returns the board of a worker group, which lies in mem. A board is the data that the processes of the group
-// share.
+// boardOf returns the memory mem as a board, the data that the processes of a worker group share.
 func boardOf(mem []byte) *board {
 	_ = mem[unsafe.Sizeof(board{})-1]
-	// SAFETY: the bytes are there and aligned to a cache line, and a board has no pointers.
+	// SAFETY: mem has the bytes and is aligned to a cache line, and a board has no pointers.
 	return (*board)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// sigBoardOf returns the board of the processes that share a SignalWaker. It lies in mem.
+// sigBoardOf returns the memory mem as a sigBoard, the data of processes that share a SignalWaker.
 func sigBoardOf(mem []byte) *sigBoard {
 	_ = mem[unsafe.Sizeof(sigBoard{})-1]
 	// SAFETY: as above.
@@ -37,7 +36,7 @@ func sigBoardOf(mem []byte) *sigBoard {
 
 const txDataSize = uint64(unsafe.Sizeof(txData{}))
 
-// txDataOf returns the data, in mem, that the transactions of a test change.
+// txDataOf returns the memory mem as the data that the transactions of a test change.
 func txDataOf(mem []byte) *txData {
 	_ = mem[txDataSize-1]
 	// SAFETY: as above.

@@ -27,9 +27,9 @@ func TestHeaderMatrix(t *testing.T) {
 	require.NoError(t, header(dir))
 	c, cpp := []string{"c11", "c17", "gnu17", "c23 c2x"}, []string{"c++17", "c++20"}
 	for _, c := range []struct {
-		compiler string // the program, and flags that select another target or musl
+		compiler string // the command, and words that select another target or musl
 		language string
-		standard []string // each text has alternative names of one standard, because a compiler may know only one of them
+		standard []string // each string has all names of one standard: a compiler may know only one name
 	}{
 		{"gcc", "c", c},
 		{"clang", "c", c},
@@ -73,14 +73,13 @@ func TestHeaderMatrix(t *testing.T) {
 	}
 }
 
-// These words can follow the name of a compiler in the tables of the tests.
+// These words can follow the name of a compiler in the tables of tests.
 const (
 	forARM64 = "--target=aarch64-linux-gnu"
-	withMusl = "musl" // not passed to the compiler: muslHeaders and muslLibraries return the arguments
+	withMusl = "musl" // replaced by the arguments that muslHeaders and muslLibraries return
 )
 
-// muslHeaders returns the arguments by which a compiler takes the headers of musl instead of those of its own C
-// library.
+// muslHeaders returns the arguments that make a compiler use the headers of musl.
 func muslHeaders(t *testing.T, compiler []string) []string {
 	t.Helper()
 	root, processor := musl(t, compiler)
@@ -89,9 +88,9 @@ func muslHeaders(t *testing.T, compiler []string) []string {
 	return []string{"-nostdinc", "-isystem", filepath.Join(root, "include", processor+"-linux-musl"), "-isystem", strings.TrimSpace(string(own))}
 }
 
-// muslLibraries returns the arguments by which a compiler links a program with musl. They must follow the sources. The
-// program is static, because a dynamic one would need the loader of musl at a fixed path, where it is not for another
-// processor.
+// muslLibraries returns the arguments that make a compiler link a program with musl. They must follow the sources. The
+// program is static, because the loader of musl for another processor is not at the path where a dynamic program needs
+// it.
 func muslLibraries(t *testing.T, compiler []string) []string {
 	t.Helper()
 	root, processor := musl(t, compiler)
@@ -105,8 +104,8 @@ func muslLibraries(t *testing.T, compiler []string) []string {
 	return append(args, filepath.Join(dir, "libc.a"), filepath.Join(dir, "crtn.o"))
 }
 
-// musl returns the folder of the headers and libraries of musl, and the name that musl gives to the target processor of
-// a compiler. For arm64, the script .ci/musl-arm64 prints the folder.
+// musl returns the folder with the headers and libraries of musl, and the name by which musl calls the target processor
+// of a compiler.
 func musl(t *testing.T, compiler []string) (root, processor string) {
 	t.Helper()
 	if runtime.GOARCH == "arm64" || strings.Contains(strings.Join(compiler, " "), "aarch64") {
@@ -128,8 +127,8 @@ func gccFor(processor string) string {
 	return "gcc"
 }
 
-// needsCompilers skips the test if the compiler, which is the first of the words, is missing. If another word
-// names arm64 as the target, it also skips the test if the headers and libraries of gcc for arm64 are missing.
+// needsCompilers skips the test if the compiler words[0] is missing. If one of the words is forARM64, it also skips the
+// test if gcc for arm64 is missing, because the compiler uses the headers and libraries of that gcc.
 func needsCompilers(t *testing.T, words []string) {
 	t.Helper()
 	proctest.Program(t, words[0])
@@ -138,7 +137,7 @@ func needsCompilers(t *testing.T, words []string) {
 	}
 }
 
-// knownStandard returns the first of the names that the compiler knows.
+// knownStandard returns the first name in names that the compiler knows. If it knows none, the test is skipped.
 func knownStandard(t *testing.T, compiler []string, language string, names []string) string {
 	t.Helper()
 	var out []byte
@@ -154,11 +153,11 @@ func knownStandard(t *testing.T, compiler []string, language string, names []str
 	return ""
 }
 
-// TestSanitizers runs tests of C programs under the sanitizers. For each sanitizer, it starts this test binary again.
-// If a sanitizer reports a mistake, the C program ends, and its test fails.
+// TestSanitizers runs tests of C programs under the sanitizers. It starts this test binary again for each sanitizer. A
+// mistake that a sanitizer reports ends the C program, so its test fails.
 func TestSanitizers(t *testing.T) {
 	if os.Getenv(cflagsEnv) != "" {
-		return // TestSanitizers has started this process: do not start another one
+		return // this process was started by TestSanitizers
 	}
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: each sanitizer builds the programs again")
@@ -189,8 +188,8 @@ func TestSanitizers(t *testing.T) {
 			if out, err := exec.Command(bin).CombinedOutput(); err != nil {
 				proctest.Missing(t, need, fmt.Sprintf("needs a system on which programs with this sanitizer run: %v: %s", err, out))
 			}
-			// A sanitizer makes a program many times slower, so the runs are short and without optimization. Few rounds
-			// are enough: a sanitizer reports two unordered accesses even if they did not happen at the same time.
+			// A sanitizer makes a program many times slower, so the runs are short. Few rounds are enough: a sanitizer
+			// reports two unordered accesses even if they did not happen at the same time.
 			run := func(args ...string) string {
 				cmd := exec.Command(self, append(args, "-test.v")...)
 				cmd.Env = append(os.Environ(), "CC="+c.compiler, cflagsEnv+"="+c.flags, "SHMSYNC_TEST_LONG=0",
@@ -202,8 +201,8 @@ func TestSanitizers(t *testing.T) {
 			}
 			brief, shows := sanitizedInBrief, "TestContract"
 			if c.sanitizer == "thread" {
-				// Omit the contract programs: they end by the end of their last thread, but ThreadSanitizer has a
-				// thread of its own, which does not end.
+				// Omit the contract programs. They end when their last thread ends, but a thread of ThreadSanitizer
+				// never ends.
 				brief, shows = "^TestRWMutex.*$", "TestRWMutexPlain"
 			}
 			if other {
@@ -216,8 +215,8 @@ func TestSanitizers(t *testing.T) {
 	}
 }
 
-// withoutPasses returns the output of a test binary without the lines that name a test which began or passed. A log of
-// CI that keeps only the first lines of a long message then shows the failure.
+// withoutPasses returns the output of a test binary without the lines about tests that began or passed. Some logs keep
+// only the first lines of a long message, and the failure must be among them.
 func withoutPasses(out string) string {
 	var b strings.Builder
 	for line := range strings.Lines(out) {
@@ -228,10 +227,10 @@ func withoutPasses(out string) string {
 	return b.String()
 }
 
-// TestScenario compiles a program that calls every object, and checks its results with each compiler and each set of
-// flags. The flags find variables that are read before they are set. A compiler that does not optimize leaves garbage
-// in such a variable. The flag -ftrivial-auto-var-init fills it with a pattern. MemorySanitizer ends the program when
-// such a value decides a branch. Warnings cover paths that no run reaches. The programs for arm64 run under qemu-user.
+// TestScenario compiles a program that calls every object, with each compiler and each set of flags, and checks its
+// results. The flags find variables that are read before they are set. Without optimization, such a variable has random
+// contents, and -ftrivial-auto-var-init fills it with a pattern. MemorySanitizer ends the program when a branch depends
+// on such a variable. Warnings cover paths that no run reaches. The programs for arm64 run under qemu-user.
 func TestScenario(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: each set of flags compiles the header again")
@@ -240,7 +239,7 @@ func TestScenario(t *testing.T) {
 	const filled, arm64 = " -ftrivial-auto-var-init=pattern", "clang " + forARM64
 	for _, c := range []struct {
 		name     string
-		compiler string // the program, and flags that select another language, target or musl
+		compiler string // the command, and words that select another language, target or musl
 		flags    string
 		long     bool // only with SHMSYNC_TEST_LONG=1
 	}{
@@ -309,8 +308,8 @@ func olderThan(t *testing.T, compiler string, version int) bool {
 	return n < version
 }
 
-// arm64Emulator returns the command that runs a program for arm64. The program uses the C library of the arm64 cross
-// compiler gcc.
+// arm64Emulator returns the command that runs a program for arm64, with the C library of the gcc for arm64. On an arm64
+// host, the command is empty.
 func arm64Emulator(t *testing.T) []string {
 	if runtime.GOARCH == "arm64" {
 		return nil
@@ -319,12 +318,12 @@ func arm64Emulator(t *testing.T) []string {
 	return []string{"qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"}
 }
 
-// sanitized matches the tests that run under the sanitizers: those whose C programs have many threads.
+// sanitized matches the tests that TestSanitizers runs without -short: those whose C programs have many threads.
 const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
 
-// sanitizedInBrief matches tests that run under the sanitizers only with -short.
+// sanitizedInBrief matches further tests, which TestSanitizers runs with -short.
 const sanitizedInBrief = "^(TestContract|TestCloseWaitsForCalls|TestCallsWhileTheArenaIsBeingClosed|TestRWMutex.*)$"
 
-// sanitizedByClang matches tests that run with -short under the ThreadSanitizer of clang. TestCrowds has 512 threads,
-// and takes three times as much CPU time under the ThreadSanitizer of gcc.
+// sanitizedByClang matches the tests that TestSanitizers runs with -short under the ThreadSanitizer of clang.
+// TestCrowds has 512 threads, and takes three times as much CPU time under the ThreadSanitizer of gcc.
 const sanitizedByClang = "^(TestCore|TestCreateInC|TestMutexPlain|TestMutexStress|TestFutexPlain|TestRWMutexPlain|TestCrowds)$"

@@ -22,9 +22,8 @@ func planned(t *testing.T, o *Options, scenario string) (names []string) {
 	return names
 }
 
-// TestVariants checks that Options.Variants keeps, of the subjects that Options.Prims selects, only those whose variant
-// matches. A variant is the part of a subject's name after the first dash. The variant "plain" means a name without a
-// dash.
+// TestVariants checks that a plan has only the selected subjects whose variant is in Options.Variants. The variant of a
+// subject is the part of its name after the first dash, or "plain" if the name has no dash.
 func TestVariants(t *testing.T) {
 	o := &Options{CPUs: []int{0, 1}, Prims: []string{"shmsync:mutex*"}}
 	all := planned(t, o, "lock")
@@ -43,7 +42,8 @@ func TestVariants(t *testing.T) {
 	require.Contains(t, all, "shmsync:mutex-cohort")
 }
 
-// A subject whose spin budget can be set has a cell for each budget. Other subjects have one cell without a budget.
+// TestSpinOfALock checks that a subject whose spin budget can be set has a cell for each budget, and that any other
+// subject has one cell without a budget.
 func TestSpinOfALock(t *testing.T) {
 	o := &Options{CPUs: []int{0, 1}, Procs: []int{2}, Threads: []int{1}, Spins: []uint64{0, 1, 20_001}}
 	cells, err := Cells(o, "lock")

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/bars"
 )
 
-// writeBars renders the bars, that is, the promises about speed, each on one line. Below them it writes remarks about
-// some of them.
+// writeBars renders the bars, that is, the promises about speed, as a table with a row for each bar. Below the table,
+// it writes the notes of the bars and the number of bars with each verdict.
 func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w)
 	rows := [][]string{{"bar", "", "figure", "[interval]", "n", "limit", "verdict"}}
@@ -38,8 +38,8 @@ func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w, strings.Join(summary, ", "))
 }
 
-// against returns the name of the peer with which the bar compares its subject. If there is no peer, it returns the
-// name of the primitive that the subject measures.
+// against returns the column of a bar that names the peer with which the bar compares its subject. For a bar without a
+// peer, the column has the name of the subject without its prefix.
 func against(b *bars.Result) string {
 	if b.Peer == "" {
 		_, prim, _ := strings.Cut(b.Subject, ":")

@@ -50,7 +50,7 @@ func writeBench(w io.Writer, d *Document) error {
 				Iters:  max(1, int(rep.Metrics["n"])),
 			}
 			for _, unit := range sortedKeys(rep.Metrics) {
-				if unit != "n" { // the iteration count of the line has this value
+				if unit != "n" { // the field Iters has this value
 					rec.Values = append(rec.Values, benchfmt.Value{Value: rep.Metrics[unit], Unit: unit})
 				}
 			}

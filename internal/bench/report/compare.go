@@ -18,20 +18,20 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// alpha is the false discovery rate of the comparison: at most this share of the reported changes is expected to be
-// false.
+// alpha is the false discovery rate of a comparison: among the changes that the comparison reports, at most this share
+// is expected to be false.
 const alpha = 0.05
 
 // These are the verdicts of a comparison about a cell, that is, about one measurement.
 const (
-	cellSame      = "same"      // the interval of the ratio lies within the limits 1/(1+least) and 1+least
-	cellBetter    = "better"    // the interval lies outside these limits, on the better side
-	cellWorse     = "worse"     //
+	cellSame      = "same"      // the whole interval of the ratio lies between 1/(1+least) and 1+least
+	cellBetter    = "better"    // the whole interval lies outside this range, on the better side
+	cellWorse     = "worse"     // the whole interval lies outside this range, on the worse side
 	cellUndecided = "undecided" // none of the other verdicts is certain
-	cellTooFew    = "too few"   // there are so few repetitions that no difference could be significant
+	cellTooFew    = "too few"   // with so few repetitions, no difference can be significant
 )
 
-// comparison compares the results of a measurement in two files.
+// comparison compares two results of one cell, each from one of two files.
 type comparison struct {
 	Key, Unit string
 	Old, New  benchmath.Summary
@@ -91,8 +91,8 @@ func compareSamples(key, unit string, before, after []float64, least float64) co
 		Shift: stats.Compare(before, after), n1: len(before), n2: len(after), least: least}
 }
 
-// judge gives each measurement its verdict. Before that, it corrects the p values, because many tests find some changes
-// by chance.
+// judge gives each measurement its verdict. Among many tests, some have a small p value by chance, so judge first
+// corrects the p values for the number of tests.
 func (all *Comparison) judge() {
 	ps := make([]float64, len(all.Cells))
 	for i, c := range all.Cells {
@@ -126,16 +126,17 @@ func (c *comparison) verdict() string {
 	return cellUndecided
 }
 
-// apart reports whether the figures of a measurement differ greatly, even if the difference is not proven: the interval
-// of their ratio lies on one side of 1, and the ratio itself is above 1.5 or below 1/1.5.
+// apart reports whether the figures of a measurement differ by more than a factor of 1.5, and the interval of their
+// ratio does not contain 1. The difference may still be unproven.
 func (c *comparison) apart() bool {
 	const far = 1.5
 	r := c.Shift.Ratio
 	return r.Lo > 1 && r.Center > far || r.Hi < 1 && r.Hi > 0 && r.Center < 1/far
 }
 
-// needs estimates how many repetitions make the verdict certain. With that number, the interval of the change should be
-// narrow enough to lie on one side of the least effect that counts. It returns 0 if no estimate is possible.
+// needs estimates how many repetitions make the verdict certain, or returns 0 if it cannot tell. The verdict is certain
+// if the interval of the change does not contain the least effect that counts. More repetitions make the interval
+// narrower.
 func (c *comparison) needs() int {
 	r := c.Shift.Ratio
 	if !c.Shift.Sure() || r.Lo <= 0 || r.Hi <= r.Lo {
@@ -189,7 +190,7 @@ func Differences(a, b *host.Environment) (list []string) {
 			list = append(list, fmt.Sprintf("the %s differs: %s, %s", d.what, d.old, d.new))
 		}
 	}
-	for _, d := range []struct{ what, old, new string }{ // files from earlier versions of this program lack some values
+	for _, d := range []struct{ what, old, new string }{ // older result files lack some of these values
 		{"the machine differs", a.Machine, b.Machine}, {"the firmware differs", a.Firmware, b.Firmware},
 		{"the microcode differs", a.Microcode, b.Microcode}, {"turbo differs", a.Turbo, b.Turbo}, {"the idle states differ", a.Idle, b.Idle},
 	} {
@@ -260,7 +261,8 @@ func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	return nil
 }
 
-// advice returns lines that say what the files cannot show, and which measurement would show it.
+// advice returns lines that say which changes the comparison could find, and how many repetitions would show smaller
+// ones.
 func (all *Comparison) advice(counts map[string]int, apart int) (list []string) {
 	if counts[cellTooFew] > 0 {
 		i := slices.IndexFunc(all.Cells, func(c comparison) bool { return c.Verdict == cellTooFew })

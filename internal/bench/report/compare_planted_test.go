@@ -35,8 +35,8 @@ func measured(rng *rand.Rand, v float64, n int) (list []float64) {
 	return list
 }
 
-// measuredFile returns a document with many cells. It multiplies the true figure by factor in as many cells, from the
-// first one, as the parameter changed says.
+// measuredFile returns a document with many cells. It multiplies the true figure of the first cells by the parameter
+// factor. The parameter changed is the number of these cells.
 func measuredFile(rng *rand.Rand, rounds, changed int, factor float64) *Document {
 	d := &Document{}
 	for i := range plantedCells {
@@ -57,9 +57,9 @@ func verdicts(all *Comparison) map[string]int {
 	return counts
 }
 
-// TestCompareFindsPlantedChanges checks that a comparison finds a change of 10 % in one of many cells, and its
-// direction, in 9 of 10 pairs of files. With the usual least effect, the files have as many rounds as the default plan.
-// With a least effect of 5 %, they have 15 rounds.
+// TestCompareFindsPlantedChanges checks pairs of files in which one of many cells differs by 10 %. In at least 9 of 10
+// pairs, the comparison must find this change and its direction. The files have as many rounds as the default plan, or
+// 15 rounds if the least effect is 5 %.
 func TestCompareFindsPlantedChanges(t *testing.T) {
 	for _, c := range []struct {
 		factor, least float64
@@ -89,7 +89,8 @@ func TestCompareFindsPlantedChanges(t *testing.T) {
 	}
 }
 
-// In a hundred pairs of files without a difference, no cell is called better or worse.
+// TestCompareOfEqualsFindsNothing checks a hundred pairs of files without a true difference: no cell is called better
+// or worse.
 func TestCompareOfEqualsFindsNothing(t *testing.T) {
 	for _, rounds := range []int{4, 10, plan.Rounds} {
 		for seed := range uint64(100) {
@@ -100,9 +101,8 @@ func TestCompareOfEqualsFindsNothing(t *testing.T) {
 	}
 }
 
-// A comparison calls a cell changed only if the change exceeds the least effect and its corrected p value is below
-// alpha. The test checks that the correction is needed: without it, a comparison of files without a difference calls
-// many cells changed.
+// TestCompareNeedsBothOfItsRules checks that the correction of the p values is needed. It compares files without a true
+// difference. Many p values are below alpha before the correction, and few are below alpha after it.
 func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	naive, corrected := 0, 0
 	for seed := range uint64(100) {
@@ -121,7 +121,8 @@ func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	require.Less(t, corrected, naive/10)
 }
 
-// Files whose figures differ by a factor of a hundred are never called the same, even if they have few repetitions.
+// TestCompareSeesHundredfold checks that cells whose figures differ by a factor of 100 are never called the same, even
+// if they have few repetitions.
 func TestCompareSeesHundredfold(t *testing.T) {
 	for rounds, want := range map[int]string{1: cellTooFew, 2: cellTooFew, 3: cellTooFew, 4: cellWorse, 10: cellWorse} {
 		rng := rand.New(rand.NewPCG(1, 8))
@@ -138,7 +139,8 @@ func TestCompareSeesHundredfold(t *testing.T) {
 	}
 }
 
-// A metric that is 0 in some repetitions has no ratio, but it is compared nevertheless.
+// TestCompareMetricsWithZeros checks that a metric that is 0 in some repetitions gets a verdict, although it has no
+// ratio.
 func TestCompareMetricsWithZeros(t *testing.T) {
 	one := func(vs ...float64) *Document {
 		d := &Document{}
@@ -150,8 +152,8 @@ func TestCompareMetricsWithZeros(t *testing.T) {
 	require.Equal(t, map[string]int{cellWorse: 1}, verdicts(CompareDocuments(zero, one(5, 6, 7, 8, 9, 10), "disturbed", usualLeast)))
 }
 
-// The test checks the number of repetitions that an undecided cell asks for. With that number of repetitions, at least
-// half of the cells that were undecided find the change.
+// TestCompareSaysWhatItNeeds checks the number of repetitions that an undecided cell asks for. If the cell is measured
+// again with that many repetitions, the comparison finds the change in at least half of all cases.
 func TestCompareSaysWhatItNeeds(t *testing.T) {
 	decided, asked := 0, 0
 	for seed := range uint64(200) {
@@ -176,8 +178,8 @@ func TestCompareSaysWhatItNeeds(t *testing.T) {
 	require.GreaterOrEqual(t, decided, asked/2)
 }
 
-// fileOf returns the document of a run with one cell. All figures of the cell lie near 1000 times level: level stands
-// for what differs from run to run.
+// fileOf returns the document of a run with one cell. All figures of the cell are close to 1000 times the parameter
+// level, because figures of one run differ less than figures of different runs.
 func fileOf(level float64, seed uint64) *Document {
 	d := &Document{Schema: Schema}
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -189,8 +191,8 @@ func fileOf(level float64, seed uint64) *Document {
 	return d
 }
 
-// TestCompareSeveralFiles compares runs that differ only by chance. If each side is one file, the repetitions seem to
-// show a change. If each side has five files, each file is one sample, and the verdict is undecided.
+// TestCompareSeveralFiles compares runs that differ only by chance. With one file on each side, the comparison wrongly
+// finds a change. With five files on each side, each file is one sample, and the verdict is undecided.
 func TestCompareSeveralFiles(t *testing.T) {
 	levels := []float64{1, 1.1, 0.93, 1.04, 0.98}
 	side := func(f float64, n int) (list []*Document) {

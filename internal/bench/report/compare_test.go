@@ -23,8 +23,8 @@ var madeUpDocument = sync.OnceValues(func() ([]byte, error) {
 	return json.Marshal(d)
 })
 
-// keepMadeUp writes the made-up document to a result file, and returns the name of the file. Before that, it calls the
-// function change, if there is one, with the document.
+// keepMadeUp writes the made-up document to a result file, and returns the name of the file. The function change may
+// change the document before; it may be nil.
 func keepMadeUp(t *testing.T, change func(*Document)) string {
 	t.Helper()
 	b, err := madeUpDocument()

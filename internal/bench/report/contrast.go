@@ -11,34 +11,34 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// adviceLevel is the largest allowed probability of false advice. Advice is false if no effect is large enough to
-// matter. The level holds for all advice from a file together.
+// adviceLevel is the largest allowed probability that a file leads to false advice. Advice is false if the true effect
+// of the recommended choice is too small to matter.
 const adviceLevel = 0.05
 
 // mostContrasts is the largest number of contrasts, that is, of comparisons on which advice rests. The p values are
-// corrected for the number of contrasts. With many more contrasts, the twelve rounds of a suite could not prove even a
-// large effect. The default plan has at most half as many.
+// corrected for the number of contrasts. After a correction for many more contrasts, the twelve rounds of a suite could
+// not prove even a large effect. The default plan has at most half as many.
 const mostContrasts = 120
 
 // contrast compares one choice with one or several others, as a basis for advice. A rule selects its contrasts by the
-// names and parameters of measurements, never by their figures. Therefore the correction for the number of contrasts
-// stays valid.
+// names and parameters of cells. It must not select them by figures, because then the correction for the number of
+// contrasts would be wrong.
 type contrast struct {
 	name         string
 	better       *Cell   // the choice that may be better
 	worse        *Cell   // the choice with which it is compared, or one of several such choices
-	at, from     int     // indices of better and worse in the list that the function knees compares
-	of           any     // what the rule needs besides the cells
+	at, from     int     // for a contrast of the function knees: the indices of better and worse in its list
+	of           any     // data of the rule that made the contrast, or nil
 	least        float64 // the least effect that matters
-	stats.Effect         // how many times better the choice is; with several comparisons, the smallest of these effects
+	stats.Effect         // how many times better the choice is; for several comparisons, the smallest effect
 	q            float64 // the p value of the effect, corrected for all comparisons of the document
 	level        float64 // the effect is proven if q is below this level
 	family       int     // the number of comparisons for which q is corrected
 }
 
-// against adds a comparison to a contrast. For each round, it divides the figure in the parameter worse by the figure
-// in the parameter better. It assumes that smaller figures are better. A contrast with several comparisons is only as
-// certain as the least certain of them.
+// against adds a comparison to a contrast. In each round, the effect is the figure of the worse choice divided by the
+// figure of the better choice, so smaller figures must be better. A contrast with several comparisons keeps the
+// smallest effect and the largest p value.
 func (c *contrast) against(worse, better map[int]float64) {
 	e, err := stats.Paired(ratios(worse, better), c.least)
 	if err != nil {
@@ -70,12 +70,12 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 // all comparisons of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
-// open reports whether the effect may exceed the least effect that matters, but this is not proven.
+// open reports whether the effect may exceed the least effect that matters, although nothing proves that it does.
 func (c *contrast) open() bool {
 	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
 }
 
-// ratios returns x divided by y for each round that both have.
+// ratios returns x divided by y for each round in which both have a value.
 func ratios(x, y map[int]float64) (rs []float64) {
 	for _, i := range slices.Sorted(maps.Keys(x)) {
 		if v, ok := y[i]; ok && v != 0 {
@@ -85,8 +85,8 @@ func ratios(x, y map[int]float64) (rs []float64) {
 	return rs
 }
 
-// contrasts returns the contrasts, that is, the comparisons, that each rule needs. It tests the contrasts of all rules
-// together. A rule gets none if its contrasts would bring the total above mostContrasts.
+// contrasts returns the contrasts, that is, the comparisons, of each rule. It corrects the p values for the contrasts
+// of all rules together. It omits all contrasts of a rule that would bring the total above mostContrasts.
 func (d *Document) contrasts() map[string][]*contrast {
 	all := map[string][]*contrast{}
 	var list []*contrast
@@ -117,7 +117,7 @@ type Rounds struct {
 	Dirty   int `json:"dirty"` // number of disturbed rounds among those that were made
 }
 
-// few returns a text if other programs disturbed so many rounds that fewer undisturbed rounds are left than planned.
+// few returns a text if other programs disturbed so many rounds that fewer undisturbed rounds than planned are left.
 // Otherwise it returns an empty string.
 func (r *Rounds) few() string {
 	if r == nil || r.Dirty == 0 || r.Made-r.Dirty >= r.Planned {
@@ -126,8 +126,8 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct sets, for each contrast in list, the p value after the correction for the number of contrasts, and the
-// level with which to compare the p value.
+// correct corrects the p values of the contrasts in list for the number of contrasts. It sets two fields of each
+// contrast: q to the corrected p value, and level to the limit below which q proves the effect.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {
@@ -138,9 +138,9 @@ func correct(list []*contrast, level float64) {
 	}
 }
 
-// undecided looks for comparisons whose effect may be large enough to matter but is not proven. Of these, it takes
-// the comparison with the smallest p value, and says how many rounds would decide it. The text is empty if there is
-// no such comparison.
+// undecided selects the comparisons whose effect may matter but is not proven. For the one with the smallest p value,
+// it says how many rounds would decide whether the effect matters. It returns an empty text if there is no such
+// comparison.
 func undecided(list []*contrast) (text string, rounds int) {
 	var top *contrast
 	for _, c := range list {
@@ -166,7 +166,7 @@ func pick(list []*contrast, name string) *contrast {
 	return nil
 }
 
-// knees compares each cell of a list with each cell before it. It returns these comparisons.
+// knees compares each cell of a list with each earlier cell, and returns these comparisons.
 func knees(line []*Cell, metric string, least float64) (list []*contrast) {
 	for i := range line {
 		for k := range i {
@@ -189,13 +189,14 @@ func knee(line []*Cell, list []*contrast) (at int) {
 	return at
 }
 
-// between returns the comparison of two cells of a list, which the function knees has made.
+// between returns the comparison of two cells, given by their indices in line. The parameter list is the result of the
+// function knees for line.
 func between(line []*Cell, list []*contrast, at, from int) *contrast {
 	return pick(list, line[at].Key+" "+line[from].Key)
 }
 
-// borders compares each class of pairs of CPUs with all nearer classes. A class is a border if it is proven to cost
-// more than each nearer class.
+// borders compares the cost of each class of pairs of CPUs with the cost of all nearer classes. The parameter cells has
+// one cell for each class, the nearest class first. The result has a contrast for each class but the nearest.
 func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
 	for i := 1; i < len(cells); i++ {
 		c := &contrast{name: cells[i].Key, better: cells[i-1], worse: cells[i], least: least}
@@ -207,7 +208,7 @@ func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
 	return list
 }
 
-// effectOf returns the effect that a comparison has shown, for a report.
+// effectOf returns a copy of the interval of the effect, for a report.
 func (c *contrast) effectOf() *stats.Interval {
 	q := c.Interval
 	return &q

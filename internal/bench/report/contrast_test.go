@@ -15,9 +15,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// TestContrastsOfEveryHost checks that the plan for each recorded host makes few comparisons. The p values are
-// corrected for the number of comparisons, and the rounds of the plan must still be able to prove an effect. Each cell
-// of a comparison takes part in all rounds.
+// TestContrastsOfEveryHost checks that the plan for each recorded host makes few comparisons. With too many
+// comparisons, the correction of the p values would leave nothing that the rounds of the plan can prove. Each cell of a
+// comparison takes part in all rounds.
 func TestContrastsOfEveryHost(t *testing.T) {
 	for _, suite := range []struct {
 		preset       plan.Preset
@@ -46,9 +46,8 @@ func TestContrastsOfEveryHost(t *testing.T) {
 	}
 }
 
-// invented draws the rounds of a contrast. The figures of both choices have noise, and one of twenty figures is an
-// outlier. If the parameter whole is set, an outlier affects both figures of a round; otherwise each figure has its own
-// outliers.
+// invented draws the figures of a contrast. All figures have noise, and one of twenty is an outlier. If the parameter
+// whole is true, an outlier affects both figures of its round.
 func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *contrast {
 	outlier := func() float64 {
 		if rng.Float64() < 0.05 {
@@ -70,8 +69,8 @@ func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *co
 	return c
 }
 
-// page draws all contrasts of a report. The effect of the first contrast is the parameter first. The effect of all
-// other contrasts is the parameter others.
+// page draws all contrasts of a report. The parameter first is the true effect of the first contrast, and the parameter
+// others is the true effect of each other contrast.
 func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast {
 	list := []*contrast{invented(rng, plan.Rounds, first, noise, whole)}
 	for range mostContrasts/2 - 1 {
@@ -89,7 +88,7 @@ func TestAdviceOfInventedRounds(t *testing.T) {
 	for _, c := range []struct {
 		noise        float64
 		whole        bool
-		found, clear int // percentage of reports that must find an effect of 1.3 (found) or of 1.5 (clear)
+		found, clear int // least percentage of reports that find an effect of 1.3 (found), and of 1.5 (clear)
 	}{{0.05, true, 95, 100}, {0.10, true, 36, 95}, {0.05, false, 60, 80}, {0.10, false, 24, 72}} {
 		rng := rand.New(rand.NewPCG(1, 45))
 		equal, border, found, clear := 0, 0, 0, 0
@@ -135,8 +134,8 @@ func dirtied(d *Document, rounds int, slow func(*Cell) bool) {
 	}
 }
 
-// Rounds that other programs disturbed do not count: they neither show an effect nor hide one. With fewer clean
-// rounds than planned, there is no advice.
+// TestDirtyRoundsAreLeftOut checks that rounds which other programs disturbed do not count: they neither show an effect
+// nor hide one. If fewer undisturbed rounds than planned are left, there is no advice.
 func TestDirtyRoundsAreLeftOut(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	siblings := func(c *Cell) bool { return c.Scenario == "lock" && c.class().Base() == topology.SMT }

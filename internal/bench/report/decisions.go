@@ -21,7 +21,7 @@ type decision struct {
 	Do       []string // options and commands that carry out the answer
 	Because  string   // the effect with its interval
 	Bars     []peerBar
-	Setting  string   // the cell that the bars show
+	Setting  string   // the measurement that the bars show, in words
 	Again    string   // the command that measures the answer again
 	Evidence []string // figures, and their cells
 }
@@ -33,13 +33,13 @@ type peerBar struct {
 	Role string // why the page shows this primitive
 }
 
-// question is a question that the owner of a host has. There are at most twelve. The advice of some rules answers it.
-// The page shows the primitive that the question is about, beside primitives of the host.
+// question is one of at most twelve questions that the owner of a host has. The advice of its rules answers it. Below
+// the answer, the page shows the measured subject beside primitives of the host.
 type question struct {
 	text              string
 	rules             []string
-	scenario, subject string   // the subject of the library; empty if the question is about the host
-	alike             []string // primitives of the host that wait in the same way or promise the same; the most similar one first
+	scenario, subject string   // what the bars show; both are empty if the question is about the host
+	alike             []string // similar primitives of the host, the most similar one first
 	crowd             bool     // prefer the cell with the most workers
 }
 
@@ -59,7 +59,7 @@ var questions = []question{
 	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil, false},
 }
 
-// ranks has the verdicts of advice, from the most important to the least important.
+// ranks lists the verdicts of advice, from the most important to the least important.
 var ranks = []string{adviceDo, adviceUndecided, adviceAsIs, adviceNone, adviceMoot, adviceWithheld, adviceUnknown}
 
 // Decisions answers all questions of the owner of a host with the advice that follows from a document.
@@ -120,9 +120,9 @@ func (q question) measure() string {
 // mostBars is the largest number of bars in the chart of a decision.
 const mostBars = 4
 
-// peers returns the bars for a question, and a text that names their measurement. The bars show the subject of the
-// library, the primitive of the host that is most like it, and the best primitive of each family of the host. The
-// measurement is the first one that has both the subject and a similar primitive.
+// peers returns the bars for a question, and a text that names the measurement that all of them show. There is a bar
+// for the subject of the library, for the most similar primitive of the host, and for the best primitive of each family
+// of the host. The measurement is the first one that has both the subject and a similar primitive.
 func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	if q.scenario == "" {
 		return "", nil
@@ -158,8 +158,8 @@ func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	return ours.label(), barsOf(ours, cells, roles)
 }
 
-// onOneCore returns 1 for a cell whose processes share a core or are not pinned, and 0 for other cells. It is for
-// sorting: a cell with 1 says less about a choice, so it comes later.
+// onOneCore returns 0 for a cell whose processes are pinned to different cores, and 1 for any other cell. The function
+// peers prefers cells with 0, because they say more about a choice.
 func onOneCore(c *Cell) int {
 	if place := c.Params["place"]; place == bench.PlaceSame || place == bench.PlaceAny || c.class().Base() == topology.SMT {
 		return 1
@@ -167,8 +167,8 @@ func onOneCore(c *Cell) int {
 	return 0
 }
 
-// barsOf returns a bar for each cell. The first of the cells is ours. Each other bar also shows how many times better
-// ours is than the cell of the bar.
+// barsOf returns a bar for each cell. The first cell is the parameter ours, a cell of the library. Each other bar also
+// shows how many times better the library is.
 func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	hi := 0.0
 	for _, c := range cells {
@@ -182,7 +182,7 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo)}}
 		if q, err := gain(ours, c, ours.Unit); err == nil && q.N > 0 && i > 0 {
 			b.Ratio = formatInterval(q)
-		} else if i > 0 { // no undisturbed round has both figures, so take the disturbed rounds, too
+		} else if i > 0 { // no undisturbed round has both figures: use all rounds
 			b.Ratio = formatRatio(timesBetter(ours, c))
 		}
 		bars = append(bars, b)
@@ -190,7 +190,8 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	return bars
 }
 
-// perSecond returns the suffix "/s" for a rate, which formatMetric omits. For other metrics it returns an empty string.
+// perSecond returns "/s" if the metric is a rate, because formatMetric omits this unit. For other metrics it returns an
+// empty string.
 func perSecond(metric string) string {
 	if metric == "ops/s" {
 		return "/s"
@@ -198,7 +199,7 @@ func perSecond(metric string) string {
 	return ""
 }
 
-// timesBetter returns how many times better the median of a is than that of b.
+// timesBetter returns how many times better the median of the cell a is than the median of the cell b.
 func timesBetter(a, b *Cell) float64 {
 	x, y := stats.Median(b.Values(a.Unit)), stats.Median(a.Values(a.Unit))
 	if bench.BetterHigher[a.Unit] {

@@ -125,8 +125,8 @@ func TestWarningsAreWhole(t *testing.T) {
 	}
 }
 
-// A decision names the peer that is most like the library's primitive, and the best peer, even if that is better than
-// the library.
+// TestDecisionsShowTheBestPeer checks that a decision names two peers: the one that is most like the primitive of the
+// library, and the best one, even if the best one beats the library.
 func TestDecisionsShowTheBestPeer(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	d := planted(o, cells, 3, func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
@@ -186,7 +186,7 @@ func TestPageBeginsWithDecisions(t *testing.T) {
 	require.Zero(t, open)
 }
 
-// browser returns the path of a headless Chromium, which the tests of the size of the page need.
+// browser returns the path of a headless Chromium. If there is none, it skips the test.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

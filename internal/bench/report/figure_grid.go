@@ -19,7 +19,7 @@ type grid struct {
 	labels   []string
 	across   []string    // labels of the columns, if they differ from those of the rows
 	values   [][]float64 // by row
-	breaks   map[int]int // by index of a row or column: width of the border before the row and the column with this index
+	breaks   map[int]int // width of the border before a row or a column, by its index
 	from, to string      // names of the two axes
 	format   func(float64) string
 }

@@ -26,8 +26,8 @@ const (
 	boxChar                  = 7.0 // width of a letter
 )
 
-// layout computes the sizes and places of the box and of its children. It arranges the children in rows that are not
-// wider than the parameter most.
+// layout computes the sizes and places of the box and of its children. It arranges the children in rows. The parameter
+// most is the largest width of a row.
 func (b *box) layout(most float64) {
 	text := boxChar*float64(len([]rune(b.label))) + 2*boxPad
 	if len(b.kids) == 0 {

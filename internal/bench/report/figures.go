@@ -31,7 +31,8 @@ func latencies(title string, cells []*Cell) (*figure, error) {
 		axis{log: true, ticks: nines}, axis{log: true, format: asTime}, all), nil
 }
 
-// distribution draws, for each time, which share of the samples is below that time.
+// distribution draws the cumulative distribution of the samples: for each time, the share of the samples that are below
+// it.
 func distribution(title string, cells []*Cell) (*figure, error) {
 	all, err := lines(cells, func(_ int64, b hdrhistogram.Bracket, div float64) (xy, bool) {
 		return xy{math.Max(float64(b.ValueAt)/div, 100), b.Quantile}, true
@@ -45,7 +46,7 @@ func distribution(title string, cells []*Cell) (*figure, error) {
 }
 
 // lines makes a line for each cell that has a histogram. It calls the function point for each bracket of the histogram,
-// in ascending order. The function returns the next point of the line, or false if the line has ended.
+// in ascending order, and adds the result to the line. If point returns false, the line ends.
 func lines(cells []*Cell, point func(total int64, b hdrhistogram.Bracket, div float64) (xy, bool)) (all []series, err error) {
 	for _, c := range cells {
 		h, div, err := c.pooled()

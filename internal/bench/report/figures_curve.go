@@ -14,8 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// curves makes a line for each name. A line shows the medians of a metric against x, with the range of the repetitions
-// as a band.
+// curves makes a line of the cells that have the same result of the function name. The function x returns the
+// horizontal position of a cell. The line shows the medians of the main metric, with the range of the repetitions as a
+// band.
 func curves(cells []*Cell, name func(*Cell) string, x func(*Cell) float64) (all []series) {
 	at := map[string]int{}
 	points := [][]*Cell{}
@@ -50,7 +51,7 @@ const leastGap = 2 * time.Microsecond
 func againstGap(cells []*Cell) *figure {
 	all := curves(cells, func(c *Cell) string { return c.name() }, func(c *Cell) float64 {
 		d, err := time.ParseDuration(c.Params["gap"])
-		if err != nil { // a file that this program did not write
+		if err != nil { // only in a file that another program wrote
 			d = 0
 		}
 		return float64(max(d, leastGap))
@@ -115,8 +116,8 @@ var sweeps = map[string][]sweep{
 	"herd": {{param: "wake", label: "processes woken", caption: "Until the last of them runs."}},
 }
 
-// draw returns a figure of the main metric against the parameter p.param. It returns nil if there is only one value of
-// the parameter.
+// draw returns a figure of the main metric against the parameter that the sweep names. It returns nil if no subject was
+// measured with several values of this parameter.
 func (p sweep) draw(sc *bench.Scenario, cells []*Cell) *figure {
 	value := func(c *Cell) float64 { v, _ := strconv.ParseFloat(c.Params[p.param], 64); return v }
 	all := curves(cells, (*Cell).name, value)
@@ -144,7 +145,8 @@ func measuredAt(all []series) (list []tick) {
 }
 
 // ratioMaps draws heat maps of the throughput. The rows are percentages of reads, and the columns are numbers of
-// workers. There is a map for each lock of the library that was measured with several of both.
+// workers. There is a map for each lock of the library that was measured with several percentages and with several
+// numbers of workers.
 func ratioMaps(cells []*Cell) (list []*figure) {
 	for _, some := range groupsBut(cells, "read", "procs", "threads") {
 		var names []string
@@ -192,8 +194,8 @@ func ratioMaps(cells []*Cell) (list []*figure) {
 }
 
 // ideal returns a line that shows perfect scaling: the throughput grows in proportion to the number of workers, up to
-// the number of CPUs. It begins at the best point with the fewest workers. The line ends earlier if it would rise above
-// 1.4 times the highest measured throughput.
+// the number of CPUs. The line begins at the point with the fewest workers, and at the highest one of several such
+// points. It ends earlier if it would rise above 1.4 times the highest measured throughput.
 func ideal(all []series, cpus int) (s series, ok bool) {
 	most, from := 0.0, xy{}
 	for _, s := range all {

@@ -7,8 +7,8 @@ import (
 )
 
 // againstBandwidth draws the time of a single load against the bandwidth that other cores use meanwhile. There is a
-// line for each place of the data and each percentage of reads among the accesses. Each line begins with a measurement
-// in which no other core uses memory.
+// line for each placement of the data that the other cores access, and for each percentage of reads among these
+// accesses. Each line begins with a measurement in which no other core uses memory.
 func againstBandwidth(cells []*Cell) *figure {
 	kind := func(c *Cell) string { return "data " + c.Params["data"] + ", " + c.Params["read"] + "% reads" }
 	all := curves(cells, kind, func(c *Cell) float64 {

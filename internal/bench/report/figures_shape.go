@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// shapeFigures returns further figures of a scenario. They compare the subjects, show how evenly the workers share a
-// lock and between which threads it moves, and show how results depend on parameters such as the gap or the load.
+// shapeFigures returns further figures of a scenario: bars that compare the subjects, how evenly the workers share a
+// lock, between which threads the lock moves, and curves of the results against parameters.
 func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, all []*Cell) (list []*figure, err error) {
 	add := func(f *figure) {
 		if f != nil {
@@ -48,12 +48,12 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	for i, k := range keys {
 		cells := groups[k]
 		if len(cells) < 2 && slices.Contains([]string{"wake", "herd", "oversub", "stream", "fence"}, sc.Name) {
-			continue // a curve shows the cell as a point
+			continue // a curve has this cell as a point
 		}
 		if i == 0 && sc.Name != "oversub" {
 			add(sideBySide(sc, k, cells))
 		}
-		if sc.Unit != "p50-ns" { // for the other scenarios, newSection draws the latencies
+		if sc.Unit != "p50-ns" { // newSection draws the latencies of scenarios with this unit
 			f, err := latencies(strings.TrimSpace("Latency "+k), notable(sc, cells))
 			if err != nil {
 				return nil, err

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/madeup"
 )
 
-// withShapes adds to a made-up document what figures other than medians need: workers, hand-overs, and several gaps
-// and loads.
+// withShapes adds to a made-up document the results that some figures need: workers, hand-overs, and several gaps and
+// loads.
 func withShapes(d *Document) {
 	var more []Cell
 	for _, c := range d.Cells {
@@ -78,7 +78,7 @@ func TestFiguresAreComplete(t *testing.T) {
 		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix", "padding", "stream", "fence"}, sc.Name) {
 			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.Name)
 		}
-		if sc.Name != "mem" { // made-up results lack what its figures show
+		if sc.Name != "mem" { // the made-up results have no data for figures of mem
 			require.Contains(t, text, "<svg", sc.Name)
 		}
 	}
@@ -110,7 +110,8 @@ func TestFiguresOfLittle(t *testing.T) {
 	require.NotContains(t, page, "<b>Recovery")
 }
 
-// A subject that is far worse than the others leaves room for their bars.
+// TestSideBySideClips checks that the bar of a subject that is far worse than the others is cut off, so that the other
+// bars stay readable.
 func TestSideBySideClips(t *testing.T) {
 	cell := func(name string, v float64) *Cell {
 		return &Cell{Subject: name, Unit: "p50-ns", Reps: []Repetition{{Status: bench.StatusOK, Metrics: map[string]float64{"p50-ns": v}}}}

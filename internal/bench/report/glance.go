@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// writeGlance renders a line for each result of the library. The line has the ratios of the result to those of the most
-// important primitives of the host. writeGlance writes nothing if there are few lines.
+// writeGlance renders a line for each result of the library. The line has the ratios of this result to the results of
+// the most important primitives of the host. If there are few lines, writeGlance writes nothing.
 func writeGlance(w io.Writer, all [][]*bench.Result) {
 	const few = 3
 	rows := []glanceRow{{"shmsync at a glance", "", "", []string{"times that of"}}}
@@ -64,8 +64,8 @@ func glanceLines(rows []glanceRow) (lines []string) {
 	return lines
 }
 
-// sharedRivals maps the name of a subject without a lock for readers to a similar subject with one. rivals uses it for
-// the reader/writer locks of the library.
+// sharedRivals maps the name of a subject that is a plain lock to a similar reader/writer lock. The function rivals
+// uses it for the reader/writer locks of the library.
 var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.RWMutex", "c:robust": "c:rwlock", "c:pthread": "c:rwlock"}
 
 // rivals returns the subjects with which a primitive of the library is compared. The function present reports whether a

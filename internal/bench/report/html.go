@@ -199,8 +199,8 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 	return s, nil
 }
 
-// group returns a text with the parameters of c. The text is the same for all cells that can be compared with c,
-// because it omits the parameters that describe the subject. It also omits the parameters that the caller names.
+// group returns a text with the parameters of c, without those that describe the subject and those that the caller
+// names. Cells with the same text can be compared.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {
@@ -237,8 +237,8 @@ func scalingGroups(all []*Cell) [][]*Cell {
 	return list
 }
 
-// varying returns the names of the parameters procs and threads, but only of those whose values differ between the
-// cells. The title of a figure omits these parameters, because each line of the figure has its own values.
+// varying returns which of the parameters procs and threads differ between the cells. The title of a figure that shows
+// these cells omits such a parameter.
 func varying(cells []*Cell) (names []string) {
 	for _, name := range []string{"procs", "threads"} {
 		for _, c := range cells {
@@ -251,8 +251,8 @@ func varying(cells []*Cell) (names []string) {
 	return names
 }
 
-// notable returns the cells for which a figure has room: those of the library and of the most important primitives of
-// the host. If a throughput scenario has no list of primitives for its ratios, notable returns all cells.
+// notable returns the cells for which a figure has room: those of the library, and those of the most important
+// primitives of the host. It returns all cells of a throughput scenario that has no reference for its ratios.
 func notable(sc *bench.Scenario, cells []*Cell) (list []*Cell) {
 	for _, c := range cells {
 		if c.ours() || sc.Higher && len(sc.Ref) == 0 || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {

@@ -48,7 +48,7 @@ type Cell struct {
 	Status   string                    `json:"status"`
 	Reason   string                    `json:"reason,omitempty"`
 	Summary  map[string]stats.Interval `json:"summary,omitempty"` // median and range over the repetitions
-	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // ratio of the main metric to that of the subject Ref
+	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // main metric, divided by that of the subject Ref
 	Ref      string                    `json:"ref,omitempty"`
 	Reps     []Repetition              `json:"reps,omitempty"`
 
@@ -60,9 +60,9 @@ type Repetition struct {
 	Status  string               `json:"status"`
 	Reason  string               `json:"reason,omitempty"`
 	Metrics map[string]float64   `json:"metrics,omitempty"`
-	Hist    string               `json:"hist,omitempty"` // HdrHistogram V2, compressed, base64; ns × HistDiv
+	Hist    string               `json:"hist,omitempty"` // HdrHistogram V2, compressed, base64; values: ns × HistDiv
 	HistDiv float64              `json:"hist_div,omitempty"`
-	Told    string               `json:"told,omitempty"` // like Hist: until a survivor learned of a death
+	Told    string               `json:"told,omitempty"` // times from a death to the news of it, in the form of Hist
 	Workers []bench.WorkerReport `json:"workers,omitempty"`
 	Stacks  string               `json:"stacks,omitempty"`
 	Dirty   bool                 `json:"dirty,omitempty"`

@@ -111,13 +111,14 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 	return g
 }
 
-// clusterStep is the least ratio of the distance between neighbouring clusters of CPUs to the distance within a cluster.
+// clusterStep is a limit of the method clusters: a merge distance is much larger than the earlier ones if it exceeds
+// all of them by this factor.
 const clusterStep = 1.3
 
 // clusters finds groups of CPUs that are much nearer to each other than to other CPUs. It begins with one group for
-// each CPU, and repeatedly merges the two groups with the least mean distance. If this distance exceeds all earlier
-// merge distances by the factor clusterStep, the groups that exist before the merge become a level. The result has the
-// levels from small groups to large ones.
+// each CPU, and repeatedly merges the two groups with the least mean distance. Before a merge over a much larger
+// distance than in all earlier merges, the existing groups become a level of the result. The levels go from small
+// groups to large ones.
 func (m *pairs) clusters() (levels [][][]int) {
 	groups := make([][]int, len(m.cpus))
 	for i, c := range m.cpus {
@@ -134,7 +135,7 @@ func (m *pairs) clusters() (levels [][][]int) {
 			}
 		}
 		if x < 0 {
-			return levels // no distance between two of the groups was measured
+			return levels // no pair of CPUs of different groups was measured
 		}
 		if last > 0 && least > clusterStep*last {
 			level := make([][]int, len(groups))
@@ -190,8 +191,8 @@ func (m *pairs) clusterText() string {
 // mostColumns is the number of CPUs that fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes a table for each matrix of a document. In the measurement of a pair, the CPU of the row starts,
-// and the CPU of the column answers.
+// writeMatrix writes a table for each matrix of a document. In a measured pair, the CPU of the row writes the cache
+// line first, and the CPU of the column answers.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)
@@ -216,7 +217,7 @@ func writeMatrix(w io.Writer, d *Document) {
 	writeUnmeasured(w, d)
 }
 
-// writeUnmeasured writes how many pairs of CPUs have no figure, for each reason.
+// writeUnmeasured writes a line for each reason why pairs of CPUs have no figure, with the number of these pairs.
 func writeUnmeasured(w io.Writer, d *Document) {
 	counts := map[string]int{}
 	for i := range d.Cells {

@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/madeup"
 )
 
-// TestClusters checks that clusters finds the groups from the measured times alone, without the topology.
+// TestClusters checks that the method clusters finds the groups of CPUs by the measured times alone, without the
+// topology.
 func TestClusters(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -50,7 +51,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// A matrix that is too large for a table is summarized. Tables keep to their width.
+// TestMatrixTables checks that a matrix that is too large for a table is summarized, and that no line is wider than
+// TableWidth.
 func TestMatrixTables(t *testing.T) {
 	for _, tree := range []string{"two-socket", "nps4"} {
 		d := syntheticMatrix(t, tree, 3, func(a, b, _ int) float64 { return 50 + float64(10*abs(a-b)) })

@@ -29,7 +29,7 @@ func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 				some = append(some, c)
 			}
 		}
-		g := newGroup(sc, "From the CPUs of node "+node, some) // the function newGroup sorts the cells
+		g := newGroup(sc, "From the CPUs of node "+node, some) // newGroup also sorts the cells
 		for i, c := range some {
 			g.Bars[i].Ratio = fmt.Sprintf("%s, pages %s, scan %s MB/s, data %s", c.Params["mem"], c.Params["huge"],
 				formatMetric("scan-MB/s", stats.Median(c.Values("scan-MB/s"))), formatMetric("data-ns", stats.Median(c.Values("data-ns"))))
@@ -50,8 +50,8 @@ func memFigures(cells []*Cell) (figures []*figure) {
 	return figures
 }
 
-// placement returns where the memory of the cell was, according to the last repetition that has this information. It
-// returns nil if none has it.
+// placement returns where the memory of the cell was, according to the last repetition that recorded it. It returns nil
+// if no repetition recorded it.
 func (c *Cell) placement() *bench.Placement {
 	for _, r := range slices.Backward(c.Reps) {
 		if r.Placement != nil && len(r.Placement.Got) > 0 {

@@ -26,7 +26,8 @@ func TestMemPlacementText(t *testing.T) {
 	require.Equal(t, []int{1}, (&bench.MemShape{Node: 3, Policy: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{1}}}).Asked())
 }
 
-// TestMemFigures checks that two nodes make a matrix, and that pages on other nodes than requested are highlighted.
+// TestMemFigures checks that cells of two nodes make a figure of the latencies from node to node, and that pages on
+// other nodes than requested are highlighted.
 func TestMemFigures(t *testing.T) {
 	var cells []*Cell
 	for _, node := range []string{"0", "1"} {

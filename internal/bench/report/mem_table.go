@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// oneNode is the remark for a host with one NUMA node, on which it makes no difference where memory is requested.
+// oneNode is the remark in the table of a host with one NUMA node.
 const oneNode = "one node with memory: all of it is local, wherever it is asked for"
 
 // writeMem renders the mem measurements as one table. It marks the best measurement for the CPUs of each NUMA node. It
@@ -74,8 +74,8 @@ func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	return best
 }
 
-// placementOf returns where the memory was, according to the last repetition that has this information. If none has it,
-// the result says that the placement is not known.
+// placementOf returns where the memory was, according to the last repetition that recorded it. If no repetition
+// recorded it, the result says that the placement is not known.
 func placementOf(r *bench.Result) *bench.Placement {
 	for _, rep := range slices.Backward(r.Reps) {
 		if rep.Placement != nil {

@@ -69,8 +69,8 @@ func better(sc *bench.Scenario) string {
 	return "less is better"
 }
 
-// manyTimes is the greatest ratio of the medians of a group whose bars begin at 0. With a greater ratio, the short bars
-// would be invisible next to the long ones, so the scale is logarithmic.
+// manyTimes is the greatest ratio between the medians of a group for which the scale is linear. With a greater ratio,
+// the short bars would be invisible, so the scale is logarithmic.
 const manyTimes = 20
 
 // barScale maps figures to lengths of bars. If the field lo is 0, the scale is linear and goes from 0 to hi. Otherwise

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// glanceRow shows a result of the library, and the ratios of this result to those of the most important primitives of
-// the host.
+// glanceRow shows a result of the library, and the ratios of this result to the results of the most important
+// primitives of the host.
 type glanceRow struct {
 	What, Prim, Value string
 	Versus            []string
@@ -52,8 +52,8 @@ func glanceOf(d *Document) (rows []glanceRow) {
 	return rows
 }
 
-// peers returns a text that is the same for c and all cells with which c is compared. A cell is compared only with
-// cells of the same file.
+// peers returns a text that is the same for all cells that can be compared with each other. They have the same
+// scenario, the same parameters, and come from the same file.
 func (c *Cell) peers() string { return c.Scenario + " " + c.group() + " " + c.file }
 
 func cellOf(cells []*Cell, subject string) *Cell {
@@ -63,7 +63,7 @@ func cellOf(cells []*Cell, subject string) *Cell {
 	return nil
 }
 
-// ratiosOf divides, for each round, the main metric of a by that of b. bench.Ratios does the same for results.
+// ratiosOf returns, for each round, the main metric of the cell a divided by the same metric of the cell b.
 func ratiosOf(a, b *Cell) (rs []float64) {
 	for i := range min(len(a.Reps), len(b.Reps)) {
 		x, okx := a.Reps[i].Metrics[a.Unit]

@@ -23,7 +23,8 @@ func pointIntervals(all ...float64) (list []stats.Interval) {
 	return list
 }
 
-// Bars begin at 0 as long as all of them are visible. Otherwise the scale is logarithmic, and the page says so.
+// TestBarScale checks that the scale of bars begins at 0 if all of them are visible on it, and that the scale is
+// logarithmic otherwise.
 func TestBarScale(t *testing.T) {
 	near := scaleOf(pointIntervals(3, 10, 30))
 	require.Empty(t, near.label("p50-ns"))
@@ -90,7 +91,8 @@ func TestSweeps(t *testing.T) {
 	require.Contains(t, page, ">ideal</text>")
 }
 
-// The ideal line ends at the number of CPUs, or where it would rise far above the others.
+// TestIdeal checks that the ideal line ends at the number of CPUs, or earlier if it would rise far above the measured
+// lines.
 func TestIdeal(t *testing.T) {
 	measured := []series{{line: []xy{{1, 10}, {8, 40}}}, {line: []xy{{1, 12}, {8, 20}}}}
 	s, ok := ideal(measured, 4)
@@ -108,8 +110,8 @@ func TestIdeal(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestReportOfTheSameTwice checks a page of two files that have the same cells. The page shows these cells next to each
-// other, with the names of the files. The advice uses the last file that has a cell.
+// TestReportOfTheSameTwice checks a page of two files that have measured the same cells. The page shows both results of
+// such a cell next to each other, with the names of the files. The advice uses only the later result.
 func TestReportOfTheSameTwice(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(name string, f float64, only string) string {
@@ -170,7 +172,7 @@ func TestReportOfTheSameTwice(t *testing.T) {
 	require.Contains(t, text, "shmsync:mutex ("+strings.TrimSuffix(after, ".json")+")")
 }
 
-// TestGlanceGoesOn checks that a line of the overview that is too long continues on the next line, and is not cut off.
+// TestGlanceGoesOn checks that a line of the overview is not cut off if it is too long, but continues on the next line.
 func TestGlanceGoesOn(t *testing.T) {
 	lines := glanceLines([]glanceRow{
 		{"at a glance", "", "", []string{"times that of"}},

@@ -23,7 +23,7 @@ const pictureStyle = `<style>svg { background: #fff; } text { font: 12px system-
 .box.package { fill: #f6f8fa; stroke: #57606a; } .box.llc { fill: #f6f8fa; } .box.core { stroke: #0072b2; } .box.host { fill: none; stroke: none; }
 .border { stroke: #1b1f24; fill: none; } .grid { stroke: #d0d7de; } .range { stroke: #1b1f24; stroke-width: 2; opacity: .7; }</style>`
 
-// madeUpCell returns a cell with three repetitions around v.
+// madeUpCell returns a cell with three repetitions whose values are near v.
 func madeUpCell(subject, unit string, params map[string]string, v float64) *Cell {
 	c := &Cell{Subject: subject, Unit: unit, Params: params}
 	for _, f := range []float64{0.95, 1, 1.1} {
@@ -41,7 +41,7 @@ func madeUpPeers() *figure {
 	return sideBySide(bench.ScenarioByName("uncontended"), "", cells)
 }
 
-// madeUpWakes draws curves of wakes against gaps.
+// madeUpWakes draws curves of the latency of a wake against the gap before it.
 func madeUpWakes() *figure {
 	var cells []*Cell
 	for i, gap := range []string{"0", "20us", "200us", "2ms", "10ms"} {
@@ -64,7 +64,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		case a/4 == b/4:
 			way = 92
 		}
-		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // the order of the pairs does not matter
+		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // each pair has the same noise in every run
 		return way * (1 + 0.06*noise.Float64())
 	})
 	for name, f := range map[string]*figure{

@@ -34,8 +34,8 @@ func recordedHosts(t *testing.T) (names []string) {
 	return append(names, plantedHosts...)
 }
 
-// truth is a fact that a test plants in the results of a host. It has the rule that must find the fact, and texts that
-// the advice of this rule must contain.
+// truth is a fact that a test plants in the results of a host, with the rule that must find the fact. The advice of
+// this rule must contain all strings of the field text.
 type truth struct {
 	name, rule string
 	text       []string
@@ -43,9 +43,9 @@ type truth struct {
 	fact       fact
 }
 
-// mapped returns the classes of pairs of CPUs on which a scenario measures a subject, from near to far, and a first CPU
-// for each class. It omits threads of one core. If classes differ only in the kinds of their CPUs, it returns one of
-// them.
+// mapped returns the classes of pairs of CPUs for which a scenario measures a subject, the nearest class first. For
+// each class, the second result has a CPU of a measured pair. Classes that differ only in the kinds of their CPUs count
+// as one, and pairs of threads of one core do not count.
 func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (list []topology.Class, first map[topology.Class]int) {
 	first = map[topology.Class]int{}
 	for _, c := range cells {
@@ -62,8 +62,8 @@ func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (lis
 	return list, first
 }
 
-// within lists the given CPU and all used CPUs that are near it: their class with this CPU is SMT or one of the classes
-// in the parameter near.
+// within lists the given CPU and all used CPUs that are near it. A CPU is near if it is a thread of the same core, or
+// if the class of the two CPUs is in the parameter near.
 func within(o *plan.Options, cpu int, near []topology.Class) string {
 	var cpus []int
 	for _, id := range o.CPUs {
@@ -75,8 +75,8 @@ func within(o *plan.Options, cpu int, near []topology.Class) string {
 	return topology.FormatList(cpus)
 }
 
-// beyond returns a fact: the cells of a scenario cost more if their CPUs are at least as far apart as the CPUs of the
-// given class.
+// beyond returns a fact that multiplies the cost of some cells of a scenario: those whose CPUs are at least as far
+// apart as the given class says.
 func beyond(scenario string, class topology.Class, factor float64) fact {
 	return func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
 		if c.Scenario.Name != scenario || len(cpus) < 2 || cpus[0] < 0 || cpus[1] < 0 || !topology.Class(c.Place).Valid() {
@@ -90,8 +90,8 @@ func beyond(scenario string, class topology.Class, factor float64) fact {
 	}
 }
 
-// shared returns a fact: increments of counters cost more if the counters lie less than the given distance apart, in
-// bytes.
+// shared returns a fact that multiplies the cost of increments of counters, if the counters lie less than distance
+// bytes apart.
 func shared(distance uint64) fact {
 	return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
 		if c.Scenario.Name == "padding" && c.Pad < distance {
@@ -134,7 +134,7 @@ func truthsOf(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	return append(list, memoryTruths(o, cells)...)
 }
 
-// crowds reports whether a cell has at least four contenders on each of two nodes.
+// crowds reports whether at least two nodes have cohortCrowd or more of the given CPUs.
 func crowds(top *topology.Topology, cpus []int) bool {
 	nodes := map[int]map[int]bool{}
 	for _, id := range cpus {
@@ -227,9 +227,9 @@ func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	return list
 }
 
-// TestPlantedFactsOfEveryHost plants, for each recorded host, each fact that the default plan can show. The advice must
-// report the fact, with its CPUs and nodes, and nothing that the fact does not explain. If all costs are equal, there
-// must be no advice.
+// TestPlantedFactsOfEveryHost plants each fact that the default plan of a recorded host can show, for each such host.
+// The advice must report the fact with its CPUs and nodes, and nothing that the fact does not explain. If all costs are
+// equal, there must be no advice.
 func TestPlantedFactsOfEveryHost(t *testing.T) {
 	seeds, several := proctest.Rounds[uint64](1, 3), 0
 	if proctest.Long() {

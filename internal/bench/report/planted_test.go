@@ -19,15 +19,15 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// The tests below plant facts in made-up results. The cells come from the real default plan of a recorded host. All
-// cells cost the same, but a fact multiplies the cost of some cells, and all figures have noise.
+// The tests below plant facts in made-up results. The cells are those of the default plan of a recorded host. All cells
+// cost the same, except that a fact multiplies the cost of some of them. All figures have noise.
 
-// plantedHosts have various topologies: several caches in a node, a cache that several nodes share, many packages,
-// nodes without CPUs, little information, and unequal CPUs.
+// plantedHosts are recorded hosts with very different topologies. Some have several caches in a node, a cache that
+// several nodes share, nodes without CPUs, or CPUs of unequal speed.
 var plantedHosts = []string{"two-by-96", "sub-numa", "eight", "modules", "no-shared-cache", "hybrid", "two-socket", "memoryless", "cpuless", "nps4"}
 
-// fact returns the factor by which the times of a cell are longer and its rates are lower. The factor is 1 for a cell
-// that the fact does not concern.
+// fact returns the factor by which a cell costs more: it multiplies the times of the cell and divides its rates. The
+// factor is 1 for a cell that the fact does not concern.
 type fact func(t *topology.Topology, c *bench.Cell, cpus []int) float64
 
 // noise returns the noise of one repetition. It is log-normal, with an outlier in one of twenty repetitions.
@@ -62,7 +62,7 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 	top := o.Topology
 	d := &Document{Schema: Schema, Topology: top, Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: o.CPUs, Nodes: len(top.Nodes)}}
 	for _, c := range cells {
-		if c.Skip != "" || c.Scenario.Name == "matrix" && c.MaxReps > 0 { // no advice rests on the map of all pairs
+		if c.Skip != "" || c.Scenario.Name == "matrix" && c.MaxReps > 0 { // no rule uses the matrix of all pairs
 			continue
 		}
 		var cpus []int
@@ -95,8 +95,8 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 	return d
 }
 
-// timed returns the advice that prefers a faster choice to a slower one. It omits R1 and R10, which only report what
-// was measured, and R11, which is about settings.
+// timed returns the advice to prefer a faster choice. It omits R1 and R10, which only report figures, and R11, which is
+// about settings of the host.
 func timed(all []advice) (list []advice) {
 	for _, a := range all {
 		if a.Verdict == adviceDo && a.Rule != "R1" && a.Rule != "R10" && a.Rule != "R11" {
@@ -228,8 +228,8 @@ func TestPlantedFactsAreFound(t *testing.T) {
 	}
 }
 
-// TestCohortAdviceNeedsProof checks when the report recommends a cohort lock. It recommends a faster one only if the
-// threads stayed on their CPUs, and never a slower one.
+// TestCohortAdviceNeedsProof checks that the report recommends a cohort lock only if it is faster, and only if the
+// measured threads stayed on their CPUs.
 func TestCohortAdviceNeedsProof(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	gains := func(by float64) fact {

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// The figures do not use a plot library. This program also runs as the worker processes, which would have the library
-// in memory. Some measurements kill workers, and a process with more memory takes longer to die. The usual library
-// would add half as much memory again, and a third of a millisecond to the slowest deaths.
+// The figures do not use a plot library. The worker processes of a measurement run this program, too, and would have
+// the library in memory. Some measurements kill workers, and a process with more memory takes longer to die: the
+// slowest deaths would take a third of a millisecond more.
 
 // xy is a point of a curve.
 type xy struct{ x, y float64 }
@@ -23,7 +23,7 @@ type series struct {
 	line []xy
 	band []xy
 
-	ideal bool // the line was computed, not measured
+	ideal bool // the points are computed, not measured
 }
 
 // figure is a picture with a caption.
@@ -36,7 +36,7 @@ type figure struct {
 type axis struct {
 	label    string
 	log      bool
-	ticks    []tick // nil: the axis chooses its ticks
+	ticks    []tick // nil: the method marks chooses the ticks
 	format   func(float64) string
 	lo, hi   float64 // range of the values
 	from, to float64 // range on the page
@@ -165,8 +165,8 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 	return &figure{title, caption, template.HTML(b.String())}
 }
 
-// lineStyle returns the colour and the dashes of line i. They depend on the subject of the line. If several lines have
-// the same subject, all but the first have other dashes.
+// lineStyle returns the colour and the dashes of line i of a figure. Lines of the same subject have the same colour and
+// different dashes.
 func lineStyle(all []series, i int) (color, dashed string) {
 	color, pattern := palette[i%len(palette)], ""
 	if i >= len(palette) {

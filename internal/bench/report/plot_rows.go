@@ -39,8 +39,8 @@ func namesWidth(list []row) float64 {
 	return math.Min(math.Max(namesLeast, letterWidth*float64(longest)+14), namesMost)
 }
 
-// drawRows returns a figure of horizontal bars. A legend explains the parts of the bars that have names. All bars
-// have the same scale, which ends at the value most. If most is 0, the scale ends at the longest bar.
+// drawRows returns a figure of horizontal bars. The parameter legend has the names of the parts of a bar. All bars have
+// the same scale. It ends at the value in the parameter most, or at the longest bar if most is 0.
 func drawRows(title, caption string, list []row, legend []string, most float64) *figure {
 	if most == 0 {
 		for _, r := range list {

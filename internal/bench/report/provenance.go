@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Facts returns facts about the host, and the limits under which the run was made. It omits what the headline says.
+// Facts returns facts about the host, the limits under which the run was made, and its duration.
 func (d *Document) Facts() []host.Fact {
 	facts := d.Env.Facts()
 	if d.Topology != nil {

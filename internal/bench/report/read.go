@@ -78,14 +78,14 @@ func (c *Cell) Values(metric string) []float64 {
 	return bench.Or(vs, dirty...)
 }
 
-// pooled returns one histogram with the samples of all repetitions, or nil if there is none. To get nanoseconds, the
-// caller divides the values of the histogram by div.
+// pooled returns one histogram with the samples of all repetitions, or nil if no repetition has a histogram. A value of
+// the histogram divided by div is a time in nanoseconds.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
 	return c.merged(func(r *Repetition) string { return r.Hist })
 }
 
-// merged returns one histogram with the samples of all repetitions. The function text selects a histogram of a
-// repetition, in text form. It returns an empty string if the repetition does not have this histogram.
+// merged returns one histogram with the samples of all repetitions. The function text selects which histogram of a
+// repetition is used, in text form. It returns an empty string for a repetition without this histogram.
 func (c *Cell) merged(text func(*Repetition) string) (h *hdrhistogram.Histogram, div float64, err error) {
 	for i := range c.Reps {
 		r := &c.Reps[i]

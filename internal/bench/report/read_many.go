@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// ReadDocuments reads several result files into one document. If two files have measured the same cell, the document
-// has both results. In this case, all cells of the scenario of this cell get labels that name their files. Differences
-// between the hosts become warnings.
+// ReadDocuments reads several result files into one document. If several files have measured the same cell, the
+// document has all of these results, and all cells of the scenario are labelled with the names of their files.
+// Differences between the hosts become warnings.
 func ReadDocuments(names []string) (*Document, error) {
 	var all *Document
 	seen := map[string]bool{}
-	common := map[string]bool{} // scenarios that have a cell in common
+	common := map[string]bool{} // scenarios of which several files have the same cell
 	for i, name := range names {
 		d, err := ReadDocument(name)
 		if err != nil {
@@ -54,7 +54,8 @@ func ReadDocuments(names []string) (*Document, error) {
 	return all, nil
 }
 
-// fileLabel returns a short name for file i that differs from the short names of the other files.
+// fileLabel returns a name for file i: the last part of its path, or the whole path if another file has the same last
+// part. Both are without ".json".
 func fileLabel(names []string, i int) string {
 	short := func(name string) string { return strings.TrimSuffix(filepath.Base(name), ".json") }
 	for k := range names {
@@ -73,8 +74,8 @@ func (c *Cell) name() string {
 	return c.Subject + " (" + c.file + ")"
 }
 
-// latest returns a document in which each measurement comes from the last file that has the measurement. Advice uses
-// that document.
+// latest returns a document with one result for each cell: the one from the last file that has measured the cell.
+// Advice uses this document.
 func (d *Document) latest() *Document {
 	one := *d
 	one.Cells = nil

@@ -32,8 +32,8 @@ type advice struct {
 	Verdict  string          `json:"verdict"`
 	Text     string          `json:"text"`
 	Do       []string        `json:"do,omitempty"`       // options and commands that carry out the advice
-	Evidence []string        `json:"evidence,omitempty"` // figures, and their cells
-	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better the choice is, unless Unit says otherwise
+	Evidence []string        `json:"evidence,omitempty"` // figures, each with the cell that it comes from
+	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better the choice is; or a value in Unit
 	Unit     string          `json:"unit,omitempty"`
 	Needs    int             `json:"needs,omitempty"` // estimated number of rounds that would decide the question; 0 if not known
 
@@ -107,8 +107,8 @@ func Recommend(d *Document) []advice {
 	return append(all, hygiene(d)...)
 }
 
-// oneEach combines the advice of two rules. R2 names the CPUs to use, and R13 may advise to use only one thread of each
-// core. The combined advice names one thread of each core of the CPUs of R2.
+// oneEach combines the advice of two rules in one command. R2 names the CPUs to use, and R13 may advise to use only one
+// thread of each core. The command then names one thread of each core of the CPUs of R2.
 func oneEach(d *Document, all []advice) {
 	domain := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R2" && a.Verdict == adviceDo && len(a.cpus) > 0 })
 	apart := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R13" && a.Verdict == adviceDo })
@@ -123,7 +123,7 @@ func oneEach(d *Document, all []advice) {
 	list := topology.FormatList(cpus)
 	all[domain].Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list + ": one thread of each core"}
 	all[apart].Do = nil
-	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // R2 excludes some CPUs that R13 names
+	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // R2 excludes some of these CPUs
 		_, after, _ = strings.Cut(after, ":")
 		all[apart].Text = before + ":" + after
 	}
@@ -135,7 +135,7 @@ func noTiming(d *Document) (why []string) {
 	if host.Emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	judged := d.Rounds != nil // the run has checked each round for disturbances
+	judged := d.Rounds != nil // the run has checked each round, and disturbed rounds do not count
 	if e.Others > host.MostOthers && !judged {
 		why = append(why, fmt.Sprintf("other programs took %.1f %% of the time of the CPUs that were used", 100*e.Others))
 	}
@@ -160,19 +160,19 @@ func noTiming(d *Document) (why []string) {
 	return why
 }
 
-// awake has the scenarios whose workers wait only for each other, so that they hardly ever sleep.
+// awake has the scenarios whose workers hardly ever sleep.
 var awake = []string{"handoff", "lock", "readers", "padding", "home", "matrix"}
 
-// These limits decide which workers the method lost considers, and whether it returns a result.
+// These are limits of the method lost.
 const (
-	mostSleeps = 50  // per second; each costs at most 0.1 ms until the thread runs again
-	leastTime  = 0.2 // seconds of all workers; a shorter time may be one time slice of another program
+	mostSleeps = 50  // sleeps of a worker in a second; until a woken thread runs, at most 0.1 ms pass
+	leastTime  = 0.2 // seconds of all workers; less may be one time slice of another program
 )
 
-// lost returns the share of the time for which workers did not run, although the plan gave each of them a CPU alone. It
-// considers only workers that hardly ever slept. If such a worker did not run, another program had its CPU. The number
-// of involuntary context switches shows less: each sched_yield of a busy wait counts as a switch, and a program that
-// takes the CPU once may keep it for long.
+// lost returns the share of the time for which other programs had the CPUs of the workers. It considers only workers
+// that had a CPU each and hardly ever slept: if such a worker did not run, another program had its CPU. The number of
+// involuntary context switches says less. Each sched_yield of a busy wait counts as a switch, and a program that takes
+// the CPU once may keep it for long.
 func (d *Document) lost() float64 {
 	used, seconds := 0.0, 0.0
 	for i := range d.Cells {
@@ -225,8 +225,8 @@ func with(param, value string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Params[param] == value }
 }
 
-// alike returns a condition for the method find: the cell has the same scenario and parameters as the cell a. The
-// subject and the named parameters may differ.
+// alike returns a condition for the method find: a cell has the scenario and the parameters of the cell a. The subject
+// and the parameters that the caller names may differ.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }
@@ -272,12 +272,12 @@ func roundRatio(x, y map[int]float64) (stats.Interval, error) {
 	return e.Interval, err
 }
 
-// fewest is the least number of rounds for a figure that becomes a setting. The figures of only two rounds may be close
-// to each other by chance.
+// fewest is the least number of rounds from which advice takes a figure for a setting. The figures of only two rounds
+// may be close to each other by chance.
 const fewest = 3
 
-// exceeds reports whether the whole interval of an effect is at least as large as the parameter least. This is good
-// enough for evidence, but not for advice: if there are many effects, some of their intervals are that large by chance.
+// exceeds reports whether the whole interval of an effect lies at or above least. This is good enough for evidence, but
+// not for advice: among many effects, some have such an interval by chance.
 func exceeds(q stats.Interval, least float64) bool {
 	return q.N >= fewest && q.Lo >= least
 }
@@ -292,7 +292,7 @@ func (c *Cell) evidence(metric string) string {
 	return fmt.Sprintf("%s %s [%s..%s] n=%d  %s", metric, formatMetric(metric, v.Center), formatMetric(metric, v.Lo), formatMetric(metric, v.Hi), v.N, c.Key)
 }
 
-// effectText returns a text with a ratio, its interval, and how the interval was found.
+// effectText returns a text with a ratio, its interval, and the kind of the interval.
 func effectText(q stats.Interval) string {
 	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// biasGain is the least gain for which rule R18 recommends one of two choices: a lock that becomes biased toward one
-// process, or a lock that never does.
+// biasGain is the least gain for which rule R18 recommends a lock that becomes biased, or recommends a lock that never
+// becomes biased.
 const biasGain = 1.1
 
-// biasContrasts returns the comparisons for rule R18. An intruder is another process that locks the owner's lock now
-// and then. For each pause of the intruder, there are two comparisons: whether bias is faster, and whether a lock
-// without bias is faster.
+// biasContrasts returns the comparisons for rule R18. In a measurement, one process uses a lock all the time, and
+// another process, the intruder, locks it once after each pause. For each length of the pause, there are two
+// comparisons: whether a biased lock is faster, and whether a lock without bias is faster.
 func biasContrasts(d *Document) (list []*contrast) {
 	for _, biased := range d.find("intruder", by("shmsync:mutex")) {
 		for _, plain := range d.find("intruder", by("shmsync:mutex-checked"), alike(biased)) {
@@ -26,7 +26,8 @@ func biasContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseBias is rule R18: whether a lock should be biased toward one process if other processes take it now and then.
+// adviseBias is rule R18: whether a lock should be biased toward the process that uses it most, if another process
+// locks it now and then.
 func adviseBias(d *Document, list []*contrast) *advice {
 	if len(list) == 0 {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells returns the cells of a scenario whose CPUs are a pair of some class and that satisfy the conditions, from
-// the nearest class to the farthest. It omits pairs of threads of one core. If classes differ only in the kinds of
-// CPUs, it returns only the cell of the first class.
+// classCells returns a cell of a scenario for each class of pairs of CPUs, from the nearest class to the farthest. It
+// considers only cells that satisfy the conditions, and no pairs of threads of one core. Classes that differ only in
+// the kinds of CPUs count as one class.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
 		if class := c.class(); class.Valid() && class.Base() != topology.SMT {
@@ -34,8 +34,8 @@ func withoutKinds(c topology.Class) topology.Class {
 	return topology.Class(name)
 }
 
-// findBorder returns the comparison for the nearest class of pairs of CPUs that is proven to cost more than each nearer
-// class, or nil.
+// findBorder returns the first comparison in list that is proven, or nil. In a result of the function borders, this is
+// the nearest class of pairs of CPUs that costs more than all nearer classes.
 func findBorder(list []*contrast) *contrast {
 	if i := slices.IndexFunc(list, (*contrast).sure); i >= 0 {
 		return list[i]
@@ -43,8 +43,8 @@ func findBorder(list []*contrast) *contrast {
 	return nil
 }
 
-// domain returns the CPUs of the run that are near the given CPU, that is, whose class with this CPU is the given
-// class or a nearer class.
+// domain returns the CPUs of the run that are near the given CPU. A CPU is near if the class of the two CPUs is the
+// given class or a nearer class.
 func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	for _, id := range d.Env.Used {
 		if id == cpu || topology.CompareClasses(withoutKinds(d.Topology.Class(cpu, id)), withoutKinds(class)) <= 0 {
@@ -54,8 +54,8 @@ func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	return cpus
 }
 
-// domainName names what the CPUs of a domain share. A domain is a set of CPUs that are near each other. The parameter
-// near is the class of the two CPUs of the domain that are farthest apart.
+// domainName names what all CPUs of a domain share, such as a cache or a node. A domain is a set of CPUs that are near
+// each other. The parameter near is the class of the two CPUs of the domain that are farthest apart.
 func domainName(near topology.Class) string {
 	switch near.Base() {
 	case topology.Module:
@@ -85,7 +85,7 @@ func (c *Cell) firstCPU() int {
 }
 
 // adviseClasses is rule R2 for matrix measurements with one pair of CPUs for each class. It looks for the smallest
-// group of CPUs such that access to a cache line from outside the group costs far more.
+// group of CPUs for which passing a cache line within the group is much cheaper than passing it to other CPUs.
 func adviseClasses(d *Document, list []*contrast) *advice {
 	cells := d.mappedClasses()
 	if len(cells) < 2 {
@@ -120,8 +120,8 @@ func (d *Document) mappedClasses() []*Cell {
 	return d.classCells("matrix", by("go:one-line"))
 }
 
-// wakeLines returns lists of wake cells. There is a list for each gap, that is, for each time that the waiter sleeps
-// before the wake. A list has one cell for each class of pairs of CPUs, from the nearest class to the farthest.
+// wakeLines returns a list of wake cells for each gap, that is, for each time for which the waiter sleeps before the
+// wake. A list has one cell for each class of pairs of CPUs, from the nearest class to the farthest.
 func (d *Document) wakeLines() (lines [][]*Cell) {
 	seen := map[string]bool{}
 	for _, gap := range d.find("wake", by("shmsync:futex"), asleep) {
@@ -203,12 +203,12 @@ func adviseSMT(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// slowNode is the least slowdown for which rule R14 calls a NUMA node slow. The slowdown is the ratio of the latency of
-// the node's memory to that of other nodes at the same distance.
+// slowNode is the least ratio for which rule R14 calls a NUMA node slow: the latency of its memory divided by the
+// latency of the memory of another node at the same distance.
 const slowNode = 1.15
 
-// reach returns the cells that measure how long loads from one NUMA node take. It groups the cells by the distance from
-// the CPUs to the memory, and then by the node of the memory.
+// reach returns the cells that measure the latency of loads from the memory of one NUMA node. It groups them by the
+// distance from the CPUs to the memory, and then by the node of the memory.
 func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	byDistance = map[int]map[int][]*Cell{}
 	if d.Topology == nil {
@@ -229,8 +229,8 @@ func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	return byDistance
 }
 
-// slowContrasts returns the comparisons for rule R14. It compares each NUMA node with each other node, at the distances
-// at which both were measured. For a pair of nodes, it takes the mean over these distances, because a slow node is slow
+// slowContrasts returns the comparisons for rule R14. It compares each NUMA node with each other node. For such a pair
+// of nodes, it takes the mean latency over all distances at which both nodes were measured, because a slow node is slow
 // from everywhere.
 func slowContrasts(d *Document) (list []*contrast) {
 	byDistance := d.reach()
@@ -290,7 +290,7 @@ func adviseSlowNode(d *Document, list []*contrast) *advice {
 }
 
 // joined returns, for each round, the mean of the figures of all items of list. The function rounds returns the figures
-// of an item, by round. joined omits rounds that an item lacks.
+// of one item. A round counts only if all items have a figure of it.
 func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	sums, counts := map[int]float64{}, map[int]int{}
 	for _, s := range list {
@@ -309,12 +309,13 @@ func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// inPlaceLeast is a limit for rule R6. During a measurement, each thread checks repeatedly on which CPU it runs. At
-// least this share of the checks must have found the CPU of the plan.
+// inPlaceLeast is a limit for rule R6. During a measurement, each thread checks repeatedly whether it runs on the CPU
+// of the plan. It must have been there in at least this share of the checks.
 const inPlaceLeast = 0.99
 
-// proven reports whether a lock cell had enough contenders on each of two or more NUMA nodes. Goroutines that share a
-// CPU count as one contender. If doubt is not empty, it says why the workers may have run on other CPUs.
+// proven reports whether a lock cell had at least cohortCrowd contenders on each of two NUMA nodes. Goroutines that
+// share a CPU count as one contender. If the workers may have run on other CPUs than planned, the result doubt says
+// why.
 func (c *Cell) proven(t *topology.Topology) (enough bool, doubt string) {
 	nodes := map[int]map[int]bool{}
 	for _, r := range c.Reps {

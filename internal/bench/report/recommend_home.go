@@ -10,14 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// homeGain is the least gain for which rule R16 advises to place the memory of a lock on a NUMA node of its users.
+// homeGain is the least gain for which rule R16 advises to place the memory of a lock on a NUMA node whose CPUs use the
+// lock.
 const homeGain = 1.1
 
 // placed is a percentage. Advice uses a measurement only if at least this share of its memory was on the NUMA nodes of
 // the plan.
 const placed = 99
 
-// homes returns the cells of a subject that measure memory on a chosen NUMA node, and whose memory was there.
+// homes returns the cells of a subject that measure a lock whose memory was on the NUMA node of the plan.
 func (d *Document) homes(subject string) []*Cell {
 	return d.find("home", by(subject), func(c *Cell) bool {
 		found := c.Values("as-asked-%")
@@ -25,8 +26,8 @@ func (d *Document) homes(subject string) []*Cell {
 	})
 }
 
-// homeContrasts returns the comparisons for rule R16. For each pair of CPUs, it compares memory on the NUMA node of one
-// of the two CPUs with memory on a third node.
+// homeContrasts returns the comparisons for rule R16. For each pair of CPUs, it compares memory on the NUMA node of the
+// first CPU with memory on a node of neither CPU.
 func homeContrasts(d *Document) (list []*contrast) {
 	cells := d.homes("shmsync:mutex")
 	for _, first := range cells {

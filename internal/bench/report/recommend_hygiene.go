@@ -70,7 +70,8 @@ func missingNodes(t *topology.Topology) (list []int) {
 	return list
 }
 
-// capacities says which CPUs have which capacity, that is, relative speed. The largest group comes first.
+// capacities returns a text for each group of CPUs with the same capacity, that is, the same relative speed. The group
+// with the largest capacity comes first.
 func capacities(t *topology.Topology, cpus []int) (kinds []string) {
 	groups := byCapacity(t, cpus)
 	for _, g := range groups {
@@ -95,8 +96,8 @@ func fastest(t *topology.Topology, cpus []int) string {
 	return topology.FormatList(byCapacity(t, cpus)[0])
 }
 
-// refused returns the reason why a mem measurement could not place its memory. It returns the first reason that
-// contains the given words, or an empty string.
+// refused returns the first reason for a skipped mem measurement that contains the given words. It returns an empty
+// string if there is none.
 func (d *Document) refused(words string) string {
 	for i := range d.Cells {
 		c := &d.Cells[i]

@@ -13,15 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// These are limits for rule R6, the advice on a NUMA-aware lock: the least gain, the greatest ratio of the p99 of its
-// waits to that of the plain lock, and how evenly the workers must share it.
+// These are limits for rule R6, the advice on a NUMA-aware lock.
 const (
-	cohortCrowd  = 4 // least number of contenders on each of two nodes
-	cohortGain   = 1.1
-	cohortTail   = 2.0
-	cohortJain   = 0.8
+	cohortCrowd  = 4        // least number of contenders on each of two nodes
+	cohortGain   = 1.1      // least gain in throughput over the plain lock
+	cohortTail   = 2.0      // greatest ratio of its p99 wait to the p99 wait of the plain lock
+	cohortJain   = 0.8      // least fairness, as Jain's index
 	cohortShare  = 0.5      // least share of any worker, relative to the mean share
-	cohortMarker = "cohort" // each name of a NUMA-aware lock contains this
+	cohortMarker = "cohort" // part of the name of each NUMA-aware lock
 )
 
 // cohortContrasts returns the comparisons for rule R6. It compares each NUMA-aware lock with the plain lock, in
@@ -46,18 +45,18 @@ func (d *Document) cohortLocks() []*Cell {
 	return d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) })
 }
 
-// adviseCohort is rule R6: whether to use a lock that prefers waiters of the node that has the lock. The rule
-// recommends such a lock only if it gains enough, its slowest waits are not much longer, and each worker gets a fair
-// share. It also requires proof that contenders ran on several nodes.
+// adviseCohort is rule R6: whether to use a lock that prefers waiters of the NUMA node that has the lock. Such a lock
+// must gain enough, its slowest waits must not be much longer, and each worker must get a fair share. There must be
+// proof that the contenders ran on several nodes.
 func adviseCohort(d *Document, list []*contrast) *advice {
 	if d.Env.Nodes < 2 && d.Topology != nil && len(d.cohortLocks()) > 0 {
 		return &advice{Verdict: adviceMoot, Text: "one NUMA node: nothing to prefer"}
 	}
 	var top *advice
-	crowd := 0 // number of workers of the cell in top
+	crowd := 0 // number of contenders that top names
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b *contrast) int { return b.better.workers() - a.better.workers() })
-	ended := map[string]bool{} // placements for which a cell with more workers gained too little, or cost too much
+	ended := map[string]bool{} // parameters with which the lock was not good enough for a larger number of workers
 	for _, x := range list {
 		c, p := x.better, x.worse
 		line := c.group("procs", "threads")
@@ -119,7 +118,7 @@ func rwContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseRW is rule R7: from which percentage of reads on an RWMutex has more throughput than a Mutex.
+// adviseRW is rule R7: the percentage of reads from which on an RWMutex has more throughput than a Mutex.
 func adviseRW(_ *Document, list []*contrast) *advice {
 	var names []string
 	lines := map[string][]*contrast{}
@@ -136,7 +135,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	if len(names) == 0 {
 		return nil
 	}
-	where := func(name string) string { // names the parameters of the cells, unless all cells have the same ones
+	where := func(name string) string { // a text with the parameters of the cells, if cells with other parameters exist
 		if len(names) == 1 {
 			return ""
 		}
@@ -147,7 +146,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	for _, name := range names {
 		line := lines[name]
 		slices.SortFunc(line, func(a, b *contrast) int { return a.at - b.at })
-		from := len(line) // index in line of the least percentage of reads from which on the RWMutex is better
+		from := len(line) // from this index of line on, the RWMutex is better
 		for from > 0 && line[from-1].sure() {
 			from--
 		}
@@ -173,7 +172,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	return a
 }
 
-// stripeGain is the least gain for which rule R8 advises more stripes, that is, more keys that have a lock each.
+// stripeGain is the least gain for which rule R8 advises more stripes. A stripe is a key with a lock of its own.
 const stripeGain = 1.1
 
 // stripeLines returns lists of cells that differ only in the number of keys. The number ascends in each list.
@@ -202,7 +201,8 @@ func stripeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseStripes is rule R8: up to which number of keys, each with a lock of its own, more keys increase the throughput.
+// adviseStripes is rule R8: the number of keys, each with a lock of its own, above which more keys do not increase the
+// throughput.
 func adviseStripes(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.stripeLines() {

@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// These are the names of metrics of mem cells, which measure access to memory by the NUMA node of the memory.
+// These are the names of metrics of mem cells: the latency of loads, and the speed of a scan.
 const (
 	memChaseMetric = "chase-ns"
 	memScanMetric  = "scan-MB/s"
 )
 
-// chased returns the mem cells with pages of the ordinary size that have a latency, and whose policy begins with the
-// given prefix.
+// chased returns the mem cells with a latency of loads, with pages of the ordinary size, and with a NUMA policy whose
+// name begins with the parameter policy.
 func (d *Document) chased(policy string) []*Cell {
 	return d.find("mem", func(c *Cell) bool {
 		huge := c.Params["huge"]
@@ -28,13 +28,14 @@ func (d *Document) chased(policy string) []*Cell {
 	})
 }
 
-// nodeGain is the least gain for which rule R3 recommends the memory of one NUMA node. The gain is relative to the
-// memory of any other node.
+// nodeGain is the least gain for which rule R3 recommends the memory of one NUMA node instead of the memory of any
+// other node.
 const nodeGain = 1.1
 
-// nodeCosts returns the cost of putting all memory on one NUMA node, for each policy that binds memory to a node, and
-// for each round. The cost is a weighted sum of the latencies of loads from all nodes with CPUs. The weight of a node
-// is the number of its CPUs that the run uses. nodeCosts omits a policy that was not measured from each of these nodes.
+// nodeCosts returns, for each policy that binds memory to one NUMA node, and for each round, the cost of this memory
+// for all CPUs of the run. The cost is the sum of the latencies of loads by the CPUs of each node. The weight of a
+// latency is the number of CPUs of this node that the run uses. nodeCosts omits a policy that was not measured from
+// each node with CPUs.
 func (d *Document) nodeCosts() map[string]map[int]float64 {
 	cells := d.chased("bind:")
 	weight := map[string]float64{}
@@ -83,7 +84,7 @@ func nodeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseNode is rule R3: which NUMA node has the memory that is nearest to all CPUs of the run.
+// adviseNode is rule R3: which NUMA node has the memory that the CPUs of the run reach fastest.
 func adviseNode(d *Document, list []*contrast) *advice {
 	cells, costs := d.chased("bind:"), d.nodeCosts()
 	names := slices.Collect(maps.Keys(costs))
@@ -129,7 +130,7 @@ func adviseNode(d *Document, list []*contrast) *advice {
 const interleaveGain = 1.1
 
 // policies returns the values of a metric by NUMA policy and round. If a policy was measured from the CPUs of several
-// nodes, the function worst selects the value. Nodes that work together wait for the slowest of them.
+// nodes, the function worst selects the value of the slowest node, because nodes that work together wait for it.
 func policies(cells []*Cell, metric string, worst func([]float64) float64) map[string]map[int]float64 {
 	all := map[string]map[int][]float64{}
 	for _, c := range cells {
@@ -151,14 +152,15 @@ func policies(cells []*Cell, metric string, worst func([]float64) float64) map[s
 	return figures
 }
 
-// spreadAndBound returns two lists of mem cells. The pages of the cells in spread lie on all nodes in turn. The pages
-// of the cells in bound lie on one node.
+// spreadAndBound returns two lists of mem cells. The memory of a cell in spread is interleaved over the nodes, and the
+// memory of a cell in bound is on one node.
 func (d *Document) spreadAndBound() (spread, bound []*Cell) {
 	return append(d.chased("interleave"), d.chased("weighted")...), d.chased("bind:")
 }
 
-// interleaveContrasts returns the comparisons for rule R4. It compares each way to spread memory over nodes with each
-// single node, and each single node with all ways to spread.
+// interleaveContrasts returns the comparisons for rule R4. There are two kinds of choices: policies that interleave
+// memory over the nodes, and policies that bind it to one node. The contrast of each choice compares it with all
+// choices of the other kind.
 func interleaveContrasts(d *Document) (list []*contrast) {
 	spread, bound := d.spreadAndBound()
 	if len(spread) == 0 || len(bound) == 0 {
@@ -184,8 +186,8 @@ func adviseInterleave(d *Document, list []*contrast) *advice {
 		return nil
 	}
 	spread, bound := d.spreadAndBound()
-	// top returns the best choice of one side. Side 0 has the ways to spread memory, and side 1 has the single nodes. A
-	// choice with a proven effect is better than a choice without one.
+	// top returns the best choice of one kind: interleaved memory (side 0) or memory on one node (side 1). A choice
+	// with a proven effect is better than a choice without one.
 	top := func(side int) (best *contrast) {
 		for _, c := range list {
 			if c.from == side && (best == nil || c.sure() && !best.sure() || c.sure() == best.sure() && c.Center > best.Center) {

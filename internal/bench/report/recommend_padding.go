@@ -17,8 +17,8 @@ const padGain = 1.1
 const lineBytes = 64
 
 // padLines returns lists of cells that differ only in the distance of the data. The distance ascends in each list.
-// There is a list for each placement that the user named. Of the classes of pairs of CPUs on different cores, only the
-// nearest and the farthest have a list.
+// There is a list for each placement of the threads that the user named. Of the classes of pairs of CPUs on different
+// cores, only the nearest and the farthest class have a list.
 func (d *Document) padLines() (lines [][]*Cell) {
 	var classes [][]*Cell
 	for _, first := range d.find("padding") {
@@ -47,8 +47,9 @@ func padContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// advisePadding is rule R15: the smallest distance between the data of different CPUs such that a larger distance gains
-// nothing. If several placements were measured, the advice is about the placement with the largest gain.
+// advisePadding is rule R15: how far apart the data of different CPUs should be. It names the smallest distance for
+// which no larger distance is proven to be better. If several placements were measured, the advice is about the
+// placement with the largest gain.
 func advisePadding(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.padLines() {

@@ -15,13 +15,13 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// widest limits how much the repetitions of a figure may differ if the figure becomes a setting. It is the greatest
-// ratio of the highest repetition to the lowest.
+// widest is a limit for rule R1. The rule gives no spin budget if the highest repetition of the figure is more than
+// widest times the lowest.
 const widest = 2.0
 
 // adviseSpin is rule R1: how long waiters should spin before they sleep. The advice is to spin for as long as a sleep
-// costs the waiter and the waker together. Then no wait costs more than twice what it would cost with the best choice
-// for this wait.
+// costs the waiter and the waker together. With this spin budget, a wait costs at most twice as much as with the best
+// budget for this wait.
 func adviseSpin(d *Document, _ []*contrast) *advice {
 	cells := d.find("wake", by("shmsync:futex"), asleep, func(c *Cell) bool { return c.Params["place"] != bench.PlaceSame && c.Params["place"] != bench.PlaceAny })
 	c := best(longest(cells), "p50-ns")
@@ -61,8 +61,8 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 	return a
 }
 
-// longest returns the cells that have at least half as many undisturbed rounds as the cell with the most. In a suite,
-// some cells take part in few rounds. These are too few for a figure that becomes a setting.
+// longest omits cells that have less than half as many undisturbed rounds as the cell with the most. A suite measures
+// some cells in so few rounds that their figures must not become a setting.
 func longest(cells []*Cell) []*Cell {
 	most := 0
 	for _, c := range cells {
@@ -79,7 +79,8 @@ func asleep(c *Cell) bool {
 	return len(slept) == 0 || stats.Median(slept) >= nearly
 }
 
-// crowded says how much a fixed time to spin gains if there are more workers than CPUs.
+// crowded returns a text for each measurement with more workers than CPUs in which a fixed spin budget has clearly more
+// throughput than the budget that the library learns.
 func crowded(d *Document) (list []string) {
 	const much = 1.1
 	for _, c := range d.find("oversub", by("shmsync:mutex"), with("spin", "auto")) {
@@ -91,12 +92,12 @@ func crowded(d *Document) (list []string) {
 	return list
 }
 
-// farther is the least ratio for which rules R2 and R12 advise to stay within a group of CPUs. It is the ratio of a
-// time between CPUs in different groups to the same time within a group.
+// farther is the least ratio for which rules R2 and R12 advise to stay within a group of CPUs: the time between CPUs of
+// different groups divided by the time between CPUs of the same group.
 const farther = 1.3
 
-// sameGood is a limit for rule R2. The rule treats two ways to divide the CPUs into groups as equally good if the ratio
-// of their gains is below this limit.
+// sameGood is a limit for rule R2. If the gains of two ways to group the CPUs differ by a smaller factor, the rule
+// treats the two ways as equally good.
 const sameGood = 1.05
 
 // partition is a way to divide the CPUs of a matrix into groups.
@@ -123,8 +124,8 @@ func partitions(m *pairs, t *topology.Topology) (list []partition) {
 	return slices.DeleteFunc(list, func(p partition) bool { return len(p.groups) < 2 || len(p.groups) == len(m.cpus) })
 }
 
-// divided is a matrix whose CPUs were divided into groups. It has the median of the pairs within a group and the median
-// of the pairs between groups, for each round.
+// divided has the medians of a matrix whose CPUs were divided into groups. For each round, the field in has the median
+// of the pairs within a group, and the field out has the median of the other pairs.
 type divided struct {
 	partition
 	in, out map[int]float64
@@ -227,8 +228,8 @@ func adviseColocate(d *Document, list []*contrast) *advice {
 }
 
 // colocateContrasts returns the comparisons for rule R2. It compares each class of pairs of CPUs with the nearer
-// classes. If there are no classes, it tries several ways to divide the CPUs of a matrix into groups, and compares
-// pairs of CPUs in different groups with pairs in the same group.
+// classes. Without measured classes, it groups the CPUs of a matrix in several ways. For each way, it compares pairs in
+// different groups with pairs in the same group.
 func colocateContrasts(d *Document) (list []*contrast) {
 	if cells := d.mappedClasses(); len(cells) > 1 {
 		return borders(cells, "p50-ns", farther)
@@ -280,5 +281,5 @@ func (m *pairs) directions() (list []string) {
 	return list
 }
 
-// orOne returns vs, or a list with one infinite value if vs is empty. Summarize needs at least one value.
+// orOne returns vs. If vs is empty, it returns a list with one infinite value, because Summarize needs a value.
 func orOne(vs []float64) []float64 { return bench.Or(vs, math.Inf(1)) }

@@ -10,15 +10,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// In stream measurements, cores read and write memory as fast as they can. streamMetric is the metric of these
-// measurements. streamGain is the least gain for which rule R17 advises where to put the data.
+// streamMetric is the metric of stream measurements, in which cores read and write memory as fast as they can.
+// streamGain is the least gain for which rule R17 advises where to put the data.
 const (
 	streamMetric = "MB/s"
 	streamGain   = 1.1
 )
 
-// streams returns, for each placement of the data, the cell in which the largest number of cores read memory without
-// pauses. On a host with several nodes, these are the cores of all nodes.
+// streams returns a cell for each placement of the data: the cell in which the largest number of cores stream, and all
+// of them read without pauses. On a host with several nodes, these are the cores of all nodes.
 func (d *Document) streams() map[string]*Cell {
 	cells := d.find("stream", with("duty", "100"), with("read", "100"), func(c *Cell) bool {
 		found := c.Values("as-asked-%")
@@ -49,7 +49,7 @@ func streamContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseStream is rule R17: where data should lie that the cores of all nodes read or write in sequence.
+// adviseStream is rule R17: on which NUMA nodes to put data that cores of all nodes read or write in sequence.
 func adviseStream(d *Document, list []*contrast) *advice {
 	cells := d.streams()
 	own := cells[bench.DataOwn]

@@ -71,7 +71,7 @@ func (d *Document) addLong(scenario, subject string, params map[string]string, m
 	d.add(scenario, subject, params, long)
 }
 
-// syntheticMatrix returns a document with a matrix of all CPUs of a recorded host.
+// syntheticMatrix returns a document with a matrix of all CPUs of a recorded host, with times that the caller chooses.
 func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round int) float64) *Document {
 	t.Helper()
 	d := synthetic(t, tree)
@@ -90,7 +90,7 @@ func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round 
 	return d
 }
 
-// about returns n random values near v. Each differs from v by at most share times v.
+// about returns n random values that differ from v by at most share*v.
 func about(rng *rand.Rand, v, share float64, n int) (list []float64) {
 	for range n {
 		list = append(list, v*(1+share*(2*rng.Float64()-1)))
@@ -160,8 +160,8 @@ func (d *Document) addWorkers(workers ...bench.WorkerReport) {
 	d.Cells[len(d.Cells)-1].Reps[0].Workers = workers
 }
 
-// TestLostTimeIsThatOfBusyWorkers checks that workers that slept, that were not pinned, or that yielded often do not
-// count as disturbed by other programs.
+// TestLostTimeIsThatOfBusyWorkers checks that a worker does not count as disturbed by other programs if it slept, was
+// not pinned, or yielded often.
 func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	busy := bench.WorkerReport{Seconds: 1, UserNs: 99e7}
 	for name, w := range map[string]bench.WorkerReport{
@@ -187,7 +187,7 @@ func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	require.Empty(t, noTiming(d), "one time slice of another program in a short run")
 }
 
-// TestColocation checks rule R2 for many kinds of matrices, such as flat, noisy and hybrid ones.
+// TestColocation checks rule R2 for matrices of many kinds, such as with equal times, noise, or hybrid CPUs.
 func TestColocation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	noise := func(v, share float64) float64 { return v * (1 + share*(2*rng.Float64()-1)) }
@@ -260,8 +260,8 @@ func TestColocation(t *testing.T) {
 	}
 }
 
-// TestColocationLeavesSiblingsOut checks that rule R2 ignores threads of one core: they are near each other, but two
-// processes that spin should not share a core.
+// TestColocationLeavesSiblingsOut checks that rule R2 ignores pairs of threads of one core. Such threads are near each
+// other, but two processes that spin should not share a core.
 func TestColocationLeavesSiblingsOut(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 6, func(a, b, _ int) float64 {
 		if a%4 == b%4 {
@@ -303,12 +303,12 @@ func TestSpinAdvice(t *testing.T) {
 	require.InDelta(t, 45e3, a.Effect.Center, 1)
 	require.Equal(t, "ns", a.Unit)
 
-	// The figure of a cell does not count if its waiters were awake when the wake came.
+	// Rule R1 ignores a cell whose waiters were awake when the wake came.
 	awake := map[string]string{"place": bench.PlaceCross, "gap": "0"}
 	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
 	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
 
-	// The evidence includes what spinning costs if there are more workers than CPUs.
+	// The evidence says how much a fixed spin budget gains if there are more workers than CPUs.
 	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
 		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
 	}
@@ -349,8 +349,8 @@ func TestMemoryAdvice(t *testing.T) {
 	d.Env.Used = d.Topology.IDs()
 	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
 
-	// With interleaving, the node with the slowest scan scans faster than with memory on one node. A load takes no
-	// longer than a load from a remote node.
+	// With interleaved memory, the slowest scan is faster than with memory on one node, and no load takes longer than a
+	// load from a remote node.
 	a = adviceOf(t, d, "R4")
 	require.Equal(t, adviceDo, a.Verdict, a.Text)
 	require.InDelta(t, 9.0/7, a.Effect.Center, 0.03)
@@ -381,7 +381,7 @@ func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 	require.Equal(t, adviceMoot, adviceOf(t, d, "R3").Verdict)
 }
 
-// ranOn changes all repetitions of the last cell: the threads ran on the given CPUs. The parameter share is the share
+// ranOn makes the threads of the last cell run on the given CPUs, in all repetitions. The parameter share is the share
 // of the checks that found a thread on the CPU of the plan.
 func (d *Document) ranOn(share float64, cpus ...int) {
 	c := &d.Cells[len(d.Cells)-1]
@@ -425,8 +425,8 @@ func TestCohortAdvice(t *testing.T) {
 	}
 }
 
-// TestCohortAdviceNamesTheLeastCrowd checks the number of contenders that the advice names. It is the smallest measured
-// number from which on a cohort lock gains with each larger number, too.
+// TestCohortAdviceNamesTheLeastCrowd checks which number of contenders the advice names: the smallest one for which the
+// cohort lock gains with this number and with all larger measured numbers.
 func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	for _, c := range []struct {
 		gains []float64 // with 8, 16 and 32 contenders
@@ -463,8 +463,8 @@ func TestSpinningRestsOnWakesOfManyRounds(t *testing.T) {
 	require.Contains(t, a.Do[0], "Spin: 60 * time.Microsecond")
 }
 
-// TestDisturbedRunsAreUndecided checks the decisions if other programs disturbed every round. A question whose cells
-// were measured is undecided, and says why. The bars still show the disturbed figures.
+// TestDisturbedRunsAreUndecided checks the decisions of a run in which other programs disturbed every round. A measured
+// question is undecided, and says why. The bars still show the disturbed figures.
 func TestDisturbedRunsAreUndecided(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	d := planted(o, cells, 5)
@@ -487,8 +487,8 @@ func TestDisturbedRunsAreUndecided(t *testing.T) {
 	}
 }
 
-// TestColocationAndCoresAreOneCommand checks the case that R2 names both threads of each core, and R13 advises to use
-// one of them. The command names one thread of each core.
+// TestColocationAndCoresAreOneCommand checks a host on which R2 names both threads of each core, and R13 advises to use
+// one of them. The decision has one command, with one thread of each core.
 func TestColocationAndCoresAreOneCommand(t *testing.T) {
 	o, cells := plannedCells(t, "hosts/epyc9654-2p-nps4")
 	d := planted(o, cells, 7, manyFacts)
@@ -552,7 +552,7 @@ func TestDeathAdvice(t *testing.T) {
 	require.Contains(t, strings.Join(a.Evidence, "\n"), "without the kernel's robust list: p50 1ms")
 }
 
-// R11 names the settings to change on recorded hosts.
+// TestHygiene checks that R11 names the settings of recorded hosts that should change.
 func TestHygiene(t *testing.T) {
 	for tree, want := range map[string][]string{
 		"two-socket": nil,
@@ -578,7 +578,7 @@ func TestHygiene(t *testing.T) {
 	}
 }
 
-// TestTooFewRepetitionsAreNoGround checks that no rule gives advice because of two repetitions, which may be close to
+// TestTooFewRepetitionsAreNoGround checks that no rule gives advice after only two repetitions: these may be close to
 // each other by chance.
 func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
@@ -594,7 +594,7 @@ func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	}
 }
 
-// If a measurement is missing, the advice has the command that makes it.
+// TestNotMeasured checks that the advice of a rule without measurements is the command that makes them.
 func TestNotMeasured(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	d.add("barrier", "shmsync:barrier", map[string]string{"place": bench.PlaceCross}, map[string][]float64{"p50-ns": {1, 2, 3}})

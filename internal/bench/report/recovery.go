@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// recovery has the times from the kill of a process until a survivor reached a stage. It has the kills of all rounds
-// together, because one round has too few kills for a high quantile.
+// recovery has, for each kill, the time until a survivor reached a stage of the recovery. It has the kills of all
+// rounds together, because one round has too few kills for a high quantile.
 type recovery struct {
 	Subject, Stage string
 	Kills          int
@@ -129,9 +129,8 @@ func (d *Document) crashGroups() (groups [][]*Cell) {
 	return groups
 }
 
-// deathText says how soon the lock of a killed process has an owner again, and how soon the next owner learns of the
-// death. For comparison, it says how soon a robust mutex in C has an owner again. It is empty if the cell has no
-// histogram.
+// deathText says how soon the lock of a killed process has a new owner, and how soon a waiter learns of the death. It
+// also says how soon a robust mutex in C has a new owner. The text is empty if the cell has no histogram.
 func deathText(d *Document, c *Cell) (text string, evidence []string) {
 	all, err := c.recoveries()
 	if err != nil || len(all) == 0 {

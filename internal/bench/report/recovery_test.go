@@ -12,9 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// killed adds a made-up crash cell. The parameters owned and told are the shortest times of the two stages, in µs. In
-// each round, each kill takes 1 µs longer than the kill before. If told is 0, the cell has no times until the survivor
-// learned of the death.
+// killed adds a made-up crash cell. The parameters owned and told are the shortest times until a survivor owns the
+// lock, and until it learns of the death, in µs. In each round, each kill takes 1 µs longer than the previous one. If
+// told is 0, the cell has no times until a survivor learned of the death.
 func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned, told int64) *Cell {
 	t.Helper()
 	encoded := func(from int64) string {
@@ -41,8 +41,8 @@ func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned,
 	return c
 }
 
-// TestRecoveryHasATail checks the times in the advice: the survivor learns of a death, and owns the lock, each with
-// p50, p99 and intervals. The advice also has the time of a robust mutex in C.
+// TestRecoveryHasATail checks that the advice has two times, each with p50, p99 and intervals: until the survivor
+// learns of a death, and until it owns the lock. The advice also has the time of a robust mutex in C.
 func TestRecoveryHasATail(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	killed(t, d, "c:robust", 12, 41, 80, 0)
@@ -68,7 +68,8 @@ func TestRecoveryHasATail(t *testing.T) {
 	}
 }
 
-// If there are too few kills, the report says so. Kills of dirty rounds count only if all rounds are dirty.
+// TestRecoveryOfFewKills checks that the report says how many kills p99 needs if there are too few. Kills of disturbed
+// rounds count only if all rounds were disturbed.
 func TestRecoveryOfFewKills(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	c := killed(t, d, "shmsync:mutex", 12, 41, 300, 200)

@@ -33,9 +33,9 @@ func (r *Run) Disturbed(before, after host.Disturbance) {
 	}
 }
 
-// These are the states of a run, which its result file contains.
+// These are the states of a run.
 const (
-	StateRunning     = "running" // in a file that is written during the run; it remains if the run is killed
+	StateRunning     = "running" // the state in a file that is written during the run
 	StateComplete    = "complete"
 	StateInterrupted = "interrupted"
 )

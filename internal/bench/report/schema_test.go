@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// fieldsOf collects the names of the fields of a JSON object, and of all objects in it.
+// fieldsOf collects the names of the fields that a value of type t has in JSON, and of the fields of all values in it.
 func fieldsOf(t reflect.Type, seen map[reflect.Type]bool, to map[string]bool) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()

@@ -26,7 +26,7 @@ var families = []family{
 	{"in-process:", "within one process", []string{"#cc79a7", "#9b6fc4", "#b0569f", "#8e7cc3", "#d16ba5", "#a05fa0"}},
 }
 
-// dashes are the kinds of line by which a page distinguishes subjects of a family that have the same shade.
+// dashes are the kinds of line. A page uses them to tell apart subjects of a family that have the same shade.
 var dashes = []string{"", "5 3", "2 3", "8 3 2 3", "12 4", "1 4", "8 3 2 3 2 3", "12 3 5 3", "16 2", "3 6", "20 3 2 3", "6 6"}
 
 // styles maps the name of each subject to its colour and kind of line. The styles do not depend on a document: a

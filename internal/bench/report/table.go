@@ -83,8 +83,8 @@ func groups(results []*bench.Result) [][]*bench.Result {
 	return all
 }
 
-// reference returns the result to which the ratios of a group refer: the first subject of the list Ref of the scenario
-// that was measured. It returns nil if none was measured.
+// reference returns the result by which the results of a group are divided. It belongs to the first measured subject in
+// the list Ref of the scenario. If no subject of this list was measured, reference returns nil.
 func reference(group []*bench.Result) *bench.Result {
 	for _, name := range group[0].Cell.Scenario.Ref {
 		for _, r := range group {

@@ -22,8 +22,8 @@ const (
 	mostReasons   = 6  // lines of reasons for what was left out
 )
 
-// WriteDecisions renders the answers of a run on one screen, the decisions first. The parameter more is the line that
-// says how to see the rest.
+// WriteDecisions renders the answers of a run on one screen. The parameter more is the last line: it says how to see
+// what the screen omits.
 func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) error {
 	head := []string{d.headline()}
 	for _, a := range d.Advice {
@@ -80,7 +80,7 @@ func (d *Document) headline() string {
 	return clip(e.CPU, TerminalWidth-utf8.RuneCountInString(rest)) + rest
 }
 
-// mostDetail is the highest level of detail of the function answers.
+// mostDetail is the highest level of detail of an answer.
 const mostDetail = 4
 
 // answers renders decisions at one of five levels of detail. Level 4 shows the effect, the comparison with other
@@ -201,8 +201,8 @@ func clip(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
-// wrap breaks a text into at most as many lines as the parameter most says, each of the given width. If the text needs
-// more lines, the last line ends in an ellipsis.
+// wrap breaks a text into lines of the given width. The parameter most is the largest number of lines. If the text
+// needs more, the last line ends in an ellipsis.
 func wrap(head, indent, text string, width, most int) (lines []string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

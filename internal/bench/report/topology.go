@@ -17,7 +17,7 @@ type TopologyDocument struct {
 }
 
 // TopologyPage returns a page that shows only a topology, and advice on settings of the host. The parameter here says
-// that t is the topology of this host.
+// whether t describes this host.
 func TopologyPage(t *topology.Topology, here bool, args []string) *Document {
 	d := &Document{Schema: Schema, Topology: t, Command: append([]string{"shmbench"}, args...)}
 	d.Env = host.Environment{CPU: t.Model, CPUs: len(t.CPUs), Used: t.Limits.CPUs, Nodes: len(t.Nodes), Kernel: t.Kernel,

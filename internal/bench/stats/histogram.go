@@ -8,9 +8,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A histogram in the control page, which workers share with the parent, consists only of the counters of an HDR
-// histogram. The HDR histogram has three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact.
-// Above 2048, each power of two has 1024 buckets.
+// Workers and their parent share histograms in the control page. Such a histogram consists only of the counters of an
+// HDR histogram with three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact. Above 2048,
+// each power of two has 1024 buckets.
 const (
 	histSubBits = 11
 	histHalf    = 1 << (histSubBits - 1)
@@ -70,15 +70,14 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// A report shows a quantile only if at least TailMin samples are larger. For crash, event and seq measurements,
-// TailMinCrash such samples are enough, because each sample takes long. A crash measurement kills a process for each
-// sample. In event and seq measurements, the threads sleep.
+// A report shows a quantile only if at least TailMin samples are larger. In crash, event and seq measurements, each
+// sample takes long, so TailMinCrash larger samples are enough.
 const (
 	TailMin      = 10
 	TailMinCrash = 3
 )
 
-// Quantile returns the q-quantile of h. The second result is false if fewer samples than tail lie above the quantile.
+// Quantile returns the q-quantile of h. It returns false if fewer than tail samples lie above the quantile.
 func Quantile(h *hdrhistogram.Histogram, q float64, tail int) (float64, bool) {
 	if float64(h.TotalCount())*(1-q) < float64(tail)-1e-9 {
 		return 0, false

@@ -36,7 +36,8 @@ func TestOrderIntervalContainsTheQuantile(t *testing.T) {
 	}
 }
 
-// With too few samples, even the largest is no upper bound of a high quantile.
+// TestOrderIntervalNeedsSamples checks that OrderInterval returns an error with fewer than LeastSamples samples. Then
+// even the largest sample may be below the true quantile.
 func TestOrderIntervalNeedsSamples(t *testing.T) {
 	least := LeastSamples(0.99)
 	counts := make([]uint64, HistBuckets)

@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// KindPaired is the Kind of a Hodges-Lehmann interval for the ratio of two figures that were measured in the same
-// rounds. The limits of the interval come from the distribution of the signed-rank statistic.
+// KindPaired is the Kind of an interval for the ratio of two figures that were measured in the same rounds, by Hodges
+// and Lehmann. The limits of the interval come from the distribution of the signed-rank statistic.
 const KindPaired = "signed rank 95%"
 
-// Effect is the ratio of two figures that were measured in the same rounds. Each round gives one ratio. A disturbance
-// of a whole round changes both figures, so it cancels out in the ratio.
+// Effect is the ratio of two figures that were measured in the same rounds. If a disturbance changes both figures of a
+// round by the same factor, the ratio of this round does not change.
 type Effect struct {
-	Interval         // the ratio, by Hodges and Lehmann; with too few rounds, Lo and Hi are the least and the greatest ratio
-	P        float64 // p value of "the ratio exceeds the least effect that matters", by Wilcoxon's exact one-sided signed-rank test
+	Interval         // the ratio, by Hodges and Lehmann; after too few rounds, the range of the ratios
+	P        float64 // p value of Wilcoxon's exact one-sided signed-rank test for "the ratio exceeds least"
 	least    float64
 }
 
@@ -62,9 +62,9 @@ func hodgesLehmann(logs []float64) Interval {
 	return q
 }
 
-// signedRankP returns the p value of the one-sided signed-rank test. It is the probability that values from a
-// distribution symmetric about 0 have a sum of positive ranks that is at least as large as that of vs. Values with the
-// same magnitude get the mean of their ranks, and a 0 counts as negative.
+// signedRankP returns the p value of the one-sided signed-rank test. For n values that are distributed symmetrically
+// about 0, it is the probability that the sum of the ranks of the positive values is at least as large as in vs. Values
+// with the same magnitude get the mean of their ranks, and a 0 counts as negative.
 func signedRankP(vs []float64) float64 {
 	order := slices.Clone(vs)
 	slices.SortFunc(order, func(a, b float64) int {
@@ -83,7 +83,7 @@ func signedRankP(vs []float64) float64 {
 			end++
 		}
 		for i := begin; i < end; i++ {
-			doubled[i] = begin + 1 + end // first plus last rank of values with this magnitude
+			doubled[i] = begin + 1 + end // twice the mean of the ranks of all values with this magnitude
 		}
 	}
 	for i, v := range order {
@@ -123,9 +123,9 @@ func signedRanks(ranks []int) []float64 {
 // signedRankCache caches the results of signedRankOf. The key is the number of values.
 var signedRankCache sync.Map
 
-// signedRankOf returns a rank for the interval of n values. Of the sorted means of all pairs of values, so many means
-// lie below the confidence interval, and as many lie above it. The result is -1 if n is too small for the required
-// confidence.
+// signedRankOf returns where the confidence interval of n values begins in the sorted means of all pairs of values: the
+// result is the number of means below the interval, and as many lie above it. The result is -1 if n is too small for
+// the required confidence.
 func signedRankOf(n int) int {
 	if known, ok := signedRankCache.Load(n); ok {
 		return known.(int)
@@ -151,8 +151,8 @@ func EnoughRounds(alpha float64) int { return int(math.Floor(-math.Log2(alpha)))
 // mostNeeded is the largest number of rounds that the method Needs returns.
 const mostNeeded = 1000
 
-// Needs estimates how many rounds decide, at the level alpha, whether the effect exceeds the least effect that matters.
-// With that number of rounds, about 4 of 5 runs decide the question. Needs returns 0 if the effect is so close to the
+// Needs estimates after how many rounds a test at the level alpha decides whether the effect exceeds the least effect
+// that matters. After that many rounds, about 4 of 5 runs decide it. Needs returns 0 if the effect is so close to the
 // least effect that even mostNeeded rounds are too few.
 func (e Effect) Needs(alpha float64) int {
 	if e.N < 2 || e.Lo <= 0 || e.Hi <= e.Lo {
@@ -161,7 +161,7 @@ func (e Effect) Needs(alpha float64) int {
 	spread := math.Log(e.Hi/e.Lo) / 2 * math.Sqrt(float64(e.N)) / normalQuantile(1-(1-Confidence)/2) // standard deviation of a round
 	room := math.Log(e.Center / e.least)
 	level := alpha
-	if room < 0 { // to prove that the effect does not matter, its whole interval must lie below the least effect
+	if room < 0 { // the effect is probably too small: its whole interval must lie below the least effect
 		level = (1 - Confidence) / 2
 	}
 	const efficiency = 3 / math.Pi // efficiency of this test relative to the t test, for normal noise

@@ -66,8 +66,8 @@ func TestEnoughRounds(t *testing.T) {
 	require.Equal(t, 13, signedRankOf(12))
 }
 
-// TestPairedLevel draws ratios whose true effect is the least effect. At most about 5 of 100 samples have a p value of
-// 0.05 or less. The interval contains the true ratio in about 95 of 100 samples.
+// TestPairedLevel draws samples of ratios whose true effect is exactly the least effect. At most about 5 of 100 samples
+// may have a p value of 0.05 or less. The interval must contain the true ratio in about 95 of 100 samples.
 func TestPairedLevel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	const samples = 4000
@@ -92,7 +92,8 @@ func TestPairedLevel(t *testing.T) {
 	}
 }
 
-// TestNeeds checks that, if an effect is undecided, the number of rounds that Needs returns decides it in most runs.
+// TestNeeds checks the number of rounds that Needs returns for an undecided effect: after that many rounds, most runs
+// decide it.
 func TestNeeds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	draw := func(effect float64, n int) Effect {

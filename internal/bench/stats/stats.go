@@ -50,9 +50,9 @@ func Summarize(vs []float64) Interval {
 	return Interval{Median(vs), slices.Min(vs), slices.Max(vs), len(vs), KindRange}
 }
 
-// RatioInterval returns the median of rs, which has one ratio for each repetition. The interval is a rank interval,
-// which needs no assumption about the distribution. If there are too few ratios for a rank interval, the interval is
-// their range.
+// RatioInterval returns the median of rs, which has one ratio for each repetition, with a rank interval. Such an
+// interval needs no assumption about the distribution. If there are too few ratios for it, RatioInterval returns their
+// range.
 func RatioInterval(rs []float64) (Interval, error) {
 	if len(rs) == 0 {
 		return Interval{}, fmt.Errorf("no repetition has both")
@@ -64,7 +64,7 @@ func RatioInterval(rs []float64) (Interval, error) {
 	return Interval{s.Center, s.Lo, s.Hi, len(rs), KindRank}, nil
 }
 
-// QuantileRatio returns the ratio of a quantile of a to the same quantile of b. Each histogram has the samples of all
+// QuantileRatio returns the q-quantile of a divided by the q-quantile of b. Each histogram must have the samples of all
 // repetitions, because one repetition has too few samples for a high quantile. The interval comes from a percentile
 // bootstrap.
 func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
@@ -125,8 +125,7 @@ func LeastSamples(q float64) int {
 // rank returns the index of the q-quantile in a list of n ascending values.
 func rank(q float64, n int) int { return max(int(math.Ceil(q*float64(n)))-1, 0) }
 
-// middle returns the bounds of the middle part of values that were drawn by resampling. The constant Confidence
-// determines how large that part is.
+// middle returns the bounds of the middle part of resampled values. This part has the share Confidence of the values.
 func middle(vs []float64) (lo, hi float64) {
 	slices.Sort(vs)
 	tail := (1 - Confidence) / 2
@@ -134,7 +133,7 @@ func middle(vs []float64) (lo, hi float64) {
 }
 
 // resampler draws samples with replacement from a histogram.
-type resampler []float64 // a value for each recorded sample
+type resampler []float64 // the recorded samples, ascending
 
 func newResampler(h *hdrhistogram.Histogram) resampler {
 	values := make(resampler, 0, h.TotalCount())

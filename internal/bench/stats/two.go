@@ -17,13 +17,13 @@ const KindShift = "shift 95%"
 
 // Shift is the difference between two samples, without an assumption about their distribution.
 type Shift struct {
-	Ratio  Interval // ratio of the second sample to the first, by Hodges and Lehmann; zero if a value is not positive
-	P      float64  // p value of the U test: how probable so large a difference is without a true one
+	Ratio  Interval // second sample divided by the first (Hodges, Lehmann); empty if a value is not positive
+	P      float64  // p value of the U test: the probability of such a difference if the samples do not truly differ
 	LeastP float64  // the least p value that samples of these sizes can have
 }
 
-// Sure reports whether the interval of the ratio has the required confidence. If there are too few values for that,
-// the interval is only the range of the ratios.
+// Sure reports whether the interval of the ratio contains the true ratio with the required confidence. With too few
+// values, the interval is only the range of the ratios.
 func (s Shift) Sure() bool { return s.Ratio.Kind == KindShift }
 
 // mostExact is the largest size of samples for which the distribution of the U statistic is computed exactly.
@@ -35,7 +35,7 @@ func init() { moremath.MannWhitneyExactLimit = mostExact }
 func Compare(before, after []float64) Shift {
 	s := Shift{P: 1, LeastP: leastP(len(before), len(after))}
 	if r, err := moremath.MannWhitneyUTest(slices.Clone(before), slices.Clone(after), moremath.LocationDiffers); err == nil {
-		s.P = max(r.P, s.LeastP) // with many equal values the approximation of the p value may be too low
+		s.P = max(r.P, s.LeastP) // if many values are equal, the approximate p value may be too low
 	}
 	if slices.ContainsFunc(slices.Concat(before, after), func(v float64) bool { return !(v > 0) || math.IsInf(v, 1) }) {
 		return s
@@ -61,9 +61,9 @@ func Compare(before, after []float64) Shift {
 // ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf returns a rank for the interval of two samples of n1 and n2 values. Of the sorted differences between a value
-// of one sample and a value of the other, so many lie below the confidence interval, and as many lie above it. The
-// result is -1 if the samples are too small for the required confidence.
+// rankOf returns where the confidence interval of two samples of n1 and n2 values begins in the sorted differences of
+// all pairs, one value from each sample. The result is the number of differences below the interval, and as many lie
+// above it. The result is -1 if the samples are too small for the required confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {
@@ -83,8 +83,8 @@ func rankOf(n1, n2 int) int {
 	return k
 }
 
-// leastP returns the least p value that samples of these sizes can have: the p value if each value of one sample is
-// larger than each value of the other sample.
+// leastP returns the least p value that samples of n1 and n2 values can have. It is the p value of two samples that do
+// not overlap.
 func leastP(n1, n2 int) float64 {
 	ways, _ := new(big.Float).SetInt(new(big.Int).Binomial(int64(n1+n2), int64(n1))).Float64()
 	return min(2/ways, 1)

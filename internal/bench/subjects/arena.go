@@ -22,7 +22,7 @@ const (
 
 	// fenceTime is how long the library may take to register a process for membarrier(2), which it needs for fences.
 	fenceTime = 2 * time.Minute
-	// biasPairs is a limit: after so many pairs of Lock and Unlock by one process, the lock must be biased toward this
+	// biasPairs is the number of pairs of Lock and Unlock by one process after which a lock must be biased toward this
 	// process. Otherwise the measurement fails.
 	biasPairs = 1 << 20
 )
@@ -61,9 +61,9 @@ func JoinArena(w *bench.Worker) (*arena.Arena, error) {
 	return v.(*arena.Arena), nil
 }
 
-// awaitFence waits until this process is registered for membarrier(2), if the kernel has that call. The library
-// registers a process once, in the background. Before that, it does not bias a lock toward the process, and it takes
-// longer to prove that the process is dead.
+// awaitFence waits until the library has registered this process for membarrier(2), if the kernel has that call. The
+// registration takes place once, in the background. Before it, the library biases no lock toward this process, and
+// takes longer to prove the death of this process.
 func awaitFence(a *arena.Arena) error {
 	if !shmsync.FeatureMembarrier.Have() {
 		return nil

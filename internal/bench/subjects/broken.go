@@ -38,8 +38,8 @@ var brokenPeers = []*bench.Subject{
 		Open: func(*bench.Worker, int) (any, error) { return &panicky{open: make(chan struct{})}, nil }},
 }
 
-// early is the library's mutex, but Lock unlocks the mutex before it returns, so that the critical section is not
-// guarded.
+// early is a lock that is wrong on purpose: Lock locks a mutex of the library and unlocks it before it returns. So the
+// critical section is not guarded.
 type early struct{ mutex }
 
 func openEarly(w *bench.Worker, thread int) (any, error) {
@@ -54,7 +54,8 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is the futex of the library as one end of a token, with a mistake: now and then Pass wakes the other end twice.
+// twice is one of two ends that pass a token to each other. It is wrong on purpose: every hundredth Pass wakes the
+// other end twice.
 type twice struct {
 	*ping
 	passed int
@@ -75,8 +76,8 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky lets many goroutines wait, with a mistake: if the context of one goroutine is cancelled, the waits of all
-// goroutines end.
+// panicky lets many goroutines wait. It is wrong on purpose: if the context of one goroutine is cancelled, the waits of
+// all goroutines end.
 type panicky struct {
 	open chan struct{}
 	once sync.Once
@@ -95,7 +96,7 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// stall is a lock that one of its holders keeps for StallTime, once, soon after the measurement has begun.
+// stall is a lock that is held for StallTime once, soon after the measurement has begun.
 type stall struct {
 	sync.Mutex
 	w *bench.Worker

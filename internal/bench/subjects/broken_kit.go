@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenKit has further subjects that are wrong on purpose. Their scenarios call other methods than Lock and Unlock.
+// brokenKit has further subjects that are wrong on purpose, for scenarios that need other methods than Lock and Unlock.
 var brokenKit = []*bench.Subject{
 	brokenPeer("open-rw", openRW{}, "readers", "rw"),
 	brokenPeer("generous", openPermits{}, "sem"),
@@ -50,7 +50,7 @@ func (ajar) Value() uint64    { return 0 }
 func (ajar) Wait(uint64) bool { return true }
 func (ajar) Stop()            {}
 
-// hasty is a sequence that is wrong on purpose: its waits return at once.
+// hasty is a sequencer that is wrong on purpose: its waits return at once.
 type hasty struct{ value, stopped atomic.Uint64 }
 
 func openHasty(w *bench.Worker, _ int) (any, error) {

@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortSubjects are the library's locks for hosts with several NUMA nodes. Such a lock has a local lock for each
-// node. On a host with one node, it would be a plain Mutex. The subjects have two local locks even on such a host,
-// so that a measurement shows what local locks cost.
+// cohortSubjects are the library's locks for hosts with several NUMA nodes. Such a lock has a local lock for each node.
+// The subjects have at least two local locks, so that even a host with one node shows what local locks cost.
 var cohortSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-cohort", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
 		Brief:     []string{},

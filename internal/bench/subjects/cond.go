@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condSubjects are monitors: data structures that the library's mutex guards. Threads wait for changes of the data
-// with condition variables of the library. The monitors in C and Go have the same structure.
+// condSubjects are monitors, that is, data that a mutex of the library guards. Threads wait for changes of the data
+// with condition variables of the library. The peers in C and in Go that are monitors have the same structure.
 var condSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "cond", Segment: newArena, Open: openCond,
 		Brief:     []string{"handoff", "cond"},

@@ -13,7 +13,7 @@ import (
 // or each for a mutex of its own.
 type mutexCrowd struct {
 	mutexes []*prims.Mutex
-	got     []int // for each mutex: how many goroutines have locked it; the mutex guards the counter
+	got     []int // how often goroutines have locked each mutex; the mutex guards its counter
 }
 
 func openMutexCrowd(w *bench.Worker, _ int) (any, error) {
@@ -58,7 +58,8 @@ func (c *mutexCrowd) Release() {
 	}
 }
 
-// Audit returns how many goroutines have got a mutex. It is called after all goroutines have returned.
+// Audit returns how many goroutines have locked a mutex after their wait. It is called after all goroutines have
+// returned.
 func (c *mutexCrowd) Audit() (got int) {
 	for i, m := range c.mutexes {
 		m.Lock()

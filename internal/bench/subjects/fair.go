@@ -45,11 +45,11 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 
 func (m fairMutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// multiLock is what one thread needs to use a prims.MultiLock, a set of locks by key. It has the keys that the thread
-// holds.
+// multiLock is the part of a prims.MultiLock, a set of locks by key, that one thread uses: the handle, and the keys
+// that the thread holds.
 type multiLock struct {
 	m    *prims.MultiLock
-	mask uint64 // Pairs uses the keys from 0 to the value of mask
+	mask uint64 // the largest key that Pairs uses
 	keys []uint64
 	one  prims.Hold
 	all  prims.Holds
@@ -102,11 +102,11 @@ func (l *multiLock) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock use key 0: all threads contend for the same lock.
+// Lock and Unlock use key 0, so that all threads contend for the same lock.
 func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
 func (l *multiLock) Unlock() { l.one.Unlock() }
 
-// Pairs uses key 0 only, or all keys up to the value of l.mask in turn.
+// Pairs makes n pairs of lock and unlock, with each key from 0 to l.mask in turn.
 func (l *multiLock) Pairs(n int, counter *uint64) {
 	for i := range n {
 		h := l.m.Lock(uint64(i) & l.mask)
@@ -115,7 +115,7 @@ func (l *multiLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-// keysPerBucket is the number of keys for each bucket of a MultiLock in a waiters cell, in which each goroutine
+// keysPerBucket is the number of keys for each bucket of a MultiLock in a waiters cell. In this cell, each goroutine
 // waits for its own key.
 const keysPerBucket = 8
 
@@ -124,8 +124,7 @@ func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A bucket has a list of its keys. The number of buckets grows with the number of keys, so that the lists stay
-	// short.
+	// The keys of a bucket are in a list. With more keys, there are more buckets, so that the lists stay short.
 	opts := &prims.MultiLockOptions{Buckets: max(64, int(w.N)/keysPerBucket)}
 	m, err := prims.OpenMultiLock(a, "multilock", opts)
 	if err != nil {

@@ -15,8 +15,8 @@ var fenceSubjects = []*bench.Subject{
 	{By: "test", Prim: "no-fence", Hidden: true, Scenarios: []string{"fence"}, Open: openNoFence},
 }
 
-// fence calls the library's fence. This is a call of membarrier(2), which interrupts each CPU on which a registered
-// process runs.
+// fence is the fence of the library. It calls membarrier(2), which interrupts each CPU on which a registered process
+// runs.
 type fence struct{}
 
 func (fence) Fence() error { return shmsync.Fence() }

@@ -4,7 +4,7 @@ package subjects
 
 import "slices"
 
-// loadSubjects has the names of the subjects that a scenario about load measures, by the name of the scenario.
+// loadSubjects maps the name of a scenario about load to the names of the subjects that it measures.
 var loadSubjects = map[string][]string{
 	"herd": {"c:futex", "c:sem", "c:cond", "go:futex", "go:futex-bitset", "go:futex-waitv", "go:futex-requeue", "go:futex2", "go:futex2-numa", "go:eventfd", "shmsync:semaphore"},
 	"open": {"c:futex", "c:robust", "c:sem", "go:flock", "go:eventfd", "in-process:sync.Mutex", "in-process:chan",
@@ -12,7 +12,7 @@ var loadSubjects = map[string][]string{
 	"oversub": {"c:futex", "c:futex-spin1000", "c:pthread", "c:robust", "c:spin", "c:pthread-spin", "shmsync:mutex"},
 }
 
-// loadBrief has the names of the subjects that a quick suite measures, by the name of the scenario.
+// loadBrief maps the name of a scenario about load to the names of the subjects that a quick suite measures.
 var loadBrief = map[string][]string{
 	"herd":    {"c:futex", "go:futex", "shmsync:semaphore"},
 	"open":    {"c:robust", "shmsync:mutex"},

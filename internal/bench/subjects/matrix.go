@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// matrixWaitLimit is how often an end reads the word of the other end before it checks whether the measurement has
-// stopped. If other programs use these CPUs, a batch of trips may take far longer than the planned time of the
-// measurement.
+// matrixWaitLimit is how often one end of a trip reads a word before it checks whether the measurement has stopped. If
+// other programs use these CPUs, a batch of trips may take far longer than the planned time of the measurement.
 const matrixWaitLimit = 1 << 16
 
 // matrixSubjects are ways in which two CPUs pass a cache line back and forth.
@@ -36,7 +35,7 @@ const (
 	matrixSecond = 8
 )
 
-// On returns a copy of the subject that uses the word first, which lies in another cache line.
+// On returns a copy of the subject that uses the word in the parameter first. That word lies in another cache line.
 func (l oneLine) On(first, _ *atomic.Uint32) any { return oneLine{first, l.phase} }
 
 func (l oneLine) Trips(from, n uint32) uint32 {
@@ -77,8 +76,8 @@ func openTwoLines(w *bench.Worker, _ int) (any, error) {
 // On returns a copy of the subject that uses the given words, which lie in other cache lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips makes n trips, and returns how many it has begun when the measurement stops. The other end may not have
-// answered the last trip. Finish waits for this answer.
+// Trips makes n trips and returns n. If the measurement stops before, it returns how many trips it has begun. The other
+// end may not have answered the last of them. Finish waits for this answer.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memSubjects has the memory of an arena, as a subject whose access times can be measured.
+// memSubjects has subjects whose access times are measured: the memory of an arena.
 var memSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "arena", Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openMemory},
 	{By: "test", Prim: "forgetful", Hidden: true, Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openForgetful},
@@ -34,7 +34,7 @@ func newPlacedArena(c *bench.Cell) (*os.File, error) {
 	return seg.Reopen()
 }
 
-// memory is a subject that consists of a lock and a block of memory in the same arena.
+// memory is a block of memory in an arena, with a lock in the same arena.
 type memory struct {
 	*prims.Mutex
 	a     *arena.Arena
@@ -75,8 +75,8 @@ func openMemory(w *bench.Worker, _ int) (any, error) {
 	return m, nil
 }
 
-// transparent returns the kind of huge pages to request when a process maps the memory. Only transparent huge pages
-// need such a request. Other kinds are a property of the file.
+// transparent returns the kind of huge pages that a process must request when it maps the memory. A process requests
+// only transparent huge pages. Other kinds are a property of the file.
 func transparent(h shm.HugePages) shm.HugePages {
 	if h == shm.HugeTransparent {
 		return h

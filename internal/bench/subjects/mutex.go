@@ -23,10 +23,10 @@ import (
 //   - -nofence has no biased holds, as on a kernel without membarrier(2).
 //   - -checked is never biased toward a process.
 //   - -norobust, -nowaitv and -noofd each lack one of the kernel features that report deaths.
-//   - -bare has only the byte lock of these features.
-//   - -50m and -1g: the processes that are killed have that much additional private memory.
-//   - -nothreads lacks the feature that shows that a process is gone before the kernel
-//     has freed its memory.
+//   - -bare reports deaths only by the byte lock.
+//   - -50m and -1g: each process that is killed has that much additional private memory.
+//   - -nothreads lacks the feature by which the library learns that a process is gone
+//     before the kernel has freed the memory of that process.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
 		Brief:     []string{"uncontended", "lock", "crash", "idle", "home", "intruder"},
@@ -84,8 +84,8 @@ func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
 	return mutex{m}, nil
 }
 
-// bias locks and unlocks the mutex until it is biased toward this process. It returns an error if the mutex does not
-// become biased. The uncontended scenario measures only a biased mutex.
+// bias locks and unlocks the mutex until it is biased toward this process, because the uncontended scenario measures a
+// biased mutex. It returns an error if the mutex does not become biased.
 func (m mutex) bias() error {
 	return untilBiased(func() (word string) {
 		m.Lock()
@@ -96,8 +96,8 @@ func (m mutex) bias() error {
 }
 
 // untilBiased makes a lock biased toward this process. The function pair locks and unlocks the lock, and returns the
-// state of the lock as text. untilBiased calls pair until the text says that the lock is biased. After biasPairs calls,
-// it returns an error.
+// state of the lock as text. untilBiased calls pair until this text contains "biased". After biasPairs calls, it
+// returns an error.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -118,12 +118,12 @@ func (m mutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Inherit waits in LockContext until the owner has died, and becomes the owner through Recover. During the repair, the
-// caller has the lock exclusively.
+// Inherit waits in LockContext until the owner has died, and becomes the owner through RecoverContext. During the
+// repair, the caller has the lock exclusively.
 func (m mutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// toldMutex measures how long it takes until the survivor learns of the death of the owner. At that time the
-// survivor must not use the data yet, because a system call of the dead process may still write there.
+// toldMutex is a mutex for measurements of the time until the survivor learns of the death of the owner. At that time,
+// the survivor must not use the data yet, because a system call of the dead process may still write into it.
 type toldMutex struct{ mutex }
 
 func openTold(w *bench.Worker, thread int) (any, error) {
@@ -134,8 +134,8 @@ func openTold(w *bench.Worker, thread int) (any, error) {
 	return toldMutex{m.(mutex)}, nil
 }
 
-// Inherit does the same as mutex.Inherit, but the field Owned of its result is the instant at which it learned of the
-// death.
+// Inherit does the same as mutex.Inherit, but the field Owned of the result is the time at which the survivor learned
+// of the death.
 func (m toldMutex) Inherit() (bench.Succession, error) {
 	s, err := inherit(m)
 	return bench.Succession{Owned: s.Told}, err
@@ -144,8 +144,8 @@ func (m toldMutex) Inherit() (bench.Succession, error) {
 // residentMemory is the memory that the function withMemory has allocated in this process.
 var residentMemory []byte
 
-// withMemory returns a function that opens a lock with the function open. Before that, each process but the first
-// allocates the given number of bytes of private memory.
+// withMemory returns a function that allocates the given number of bytes of private memory, and then opens a lock by a
+// call of the function open. The first process allocates nothing.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {
@@ -164,7 +164,7 @@ type recoverer interface {
 	RecoverContext(ctx context.Context, repair func() error) error
 }
 
-// inherit waits until the lock m reports the death of its owner, and becomes the owner through Recover.
+// inherit waits until the lock m reports the death of its owner, and becomes the owner through RecoverContext.
 func inherit(m recoverer) (s bench.Succession, err error) {
 	ctx := context.Background()
 	err = m.LockContext(ctx)
@@ -185,8 +185,8 @@ func inherit(m recoverer) (s bench.Succession, err error) {
 	return s, m.LockContext(ctx)
 }
 
-// ping is one of two ends that pass a token to each other. It has a prims.Futex for each direction. A futex only counts
-// posts. Await computes the value of the token from the number of posts by the other end.
+// ping is one of two ends that pass a token to each other. There is a prims.Futex for each direction. A futex only
+// counts posts, so Await computes the value of the token from the number of posts by the other end.
 type ping struct {
 	out, in *prims.Futex
 	end     uint32
@@ -222,7 +222,7 @@ func (p *ping) Await() uint32 {
 	case err != nil:
 		panic(err)
 	}
-	// The two ends pass the token alternately, and each pass increments its value. The k-th value from the first end is
-	// 2k-1, and the k-th value from the second end is 2k.
+	// The ends pass the token alternately, and each pass increments its value. The first end (number 0) receives the
+	// values 2, 4, 6 and so on, and the second end receives 1, 3, 5 and so on.
 	return 2*uint32(p.in.Get()) - p.end
 }

@@ -25,8 +25,8 @@ func openCounter(w *bench.Worker, thread int) (any, error) {
 	return control.WordAt(w.Mem, paddingFirst+index*int(w.Shape.Pad)), nil
 }
 
-// openRecounted returns a counter that is wrong on purpose: its value at the start is not 0, so its last value is not
-// the number of increments.
+// openRecounted returns a counter that is wrong on purpose: it begins at 1, so its last value is not the number of
+// increments.
 func openRecounted(w *bench.Worker, thread int) (any, error) {
 	v, err := openCounter(w, thread)
 	if err == nil {

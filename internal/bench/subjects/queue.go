@@ -56,7 +56,7 @@ func (q queue) Get(buf []uint64) int {
 	return q.got(n, err)
 }
 
-// got returns n, or 0 if err says that the queue is shut down and empty.
+// got returns n. If err says that the queue is shut down and empty, it returns 0. Any other error is a panic.
 func (q queue) got(n int, err error) int {
 	if errors.Is(err, shmsync.ErrCanceled) {
 		return 0

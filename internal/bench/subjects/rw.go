@@ -78,7 +78,7 @@ func (l rwLock) ReadPairs(n int, guarded *uint64) (torn int) {
 // Inherit waits until the owner has died and becomes the owner through Recover, as mutex.Inherit does.
 func (l rwLock) Inherit() (bench.Succession, error) { return inherit(l) }
 
-// rwMutex is a prims.RWMutex with loops of its own, in which the compiler can inline the calls.
+// rwMutex is a prims.RWMutex whose loops call its methods directly, so that the compiler can inline the calls.
 type rwMutex struct {
 	rwLock
 	m *prims.RWMutex
@@ -123,7 +123,7 @@ func (p readPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// rwSpinLock is a prims.RWSpinLock with loops of its own, in which the compiler can inline the calls.
+// rwSpinLock is a prims.RWSpinLock whose loops call its methods directly, so that the compiler can inline the calls.
 type rwSpinLock struct {
 	rwLock
 	l *prims.RWSpinLock
@@ -167,14 +167,13 @@ func (p spinReadPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgrader is a reader/writer lock in its upgradable mode. Its fields are methods of the lock, which is an RWMutex or
-// an RWSpinLock.
+// upgrader has the methods of an RWMutex or an RWSpinLock for the upgradable mode.
 type upgrader struct {
 	lock, upgrade, unlock func()
 }
 
-// openUpgrader calls the function open, which opens a lock, and returns that lock as an upgrader. The result
-// unlockWrite is a function that releases the lock after an upgrade.
+// openUpgrader calls the function open, and returns the opened lock as an upgrader. The result unlockWrite releases the
+// lock after an upgrade.
 func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
 	v, err := open(w, thread)
 	if err != nil {

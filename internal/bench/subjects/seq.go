@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqSubjects are the library's sequencers and events. For an event, the uncontended scenario times pairs of Set and
-// Wait of an auto-reset event.
+// seqSubjects are the library's sequencers and events. With an event, the uncontended scenario measures pairs of Set
+// and Wait of an auto-reset event.
 var seqSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "sequencer", Segment: newArena, Open: openSequencer,
 		Brief:     []string{"event", "seq"},
@@ -108,8 +108,8 @@ func (e event) Pairs(n int, counter *uint64) {
 	}
 }
 
-// eventGate lets waiters through in rounds. It has one event for the even rounds and one for the odd rounds. The event
-// of a round stays set until the next round begins.
+// eventGate lets waiters through in rounds. It has two events, one for the even rounds and one for the odd rounds. The
+// event of a round stays set until the next round begins.
 type eventGate [2]*prims.Event
 
 func (g eventGate) Open(round uint64) {
@@ -119,7 +119,7 @@ func (g eventGate) Open(round uint64) {
 
 func (g eventGate) Await(round uint64) { g[round%2].Wait() }
 
-// waitCrowd lets many goroutines wait. Each goroutine calls the function wait with its own number.
+// waitCrowd lets many goroutines wait. Each goroutine passes its own number to the function wait.
 type waitCrowd struct {
 	wait    func(ctx context.Context, i int) error
 	release func()

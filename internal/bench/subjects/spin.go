@@ -4,8 +4,8 @@ package subjects
 
 import "time"
 
-// spinOption converts a spin budget, the time for which waiters spin, from the form of control.Shape to the form of the
-// options of the library. An option of 0 lets the library choose, and a negative one turns spinning off.
+// spinOption converts a spin budget, the time for which waiters spin, from a value of control.Shape to an option of the
+// library. The option 0 lets the library choose the budget, and a negative option turns spinning off.
 func spinOption(v uint64) time.Duration {
 	switch v {
 	case 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// streamSubjects has memory that the threads of a stream cell read and write, as a subject that can be measured.
+// streamSubjects has subjects for stream cells: memory that the threads of one process read and write.
 var streamSubjects = []*bench.Subject{
 	{By: "go", Prim: "memory", InProcess: true, Segment: newStreamed, Scenarios: []string{"stream"}, Open: openStreamed},
 	{By: "test", Prim: "rotten", InProcess: true, Hidden: true, Segment: newStreamed, Scenarios: []string{"stream"}, Open: openRotten},
@@ -30,7 +30,7 @@ func newStreamed(c *bench.Cell) (*os.File, error) {
 	return seg.Reopen()
 }
 
-// streamed is memory that the threads of one process share, as a subject that can be measured.
+// streamed is memory that the threads of one process share.
 type streamed struct{ seg *shm.Segment }
 
 func (s streamed) Words() []uint64 { return wordsOf(s.seg.Bytes()) }
@@ -46,8 +46,8 @@ func openStreamed(w *bench.Worker, _ int) (any, error) {
 	})
 }
 
-// openRotten returns memory that is wrong on purpose: a goroutine sets the first word of the first streaming thread to
-// 0 again and again.
+// openRotten returns memory that is wrong on purpose: again and again, a goroutine sets a word of the first streaming
+// thread to 0.
 func openRotten(w *bench.Worker, thread int) (any, error) {
 	v, err := openStreamed(w, thread)
 	if err == nil && thread == 0 {

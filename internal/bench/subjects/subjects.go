@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// All lists all subjects, that is, all implementations that can be measured: those of the library, and all others.
+// All has all subjects, that is, all implementations that can be measured, of the library and of others.
 var All = slices.Concat(libSubjects, cohortSubjects, rwSubjects, semSubjects, seqSubjects, fairSubjects, barrierSubjects, condSubjects, queueSubjects, memSubjects, matrixSubjects, paddingSubjects, streamSubjects, fenceSubjects, peers.GoPeers, peers.FutexPeers, peers.MorePeers, peers.CPeers, brokenPeers, brokenKit)
 
 // Find returns the subject with the given name.
@@ -24,9 +24,10 @@ func Find(name string) (*bench.Subject, error) {
 	return nil, fmt.Errorf("no subject %q", name)
 }
 
-// Select returns the subjects that a scenario can measure and whose names match any of the patterns, in the syntax of
-// path.Match. A hidden subject matches only its exact name. Without patterns, Select returns all subjects that are not
-// hidden. If there are variants, which are also patterns, it returns only subjects with a matching Variant.
+// Select returns the subjects that a scenario can measure and that match the patterns. The name of a subject must match
+// one of patterns, in the syntax of path.Match. If there are no patterns, each name matches. The Variant of the subject
+// must match one of variants, which are such patterns, too. A hidden subject matches only a pattern that is its exact
+// name.
 func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
 	var picked []*bench.Subject
 	for _, s := range All {

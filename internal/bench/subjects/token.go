@@ -4,8 +4,8 @@ package subjects
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// wordToken is one of two ends that pass a token to each other. There is a plain word for each direction, which has the
-// value of the token. An end writes its word before it calls the function post. The other end reads the word after its
+// wordToken is one of two ends that pass a token to each other. For each direction, there is a plain word with the
+// value of the token. An end writes its word, and then calls the function post. The other end reads this word after its
 // function wait has returned.
 type wordToken struct {
 	out, in    *uint64
