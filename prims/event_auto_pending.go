@@ -7,15 +7,15 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// eventWatch is a wait for a token in which no goroutine blocks: notify is called instead.
+// eventWatch is a wait for a token that blocks no goroutine. When there may be a token, the function notify is called.
 type eventWatch struct {
 	*eventWait
 	notify func()
 	watch  *park.Watch // nil before the first call of the method look
 }
 
-// beginWatch begins an eventWatch and counts it in the share of this process. The caller has called the method
-// enter, and calls the method leave of x when the wait has ended.
+// beginWatch begins an eventWatch and counts it in the share of this process. The caller has called x.enter, and calls
+// x.leave when the wait has ended.
 func (x *autoEvent) beginWatch(notify func()) *eventWatch {
 	return &eventWatch{eventWait: x.begin(), notify: notify}
 }
@@ -51,7 +51,7 @@ func (w *eventWatch) look() (took, ok bool) {
 	}
 }
 
-// stop does what giveUp does, and ends the calls of notify.
+// stop ends the calls of notify, and then ends the wait by giveUp.
 func (w *eventWatch) stop(unless bool) (took bool) {
 	if w.watch != nil {
 		w.watch.Leave()
@@ -80,7 +80,7 @@ func (x *autoEvent) async() *Pending {
 	return p
 }
 
-// eventPending is a wait for a token. The end of the wait also ends a Pending.
+// eventPending is the wait of a Pending for a token.
 type eventPending struct{ *eventWatch }
 
 func (w eventPending) told(p *Pending) {

@@ -15,14 +15,15 @@ import "fmt"
 //	tokens                    meaning                                           left by
 //	0                         it is not set                                     a wait; TryWait; Reset
 //	1 to the number of waits  it is not set; each token is about to end a wait  Set; a wait; TryWait; Reset
-//	more than that            it is set; a token is there for the next caller   Set
+//	more than the waits       it is set; a token is there for the next caller   Set
 //
 // The waits of a participant that is dead or has left the arena do not count. So a token that such a wait was
 // about to take is there for other waits.
 //
-// The bit announced may be set while nobody waits, which costs a wake. It is not cleared while the shares count
-// another wait. At its beginning, a wait adds 1 to its share, and changes the word after that. So if a call misses
-// that wait in the share, the call changes the word before the wait does, or the call's change fails.
+// The bit announced may be set while nobody waits; that costs a wake. A change clears the bit only if the shares count
+// no other wait. A wait that begins adds 1 to its share, and then changes the word. Suppose that a call reads the
+// share before that addition. If the wait changes the word first, the CAS of the call fails. If the call changes the
+// word first, the wait finds the new word.
 //
 //	writers: Set, Reset, TryWait; waits when they begin and end
 //	readers: the same, IsSet, periodic checks, tools
@@ -82,25 +83,25 @@ func (s tokenState) String() string {
 //	bits 0..31   waits  how many waits have begun and are not subtracted yet
 //	bits 32..63  ended  the version that the Event's word got from the end of the wait that was subtracted last
 //
-// A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes the word
-// next first counts the wait off: by one CAS it subtracts the wait from the share, and copies the version of the word
-// to the field ended. If the field ended has the present version of the word, the wait has been counted off already.
+// A change that ends a wait stores the slot of that wait in the word of the Event. The next call that changes the word
+// first counts the wait off: one CAS of the share subtracts the wait, and stores the version of the word in the field
+// ended. If the field has the present version of the word already, another call has counted the wait off.
 //
-// Suppose that a process is stopped before its CAS of the share, and another process counts the wait off. Then
-// ended has changed, so the CAS fails when the stopped process goes on. ended has an earlier value again after 2^32
-// changes at the earliest.
+// If a process is stopped before this CAS, another process counts the wait off, and so changes the field ended. When
+// the stopped process goes on, its CAS fails. An earlier value of the field comes back after 2^32 changes at the
+// earliest.
 //
 //	writers: the participant; everybody who counts a wait off
 //	readers: Set, Reset, IsSet, TryWait, waits that end, tools
 //	order:   release when a wait begins, acquire by a Set
 //	futex:   none
-//	crash:   each value is a whole state; void if the name in the share is not current
+//	crash:   each value is a whole state; the share is void if its participant is not current
 type waitShare uint64
 
 func (h waitShare) waits() uint64 { return uint64(uint32(h)) }
 func (h waitShare) ended() uint32 { return uint32(h >> 32) }
 
-// less returns the share after one wait was subtracted. That wait ended at the given version.
+// less returns the share without one wait, which ended when the word got the given version.
 func (h waitShare) less(version uint32) waitShare {
 	return waitShare(version)<<32 | waitShare(h.waits()-min(h.waits(), 1))
 }

@@ -17,9 +17,9 @@ const (
 	meChecksAnnounced bug = "a check trusts an announcement that came after the change"
 )
 
-// TestModelEvent: processes set and reset an Event, and other processes wait for the set or for the
-// reset. A process dies, or stops for ever, at any step. A wait ends if the Event was set or reset
-// since the wait began, and only then.
+// TestModelEvent checks that a wait ends if a process sets or resets the Event after the wait has begun, and only
+// then. Some processes set and reset the Event. Others wait until it is set, or until it is reset. A process dies, or
+// stops for ever, at any step.
 func TestModelEvent(t *testing.T) {
 	lives := []bug{meSleepsAnyway, meWakesFirst, meForgets, meSilent, meParity}
 	requireModels(t, []exploration{

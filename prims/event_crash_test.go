@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// eventVictim makes a process carry out the order o. It returns when the process has died, or has stopped, at the
-// crash point.
+// eventVictim starts a process that carries out the order o, and dies or stops at a crash point, as the environment
+// variable how says. It returns when that has happened.
 func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *actor {
 	t.Helper()
 	victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point+":1"))
@@ -23,9 +23,9 @@ func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *acto
 	return victim
 }
 
-// TestEventCrashOfTheSetter: a process sets or resets an Event, and dies or stops for ever before it has woken any
-// waiter. Another process reverses the change at once, and further waiters wait for the reversed state. Nevertheless
-// the waiters for the first change go on. They depend neither on the first process nor on each other.
+// TestEventCrashOfTheSetter checks that waiters go on if the process that set or reset the Event dies, or stops for
+// ever, before it has woken a waiter. Another process reverses the change at once. A wait that begins after the
+// reversal does not delay the earlier waits.
 func TestEventCrashOfTheSetter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, set := range []bool{true, false} {
@@ -58,8 +58,8 @@ func TestEventCrashOfTheSetter(t *testing.T) {
 	}
 }
 
-// TestEventCrashOfTheSetterWhileTheWaitRests: as in TestEventCrashOfTheSetter, but the periodic checks of
-// the waiter's process skip the Event, because it has not changed for a while.
+// TestEventCrashOfTheSetterWhileTheWaitRests is like TestEventCrashOfTheSetter, but the wait rests when the victim
+// sets the Event: the periodic checks of the waiter's process only compare the word with its earlier value.
 func TestEventCrashOfTheSetterWhileTheWaitRests(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {

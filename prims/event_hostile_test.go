@@ -61,8 +61,8 @@ func TestEventStateIsOverwritten(t *testing.T) {
 	}
 }
 
-// TestEventListOfSharesIsDamaged: a peer damages the list of slot records before this process has read the
-// record of a participant that waits. The wait of that participant ends all the same. Later waits fail if
+// TestEventListOfSharesIsDamaged: a peer damages the list of slot records before this process has read the record of a
+// participant that waits. A Set still ends the wait of that participant. Waits that this process begins fail, because
 // they cannot find all shares.
 func TestEventListOfSharesIsDamaged(t *testing.T) {
 	a := newArena(t, nil)

@@ -17,8 +17,8 @@ type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
-	// The parameter look is nil: no process can leave a change of a manual-reset Event unfinished, because each
-	// change is one CAS of one word.
+	// A nil look means that a dead or stopped process can leave nothing undone but a wake. Each change of a manual-reset
+	// Event is one CAS of one word.
 	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
@@ -37,8 +37,8 @@ func (m *manualEvent) swap(s eventState) bool {
 	if !m.eventcount.swap(eventcountState(s), eventcountState(s).next()) {
 		return false
 	}
-	// Another call may have found the old state, and so may have changed nothing. The loads after this CAS must see
-	// the stores before that call; see fence.
+	// Another call may have loaded the word before this CAS, and so may have changed nothing. The loads after this CAS
+	// must see the stores before that call; see fence.
 	orderLoads(m.words.state)
 	return true
 }

@@ -154,8 +154,8 @@ func (m *meModel) next(s *meState, emit func(model.Step[meState])) {
 	}
 }
 
-// stepCheck is a periodic check that wakes a waiter. A model without stops has no such step, so no wait can depend
-// on the check.
+// stepCheck is a periodic check that wakes a waiter. Only a model with stops has this step. The other models show that
+// without stops no wait depends on the check.
 func (m *meModel) stepCheck(s *meState, t *meThread, do func(string, func(*meState, *meThread))) {
 	switch {
 	case !m.stops || m.bug == meNoCheck:

@@ -32,9 +32,8 @@ func init() {
 	})
 }
 
-// eventWorker passes a baton, which is an auto-reset Event, from goroutine to goroutine. A goroutine that has waited
-// for the baton sets the Event again. The goroutines also wait for a gate, an Event that is set and reset in the
-// meantime.
+// eventWorker has two Events. The baton is an auto-reset Event: a goroutine that has waited for it sets it again, for
+// the next goroutine. The gate is set and reset while goroutines wait for it.
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {
@@ -47,8 +46,8 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 		return w.any(g, r)
 	}
 	if g == 0 {
-		// If a process dies while it has the baton, the baton is lost. So this goroutine sets the
-		// Event each time. An additional Set does no harm: the Event is still set only once.
+		// If a process dies while it has the baton, the baton is lost. So goroutine 0 sets the Event on each turn, even if
+		// its wait fails. An additional Set does no harm.
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
 		defer cancel()
 		err := w.baton.WaitContext(ctx)

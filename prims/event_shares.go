@@ -7,14 +7,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share is a word that
-// counts the waits of one participant. It is in the slot record of the participant's slot, and stays there until
-// the Event is deleted. So a handle remembers where the shares are, and reads the list of slot records again only
-// after a change of the list.
+// eventShares has the shares of an auto-reset Event, in the order in which participants added them. A share is in the
+// slot record of a slot, and stays there until the Event is deleted. So a handle remembers where the shares are. It
+// reads the list of slot records again only after a change of the list.
 type eventShares struct {
 	head uint32 // the latest slot record when the list was read
 	all  []eventShare
-	err  error // an error in the list; if set, all has the shares before the error and the shares that were known earlier
+	err  error // an error in the list; shares behind the error may be missing in all
 }
 
 // eventShare is the slot record that has the share of a slot.
@@ -81,7 +80,7 @@ func (x *autoEvent) inherit() {
 	}
 	x.countOff(x.load()) // subtracts the last wait of the slot's previous participant
 	for {
-		// If the CAS fails, another process has subtracted that wait from the share.
+		// If the CAS fails, another process has counted off the last wait.
 		h := waitShare(x.own.waits.Load())
 		if x.own.waits.CompareAndSwap(uint64(h), uint64(h&^waitShare(1<<32-1))) {
 			break
@@ -101,8 +100,8 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 		if waitShare(h.waits.Load()).waits() == 0 || !x.a.Current(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
 			continue
 		}
-		// A participant that takes over the share of its slot first clears the number of waits, and then stores its
-		// name. The name was loaded before this number. So the number does not have waits of an earlier participant.
+		// A participant that takes over a share clears the number of waits before it stores its ID in the field name. This
+		// call has loaded name before the number. So the number counts no wait of an earlier participant.
 		if n += waitShare(h.waits.Load()).waits(); n > most {
 			break
 		}
@@ -110,9 +109,9 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	return n
 }
 
-// countOff counts off the wait that ended when the word became s: it subtracts this wait from the share of the
-// participant that waited. It does nothing if that was done already. Every call that changes the word calls
-// countOff first. So when a change succeeds, all waits that ended before it have been subtracted.
+// countOff subtracts the wait that ended when the word became s from the share of its participant, unless another call
+// has done so. Every call calls countOff before it changes the word. So after a successful change, no share counts a
+// wait that ended before the change.
 func (x *autoEvent) countOff(s tokenState) {
 	if s.slot() != 0 {
 		x.countOffOf(s)

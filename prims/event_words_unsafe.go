@@ -12,8 +12,8 @@ type eventWords struct {
 	count eventcountWords // its state is an eventState
 }
 
-// autoEventWords is the memory of an auto-reset Event, 128 bytes. It has the layout of an eventcountWords,
-// except that the field mode takes the place of reserved bytes.
+// autoEventWords is the memory of an auto-reset Event, 128 bytes. It has the layout of an eventcountWords, but the
+// field mode is in bytes that eventcountWords reserves.
 type autoEventWords struct {
 	_       structs.HostLayout
 	state   atomic.Uint64 // a tokenState
@@ -26,16 +26,16 @@ type autoEventWords struct {
 	counts  countWords
 }
 
-// eventRecord is the slot record of an auto-reset Event, 128 bytes. It has the share of one participant, that
-// is, the number of its waits, in a cache line of its own. If name is not the ID of a current participant, the
-// waits do not count.
+// eventRecord is the slot record of an auto-reset Event, 128 bytes. It has the share of one participant, that is, the
+// number of its waits, in a cache line of its own. If the field name does not have the ID of a current participant,
+// the waits do not count.
 //
 //	name
 //	writers: the participant, before its first wait
 //	readers: the readers of the field waits
 //	order:   release by the participant, acquire by a reader
 //	futex:   none
-//	crash:   the name is no longer current, so the waits do not count
+//	crash:   the ID of the dead participant is not current, so its waits do not count
 type eventRecord struct {
 	_     structs.HostLayout
 	_     [64]byte      // begins with the header of a slot record

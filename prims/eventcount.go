@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("eventcount.wait.woken")
 )
 
-// eventcount is the part of a handle through which goroutines wait. Waiters sleep until a number in shared memory,
-// the sequence, changes. A change wakes all waiters, in no particular order. No process holds a lock, so a stopped
-// process blocks nobody. docs/design/0042 has the argument.
+// eventcount is the part of a handle through which goroutines wait. Waiters sleep until a number in shared memory, the
+// sequence, changes. A change wakes all waiters, in no particular order. No call needs a lock in the arena, so a
+// stopped process blocks nobody. docs/design/0042 explains why.
 type eventcount struct {
 	words   eventcountPlaces
 	list    park.WaitList
@@ -132,8 +132,8 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 		case park.Again:
 			crashpoint.Hit("eventcount.wait.woken")
 			if e.scan != nil && e.load().sequence() == seq {
-				// The next call of look may miss a death: a reaper that cannot change the object wakes the waiters
-				// before it counts the death.
+				// A reaper that cannot change the object wakes the waiters before it counts the death. So the next call of look
+				// may miss this death.
 				e.scan()
 			}
 		case park.Canceled, park.Closed:
@@ -192,9 +192,10 @@ func (e *eventcount) wakeAll() {
 	e.queue.DeliverAllAsOne()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finishes what a stopped or
-// dead process has left undone. Then it wakes all waiters, because one of them may sleep on an old sequence. It
-// wakes nobody if the last check, which woke such waiters, found the same sequence, and the bit announced is set.
+// check is called ten times a second while a goroutine of this process waits. It finishes what a stopped or dead
+// process has left undone. Then it wakes all waiters, because one of them may sleep on an old sequence. If the bit
+// announced is set, and the sequence is the same as at the last check, it wakes nobody: the last check has woken such
+// waiters.
 func (e *eventcount) check() {
 	if e.scan != nil {
 		e.scan()
@@ -203,9 +204,8 @@ func (e *eventcount) check() {
 	s := e.load()
 	now := uint64(s.sequence()) + 1
 	if e.looked.Swap(now) != now || !s.announced() {
-		// A poller node stands for the goroutines of one process that wait for this object. A process may be
-		// stopped after it has made such a node ready. Then no other process wakes the goroutines of that node.
-		// So this call wakes the goroutines of this process without the node.
+		// Another process may have been stopped after it made the poller node of this process ready. Then no process wakes
+		// the goroutines of this process through the node. So this call wakes them without the node.
 		e.queue.DeliverAllAsOne()
 	}
 }
@@ -228,9 +228,9 @@ func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 	}
 }
 
-// watch arranges that notify is called once, when the sequence may no longer be seq. The caller has called the
-// method enter. The parameter before is the previous watch of the same wait, or nil. If the sequence has changed,
-// or the handle is being closed, watch arranges nothing and returns nil.
+// watch arranges that notify is called once, when the sequence may no longer be seq. The caller has called the method
+// enter. If the wait has had a watch already, the parameter before is the last one; otherwise it is nil. If the
+// sequence has changed, or the handle is being closed, watch arranges nothing and returns nil.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
 		// The loop repeats only if another call has changed the word.

@@ -14,7 +14,7 @@ type pendingChange struct {
 }
 
 // pend makes a Pending that ends when the sequence is no longer seq. The function judge is then called once, and
-// returns the result. If the parameter then is not nil, this function is called after the wait has ended.
+// returns the result. The parameter then is nil, or a function that is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -29,9 +29,8 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 	return p
 }
 
-// told is called when a wake has come. If the sequence has not changed, told is called again at the next wake.
-// Otherwise told ends the Pending, and calls eventcount.leave, because Close of the handle waits for every Pending
-// that has not ended.
+// told is called at each wake. If the sequence has changed, or the handle is being closed, told ends the Pending and
+// calls eventcount.leave: Close of the handle has waited for the Pending until then.
 func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
 		return // this wake was for an earlier watch
@@ -90,9 +89,8 @@ func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) 
 	return w, nil
 }
 
-// reached implements watcher. Close of the handle waits for the watcher as it waits for a call. When reached has
-// found the result of the wait, Close need not wait for the watcher any more, even if the caller still waits for other
-// objects.
+// reached implements watcher. Close of the handle waits until reached has found the result of the wait, or until the
+// caller calls the method leave. It does not wait for the other objects that the caller waits for.
 func (w *changeWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err

@@ -5,10 +5,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// tellDied reports to the functions of Options.OnEvent that participant n died while it held o. If the
-// parameter free is true, the policy has taken the hold back; otherwise o is owner-dead. key is the key of a
-// MultiLock, or nil. Only the process that has changed the state of o because of the death calls tellDied. So
-// the death is reported only once.
+// tellDied reports to the functions of Options.OnEvent that participant n died while it held o. If the parameter free
+// is true, the policy has freed the lock; otherwise the lock is owner-dead. key is the key of a MultiLock, or nil.
+// Only the process that has marked this death in the words of o calls tellDied. So it is reported only once.
 func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenakernel.ParticipantID, free bool) {
 	kind := arenakernel.EventOwnerDead
 	if free {

@@ -27,8 +27,8 @@ type eventLock struct {
 	recover func(repair func() error) error
 }
 
-// eventLocks opens a lock of every kind and with every policy that the kind has. The key is a name
-// that begins with the kind and ends with the policy.
+// eventLocks opens a lock of every kind and with every policy that the kind has. A key of the map is the name of a
+// lock: its kind, then its policy.
 func eventLocks(a *arena.Arena) (map[string]eventLock, error) {
 	all := map[string]eventLock{}
 	var failed error
@@ -244,7 +244,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	fails := func() error { return errors.New("no") }
 	for range repairs {
 		require.ErrorIs(t, all["fair-report"].recover(fails), shmsync.ErrNotRecoverable)
-		log.next(1) // otherwise the events of this process would be dropped, too
+		log.next(1) // awaits the event, so that no event for the hook of b is dropped
 	}
 	close(goOn)
 	told := eventLog{t, slow}
@@ -280,8 +280,8 @@ func TestEventsOfAHookThatEndsItsGoroutine(t *testing.T) {
 	log.next(1 + len(all))
 }
 
-// TestEventsOfDamageAreToldOfEachObject: an object was damaged and reported. Another object takes
-// its place. When that object is damaged, too, an event reports it.
+// TestEventsOfDamageAreToldOfEachObject checks that each object with damage is reported once, even if it is at the
+// offset of an earlier object that was reported, too.
 func TestEventsOfDamageAreToldOfEachObject(t *testing.T) {
 	log := newEventLog(t)
 	a, err := arena.Create(arenaName(t), &arena.Options{OnEvent: log.hook})

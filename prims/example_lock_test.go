@@ -59,8 +59,8 @@ func ExampleMultiLock_LockAll() {
 	// multilock accounts: 0 keys are not free, of 32 buckets
 }
 
-// Two accounts change together, even if this process is killed in between. A block holds the note
-// of a transfer.
+// Two accounts change together, or not at all if this process is killed during the change. A note of the last transfer
+// is in a block of the arena.
 func ExampleMutex_Update() {
 	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

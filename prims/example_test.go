@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A lock guards data, and the program repairs the data when a holder has died in the middle of a
-// change. For a record of up to 64 KiB a Synchronized needs none of this.
+// A lock guards data, and the program repairs the data after a holder has died in the middle of a change. A
+// Synchronized holds a record of up to 64 KiB and needs no repair.
 func ExampleMutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -152,7 +152,7 @@ func ExampleFutex() {
 	// Output: futex arrivals: counter 3
 }
 
-// Stop ends all waits whose token has not been reached.
+// Stop ends the waits for tokens that the counter has not reached.
 func ExampleFutex_Stop() {
 	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

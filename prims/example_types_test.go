@@ -108,7 +108,7 @@ func ExampleSpinLock() {
 	// Output: [1 64]
 }
 
-// A process may have to write. It first reads, while others read, and then decides.
+// A process reads while others read, too. If it then has to write, it upgrades its hold.
 func ExampleRWSpinLock() {
 	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -253,7 +253,7 @@ func ExampleFuture() {
 	errno, err := f.WaitContext(context.Background())
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		f.Reset() // then this process can claim it
+		f.Reset() // after the Reset, this process can claim the Future
 	case err == nil && errno == 0:
 		fmt.Println("the index is there")
 	}
@@ -287,7 +287,7 @@ func ExampleLatch() {
 	// 0 of 3
 }
 
-// Each user ID is the key of a lock. These locks are not objects of their own.
+// Each user ID is the key of a lock. No lock needs an object of its own: one MultiLock has them all.
 func ExampleMultiLock() {
 	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -309,8 +309,7 @@ func ExampleMultiLock() {
 	// Output: false true
 }
 
-// A program defines its own primitive: a door that is open or not, and a number of places behind
-// the door.
+// A program defines its own primitive: a room with an open or closed door, and a number of free places.
 func ExampleWaitable() {
 	name := fmt.Sprint("example-", os.Getpid()) // a real program uses a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -475,8 +474,8 @@ func ExampleGate() {
 	}
 	g := w.Gate(3)
 	fmt.Println(g.Schedule(), g.Begin())
-	fmt.Println(g.Schedule()) // while a worker is busy with the queue
-	fmt.Println(g.Finish())   // the queue had more to do
+	fmt.Println(g.Schedule()) // false: a worker executes the queue
+	fmt.Println(g.Finish())   // true: the second Schedule has scheduled the queue again
 	// Output:
 	// true true
 	// false

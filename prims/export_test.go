@@ -20,11 +20,11 @@ func (m *Mutex) Waiters() int { return m.queue.Waiting() }
 // Spinners returns how many goroutines of this process count as spinning for m.
 func (m *Mutex) Spinners() int { return int(m.variant.spinners.Load()) }
 
-// Parked returns how many goroutines of this process are parked while they wait for m. The lock is
-// handed to them without a call of the kernel.
+// Parked returns how many goroutines of this process are parked while they wait for m. A release hands them the lock
+// without a system call.
 func (m *Mutex) Parked() int { return m.queue.Parked() }
 
-// Oldest returns when the goroutine of this process that has been parked longest began to wait.
+// Oldest returns the time at which the longest parked goroutine of this process began to wait.
 func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 
 // NextIsLocal makes the next release prefer goroutines of this process.
@@ -39,7 +39,7 @@ func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 // WakeWord returns the value of the wake word.
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 
-// Starving returns the participant that asks for m because one of its waiters has waited long, or 0.
+// Starving returns the participant that asks for a handoff of m, because one of its waiters has waited long, or 0.
 func Starving(m *Mutex) uint32 { return m.words.starving.Load() }
 
 // WakeInVain wakes the waiters of m, which is held.
@@ -180,7 +180,7 @@ func (c *Cond) Ends() (first, last *atomic.Uint64) { return c.core.Ends() }
 // HasRecordOf reports whether the handle x knows the record of a slot.
 func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 
-// Check does what the poller does for x after a death, while a goroutine of this process waits.
+// Check does what the poller does after a death, if a goroutine of this process waits for x.
 func (x *Waitable[S, E]) Check() { x.check() }
 
 // Object returns the object of x.
@@ -223,8 +223,8 @@ func (x *Waitable[S, E]) QueuedBehind(e E) (n int) {
 	return n - 1
 }
 
-// RemoveDead removes the waits of one participant from the queue of x, as a reap removes the waits of a dead
-// participant. It reports whether it has left something to the next reap.
+// RemoveDead removes the waits of one participant from the queue of x, as the reap of a dead participant does. The
+// result is true if a later reap has to remove more waits.
 func (x *Waitable[S, E]) RemoveDead(id arenakernel.ParticipantID) (again bool) {
 	b := takeWakes()
 	defer x.wake(b)
@@ -246,7 +246,7 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 		return waitsOf(a, o)
 	}
 	(*arenakernel.Arena)(a).EachNode(o.Offset, func(_ arena.Offset, node *arenakernel.Node) {
-		// A call prepares its node before it puts the node on the queue.
+		// A node that is prepared and not queued yet does not count.
 		if queued(node.Load()) && queuedValue(valueIn(node.Next())) {
 			n++
 		}
@@ -254,8 +254,7 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 	return n
 }
 
-// Core returns a value that is the same for all handles of one process on an object, and different
-// for other objects.
+// Core returns the part of c that all handles of this process on the same object share.
 func (c *Cond) Core() any { return c.core }
 
 // First returns the node of the first wait in the queue of c, or nil.
@@ -270,8 +269,8 @@ func (c *Cond) OverwriteFirst(v uint32) { c.core.words.first.Store(uint64(makeRe
 // Flying returns the number of waits that a Broadcast has woken and whose owners have not locked L again.
 func (c *Cond) Flying() uint32 { return valueIn(&c.core.words.flying) }
 
-// ReapAfter reaps as if a participant had died. It reports whether the reap stores the count of deaths before it lists
-// the wait nodes of dead participants.
+// ReapAfter reaps as if a participant had died. The result is true if the reap stores the count of deaths first, and
+// lists the wait nodes of dead participants after that.
 func (c *Cond) ReapAfter() (stored bool) {
 	k := c.core
 	b := takeWakes()
@@ -398,7 +397,7 @@ func (f *Future) Closing() bool { return f.opening.closing.Load() }
 // Kept reports whether there is a call for which Close waits.
 func (f *Future) Kept() bool { return !f.opening.left() }
 
-// AwaitsGone reports whether a call of this process may wait until a dead holder is gone.
+// AwaitsGone reports whether a call of this process may be waiting until a dead holder of m is gone.
 func (m *RWMutex) AwaitsGone() bool { return m.Kept() && m.writers.queue.Waiting() > 0 }
 
 // Kept reports whether a dead process that is not gone keeps the gate closed.
@@ -455,20 +454,19 @@ func (m *Mutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
 }
 
-// LoseLog makes m not recoverable, with an undo log that cannot be undone.
+// LoseLog makes m not recoverable, and its undo log unusable for a rollback.
 func LoseLog(m *Mutex) {
 	m.log.lose()
 	m.owner.Store(uint32(ownerNotRecoverable))
 }
 
-// LoseRWLog makes m not recoverable, with an undo log that cannot be undone.
+// LoseRWLog makes m not recoverable, and its undo log unusable for a rollback.
 func LoseRWLog(m *RWMutex) {
 	m.log.lose()
 	m.gate.Store(uint32(gateNotRecoverable))
 }
 
-// FlipGate changes the gate, which names n, from held to recovering, or back from recovering to
-// held.
+// FlipGate changes a gate that n holds from held to recovering, and a gate that n recovers from recovering to held.
 func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
 	held, recovering := uint32(makeGate(gateHeld, n)), uint32(makeGate(gateRecovering, n))
 	if !m.gate.CompareAndSwap(held, recovering) {
@@ -490,8 +488,8 @@ func Queueless(o arenakernel.Object) bool {
 		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == sequencerKind || o.Kind == eventKind
 }
 
-// FirstDate returns the date that is stored for a wait which became the first in its queue at ns.
+// FirstDate returns the stored form of the time ns at which a wait became the first in its queue.
 func FirstDate(ns int64) uint32 { return firstDate(ns) }
 
-// FirstSince converts the stored date of a first wait to CLOCK_MONOTONIC ns.
+// FirstSince converts such a stored date back to CLOCK_MONOTONIC nanoseconds.
 func FirstSince(date uint32, now int64) int64 { return firstSince(date, now) }

@@ -33,10 +33,10 @@ var (
 // While goroutines compete for the lock, each hand-over to a waiter costs a wake. A Mutex saves that wake, because
 // it lets running goroutines overtake sleeping ones.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
-// before the m'th call of Lock returns, or its Pending ends. If a holder dies, its death releases
-// the lock. This release synchronizes before the call that reports the death, and before the call that gets the lock
-// from the dead holder.
+// In the terminology of the Go memory model, and across processes: for n < m, the n'th call of Unlock synchronizes
+// before the return of the m'th call of Lock, or before the end of the Pending of LockAsync. If a holder dies, its
+// death releases the lock. This release synchronizes before the call that reports the death, and before the call that
+// gets the lock from the dead holder.
 //
 // Waiters get the lock in the order of their arrival, as with the sequencer of Reed and Kanodia. But they wait
 // in a queue instead of taking numbered tickets, so that a waiter can leave.
@@ -45,7 +45,7 @@ type FairMutex struct {
 	// package atomic instead of its types.
 
 	own  *uint32 // the upper half of the owner word, or &closedFair in a handle without fast paths
-	held uint32  // what *own is while fast paths may change it and this process holds the lock
+	held uint32  // the value of *own while this process holds the lock and the owner word is open
 
 	recordLock
 	plainRecords
@@ -147,7 +147,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	return f, nil
 }
 
-// wordAt returns the word of f that has the given kind: f.words.owner or f.words.died. The recordQueue calls it.
+// wordAt returns the word for a kind of word in a record: the owner word or the word died. The recordQueue calls it.
 func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case fairOwnerWord:
@@ -203,8 +203,8 @@ func (f *FairMutex) TryLock() bool {
 }
 
 // tryLockSlow is the part of TryLock that is not inlined. It first carries out the last record of the FairMutex,
-// that is, the last list of new values for words in shared memory. So if a process was stopped in the middle of an
-// Unlock, that Unlock takes effect before the try. Then tryLockSlow makes a record of its own.
+// because a process may have been stopped in the middle of an Unlock. So this Unlock takes effect before the try. Then
+// tryLockSlow makes a record of its own.
 func (f *FairMutex) tryLockSlow() bool {
 	defer f.opening.serve(f.queue).end()
 	if f.lockFast() {
@@ -284,7 +284,7 @@ func (f *FairMutex) Policy() Policy { return f.policy }
 // FairMutexState is the result of State.
 type FairMutexState struct {
 	Held    bool              // a process holds or recovers the lock, or was granted it
-	Owner   *shmsync.Identity // that process, or the dead process that left the lock; nil if there is none or it is not known
+	Owner   *shmsync.Identity // the process that Held means, or the dead one that left the lock; nil: none, or not known
 	Waiting bool              // there are waiters
 	Err     error             // why no call can lock f: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word, rendered for people

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eachQueued calls g for the waits that are in the queue at one moment, of all processes.
+// eachQueued calls g for each wait in the queue, of any process. All these waits were in the queue at the same moment.
 func (f *FairMutex) eachQueued(g func(w wait)) {
 	f.private.Lock()
 	defer f.private.Unlock()
@@ -65,10 +65,10 @@ func (f *FairMutex) Waiters() int { return f.turns.Waits() }
 // SharesTurns reports whether two handles have the same Turns.
 func (f *FairMutex) SharesTurns(g *FairMutex) bool { return f.turns == g.turns }
 
-// Ended reports whether the handle has ended.
+// Ended reports whether Close has made the calls of the handle fail.
 func (f *FairMutex) Ended() bool { return f.opening.ended.Load() }
 
-// StopHandles keeps handles from being opened and closed until the returned function is called.
+// StopHandles blocks opens and closes of handles in this process, until the caller calls the result.
 func StopHandles() (resume func()) {
 	handles.Lock()
 	return handles.Unlock
@@ -90,8 +90,8 @@ func Commons(a *arena.Arena) (n int) {
 // Object returns the object on which f is a handle.
 func (f *FairMutex) Object() arenakernel.Object { return f.object }
 
-// LockStamped is LockContext, and also returns the place of the call in the order of arrival. The
-// place is 0 if the call did not wait, or was granted the lock before the place could be read.
+// LockStamped does what LockContext does, and also returns the place of the call in the order of arrival. The place is
+// 0 if the call did not wait, or if it was granted the lock before LockStamped could read the place.
 func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 	if !f.queue.Enter() {
 		return 0, f.closedError()
@@ -133,19 +133,20 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	})
 	for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: o}) {
 		if w.Want == nil && w.How == arenakernel.WaitParked && (w.At == counterPollerOff || w.At == queueItemsOff+queuePollerOff || w.At == eventcountStateOff+24 || w.At == sequencerCellsOff+tokenCellBytes+tokenCellPollerOff) {
-			// Such a waiter waits for a WaitGroup or a Latch, for an item of a Queue, for a change of an eventcount, whose
-			// word poller is at offset 24, or for token 1 of a Sequencer.
+			// Each of these offsets is the word poller of a WaitGroup or a Latch, of the items of a Queue, of an eventcount (24
+			// bytes behind its state), or of token 1 of a Sequencer.
 			n += int(w.Count)
 		}
 	}
 	return n
 }
 
-// TakeOpenBack does what a reaper without a slot record does first. It reports whether the reaper needs a record.
+// TakeOpenBack is the first step of a reaper without a slot record: it takes the lock back from a dead holder if the
+// owner word is open. The result is true if the reaper needs a record to take the lock back.
 func (f *FairMutex) TakeOpenBack() bool { return f.takeOpenBack() }
 
-// SeenBeside returns the state of f as State finds it. Each time SeenBeside has read the words of f, it calls the
-// function between.
+// SeenBeside returns the state of f as State finds it. It calls the function between each time it has read the words
+// of f.
 func (f *FairMutex) SeenBeside(between func()) (state string) {
 	_, o := f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())

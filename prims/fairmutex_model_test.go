@@ -9,10 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// This is a model of a FairMutex: the owner word, which is open or closed, the accepted word, and
-// the queue. The queue is one recorded word here; recordQueueModel has its links. A death of the
-// holder is reported, as with PolicyReport. A thread reads the words and decides on a change in one
-// step. In another step it writes its record and names the record in the commit word.
+// This is a model of a FairMutex. It has the owner word, the word accepted, and the queue, which is one recorded word
+// here. recordQueueModel has the links of a queue. The policy is PolicyReport. In one step, a thread reads the words
+// and decides on a change. In another step, it writes its record and names the record in the commit word.
 
 const (
 	fmThreads = 3
@@ -27,7 +26,7 @@ const (
 	fmDead
 )
 
-// The values of the field next of an fmNode.
+// The values of fmNode.next.
 const (
 	fmNone uint8 = iota
 	fmQueued
@@ -46,7 +45,7 @@ type fmQueue struct {
 
 type fmNode struct{ next, tag uint8 }
 
-// fmRecord is a record that changes the owner word, the queue, and the field next of one node.
+// fmRecord is a record that changes the owner word, the queue, and fmNode.next of one node.
 type fmRecord struct {
 	owner, queue      bool
 	ownerWas, ownerTo fmOwner
@@ -61,7 +60,7 @@ type fmThread struct {
 	c                    rqCommit
 	rec                  fmRecord
 	own                  bool
-	saw                  uint8 // the dead processes that the thread knew of when it made its change
+	saw                  uint8 // the processes that were dead when the thread decided on its change
 }
 
 type fmState struct {
@@ -69,7 +68,7 @@ type fmState struct {
 	head     [fmProcs]uint8
 	rec      [fmProcs]fmRecord
 	owner    fmOwner
-	accepted fmOwner // the name and the tag of the grant that was accepted
+	accepted fmOwner // the name and the tag of the last grant that a waiter has accepted
 	queue    fmQueue
 	node     [fmThreads]fmNode
 	resolved uint8
@@ -100,7 +99,7 @@ const (
 	fmAccept
 )
 
-// The kinds of a thread's call. See rqAcquires.
+// The kinds of calls. See rqAcquires.
 const (
 	fmLocks uint8 = iota
 	fmTries
@@ -112,12 +111,12 @@ const (
 // The purposes of a change. A purpose says what a thread does after it has made the change.
 const (
 	fmOver  uint8 = iota // the call has ended
-	fmAgain              // the author makes another change for the same call
+	fmAgain              // the call makes another change
 	fmTook
 	fmJoined
 	fmGave
 	fmWithdrew
-	fmEnds // the author's wait has ended
+	fmEnds // the wait of the thread has ended
 )
 
 const (
@@ -139,7 +138,7 @@ const (
 //	C  locks with a context that may end
 //	T  tries to lock
 //	U  unlocks, if the previous operation has locked
-//	X  takes an open lock back from a dead holder, and makes no record for that
+//	X  does what a reaper without a record does: takes an open lock back from a dead holder
 type fairMutexModel struct {
 	threads []string
 	kills   uint8
@@ -254,7 +253,7 @@ func (s *fmState) apply(r *fmRecord, e uint8, noTags bool) {
 	case e == 0 && r.owner && (was == r.ownerWas || noTags && was.kind == r.ownerWas.kind && was.name == r.ownerWas.name):
 		tag := was.tag + 1
 		if r.ownerTo.tag != 0 {
-			tag = was.tag // the mistake fmSameTag: the tag stays
+			tag = was.tag // the model has the mistake fmSameTag
 		}
 		s.owner = fmOwner{r.ownerTo.kind, r.ownerTo.name, tag}
 	case e == 1 && r.queue && s.queue == r.queueWas:

@@ -43,8 +43,8 @@ func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	})
 }
 
-// wakeFirstOfFairMutex runs in a reaper. If the reaper has not opened the FairMutex, it could not reap. Then
-// wakeFirstOfFairMutex wakes the owners of the first waits, and one of these owners reaps.
+// wakeFirstOfFairMutex runs in a reaper. A reaper without a slot record cannot reap the FairMutex. It wakes the owners
+// of the first waits, and one of these owners reaps.
 func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if f, ok := bareFairMutex(a, o); ok {
 		f.wakeBare()
@@ -62,7 +62,7 @@ func completeFairMutex(a *arenakernel.Arena, o arenakernel.Object) bool {
 // the policy says. reap makes the change in x, and adds the wakes that the change requires to b. The caller holds
 // f.private.
 func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
-	err := f.beginReap(x, b) // an error means that the queue is damaged, and takeBack does not need the queue
+	err := f.beginReap(x, b) // after an error the queue is damaged, but takeBack needs only the other words
 	return cmp.Or(err, f.takeBack(x, b))
 }
 
@@ -71,8 +71,8 @@ func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 // dateFirst.
 func (f *FairMutex) check() {
 	n := ownerState(fairWord(f.words.owner.Load())).holder()
-	// The process that marked the holder dead may have been stopped before it counted the death. So it is not
-	// enough to compare the count of deaths.
+	// The count of deaths is not enough: a process that has marked the holder dead may be stopped before it counts the
+	// death.
 	dead := n != 0 && f.a.Dead(n)
 	b := takeWakes()
 	defer f.wake(b)

@@ -53,14 +53,14 @@ func TestFairMutexTryLockSeesACommittedUnlock(t *testing.T) {
 	sound(t, a)
 }
 
-// TestFairMutexDiesAccepting: a waiter that dies before it accepts the lock has never held it. A
-// waiter that dies after that counts as a holder that died.
+// TestFairMutexDiesAccepting: a waiter that dies before it accepts the lock has never held it. A waiter that dies
+// after it has accepted the lock counts as a holder that died.
 func TestFairMutexDiesAccepting(t *testing.T) {
 	for point, held := range map[string]bool{"record.await.resolved": false, "fairmutex.lock.accepted": true} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			f := openFair(t, a, nil)
-			for range 2 { // in the second round the accepted word names an earlier participant of the same slot
+			for range 2 { // in round 2, fairMutexWords.accepted names an earlier participant of the same slot
 				x := fairVictim(t, a, "SHMSYNC_CRASHPOINT", point)
 				f.Lock()
 				fairQueued(t, f, x, order{Op: "flock"})
@@ -84,9 +84,8 @@ func TestFairMutexDiesAccepting(t *testing.T) {
 	}
 }
 
-// TestFairMutexSecondGrantToTheSameParticipant: a participant is granted the lock twice in a row,
-// accepts the first grant, and dies before it accepts the second. The accepted word of the first
-// grant must not count for the second.
+// TestFairMutexSecondGrantToTheSameParticipant: a participant is granted the lock twice in a row, accepts the first
+// grant, and dies before it accepts the second. The second grant must not count as accepted.
 func TestFairMutexSecondGrantToTheSameParticipant(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -107,8 +106,8 @@ func TestFairMutexSecondGrantToTheSameParticipant(t *testing.T) {
 // is stopped, it either visibly has the lock, or others get it, and no other call hangs. When the
 // process is killed, whatever it had goes to others.
 //
-// No other call uses the queue before the victim has queued its wait. Such a call would carry out the victim's change,
-// and the victim would not reach some of its crash points.
+// Until the victim has queued its wait, the test makes no other call that uses the queue. Such a call would carry out
+// the change of the victim, which would then not reach some of its crash points.
 func TestFairMutexStoppedAtEachPoint(t *testing.T) {
 	for point, times := range map[string]int{
 		"record.wait.prepared": 1, "record.commit.written": 2, "record.commit.named": 2, "record.complete.begun": 5, "record.commit.completed": 2,

@@ -18,9 +18,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestFairMutexDeathOfAHolderBesideStrangers: the holder dies, and the only processes that reap it have not opened the
-// lock. They take the lock back: without a record if the owner word is open, and with a record if it is closed because
-// the holder got the lock by a grant.
+// TestFairMutexDeathOfAHolderBesideStrangers: the holder dies, and no living process has opened the lock. The reapers
+// still take the lock back. They need no record if the owner word is open. The owner word is closed if the holder got
+// the lock by a grant; then they need a record.
 func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
 		for _, granted := range []bool{false, true} {
@@ -65,8 +65,8 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 }
 
 // TestFairMutexTakesOpenWordsBack: a reaper without a slot record takes the lock back from a dead holder if the owner
-// word is open. If the word is closed, the reaper needs a record. Another process may open the word at any time, even
-// while the word names the dead holder. So the reaper must make both decisions with one load of the word.
+// word is open. If the word is closed, the reaper needs a record. The reaper must see with one load whether the word
+// is open and whether it names a dead holder, because another process may open the word in between.
 func TestFairMutexTakesOpenWordsBack(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -102,7 +102,8 @@ func fairObject(t testing.TB, a *arena.Arena) arenakernel.Object {
 	return o
 }
 
-// TestFairMutexOpensAgain: the owner word is open whenever no process waits.
+// TestFairMutexOpensAgain: when the last wait has left the queue, the owner word is open again. After a grant it stays
+// closed until the Unlock.
 func TestFairMutexOpensAgain(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, with which the owner word is never open")
@@ -149,8 +150,8 @@ func TestFairMutexOpensAfterADeath(t *testing.T) {
 	f.Unlock()
 }
 
-// TestFairMutexRefusedWaits: a wait that ends because the holder died returns this error, even if another process has
-// recovered the lock before the waiter runs again.
+// TestFairMutexRefusedWaits: a wait that ends because the holder died returns ErrOwnerDead, even if another process
+// has recovered the lock before the waiter runs again.
 func TestFairMutexRefusedWaits(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)

@@ -63,9 +63,9 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	return took && err == nil, err
 }
 
-// beginRecover marks the lock as being recovered by this process, if the lock is owner-dead. If the parameter
-// ruined is set, it also marks a lock that is not recoverable. First it waits until the dead owner is gone, that
-// is, until no system call of the dead process can write any more.
+// beginRecover marks an owner-dead lock as being recovered by this process. If the parameter ruined is true, it does
+// the same with a lock that is not recoverable. First it waits until the dead owner is gone, that is, until no system
+// call of the dead process can write any more.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
 	for {
 		// The loop repeats only after a wait for the end of the dead process, or after another call has changed
@@ -106,7 +106,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 			if n = o.participant(); !f.a.Gone(n) {
 				return n, false, nil
 			}
-			// A reaper that has changed an open owner word by a CAS has not stored n in f.words.died.
+			// A reaper that marks an open owner word does not store n in f.words.died.
 			f.setDied(x, n)
 			fallthrough
 		case ruined && o == ownerNotRecoverable:
@@ -127,9 +127,9 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	}
 }
 
-// runRepair runs repair while this process recovers f. The parameter hold says whether this process holds f after a
-// successful repair; if it is false, f is free then. If repair fails, f becomes not recoverable. If hold is set,
-// Close of the handle waits for this call.
+// runRepair runs repair while this process recovers f. After a successful repair, this process holds f if the
+// parameter hold is true; otherwise f is free. If repair fails, f becomes not recoverable. If hold is true, Close of
+// the handle waits for this call.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	next, kind, died := ownerNotRecoverable, arenakernel.EventNotRecoverable, f.diedName()
 	defer func() {

@@ -16,9 +16,9 @@ const (
 	fairDiedWord
 )
 
-// mayOpen reports whether the owner word of f may be open, that is, whether fast paths may change it without a
-// record. With the race detector, every call makes a record, so that the detector sees which calls synchronize.
-// In an arena that counts, every call makes a record, so that it is counted.
+// mayOpen reports whether the owner word of f may be open, that is, whether fast paths may change it without a record.
+// A build with the race detector has no fast paths, because the detector would not see that they synchronize. An arena
+// that counts has none, because they count nothing.
 func (f *FairMutex) mayOpen() bool { return !race.Enabled && f.counts == nil }
 
 // lockFast locks f by a CAS, without a record, and reports whether it did. The CAS succeeds only if the owner word
@@ -48,9 +48,9 @@ func (f *FairMutex) unlockFast() bool {
 // closeOwner closes the owner word, so that from then on only records change it. The recordLock calls it.
 func (f *FairMutex) closeOwner() recordedWord { return closeFair(&f.words.owner) }
 
-// setOwner adds to the change x that the lock gets the state o. The owner word gets a new tag, even if its value
-// stays the same. So two grants in a row have different tags, even if both are for the same participant. If o is
-// owner-dead, setOwner also adds that f.words.died gets the ID in o.
+// setOwner makes the change x store o in the owner word. The word gets a new tag, even if its value stays the same. So
+// two grants in a row have different tags, even if both are for the same participant. If o is owner-dead, x also
+// stores the ID in o in f.words.died.
 func (f *FairMutex) setOwner(x *recordedChange, o ownerWord) {
 	x.renew(fairOwnerWord, 0, &f.words.owner, uint32(o))
 	if o.kind() == kindOwnerDead {
@@ -62,8 +62,8 @@ func (f *FairMutex) setDied(x *recordedChange, n arenakernel.ParticipantID) {
 	x.set(fairDiedWord, 0, &f.words.died, uint32(n))
 }
 
-// removed adds to the change x that the owner word becomes open, so that fast paths can change it. It does so only
-// if x leaves the queue empty, and the lock is free or held.
+// removed makes the change x open the owner word for fast paths, if x leaves the queue empty, and leaves the lock free
+// or held.
 func (f *FairMutex) removed(x *recordedChange) {
 	if f.mayOpen() && f.empty(x) {
 		if o := f.ownerIn(x); o.kind() == kindHeld {
@@ -84,8 +84,8 @@ func (f *FairMutex) lockError(_ uint64, err error, died arenakernel.ParticipantI
 }
 
 // take locks f with a record if the lock is free and nobody waits. Otherwise it queues the wait node s, which the
-// caller has prepared, and appends s to turns if turns is not nil. If s is nil, the call does not wait, and take
-// changes nothing while a living process holds the lock.
+// caller has prepared. If turns is not nil, it also appends s to turns. A nil s is for a call that does not wait:
+// while a living process holds the lock, take then changes nothing.
 func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turns) (lockResult, error) {
 	b := takeWakes()
 	defer f.wake(b) // runs after f.private is released
@@ -112,8 +112,8 @@ func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turn
 	}
 }
 
-// tidy reaps if a participant has died since the last reap, or if the parameter holder names a dead participant.
-// Then it serves the queue.
+// tidy reaps if a participant has died since the last reap, or if the parameter holder names a dead participant. Then
+// it ends the waits in the queue that can end; see serve.
 func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if f.reapDue() || f.absent(holder) {
 		if err := f.reap(x, b); err != nil {
@@ -123,8 +123,8 @@ func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.Partici
 	return f.serve(x, b)
 }
 
-// give unlocks f with a record, which grants the lock to the first wait in the queue. If this process does not
-// hold the lock, held is false, and the first result is the state of the lock.
+// give unlocks f with a record, which grants the lock to the first wait in the queue. If this process does not hold
+// the lock, the result held is false, and the first result is the state of the lock.
 func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	race.ReleaseMerge(f.key)
 	b := takeWakes()

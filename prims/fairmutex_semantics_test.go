@@ -163,7 +163,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.Equal(t, "dies", f.State().Owner.Label)
 	require.Contains(t, other.do(t, order{Op: "frecover", Object: "f", N: 2}).Panic, "the repair panics")
 
-	// A process recovers the lock, so it holds the lock, and others wait. If it dies, the lock is
+	// While a process recovers the lock, it holds the lock, and other callers wait. If the process dies, the lock is
 	// owner-dead again.
 	other.start(order{Op: "frecover", Object: "f", N: 3})
 	eventually(t, "it is being recovered", f.String, func() bool { return f.State().Held })
@@ -235,9 +235,9 @@ func TestFairMutexRepair(t *testing.T) {
 	require.NotEmpty(t, got.Panic)
 }
 
-// TestFairMutexStateOfAHolderThatLeaves: State reads that a participant holds the lock. The participant unlocks the
-// lock and leaves before State asks whether it has died. State then finds no dead holder. A lock that a participant
-// still holds when it leaves is owner-dead. State ends even if a peer changes the owner word all the time.
+// TestFairMutexStateOfAHolderThatLeaves checks State while the holder unlocks the lock and leaves the arena, just
+// after State has read the owner word. State must not report the holder as dead. If the owner word still names a
+// participant that has left, the lock is owner-dead. State returns even if a peer changes the owner word all the time.
 func TestFairMutexStateOfAHolderThatLeaves(t *testing.T) {
 	w := arenatest.New(t, nil)
 	leaver := w.Join("leaver")
@@ -262,8 +262,7 @@ func TestFairMutexStateOfAHolderThatLeaves(t *testing.T) {
 	f.OverwriteOwner(0)
 }
 
-// TestFairMutexStopped: a stopped holder is alive, and so is a stopped process that was granted the
-// lock. No other process gets the lock.
+// TestFairMutexStopped: a stopped process that was granted the lock is alive, and keeps the lock.
 func TestFairMutexStopped(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -380,9 +379,9 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 // round.
 type duelBoard struct{ Held, Go, Free, Past atomic.Uint64 }
 
-// duel makes another process hold a lock and release it in each round, while this process gives up
-// a wait in the queue. It counts how the waits ended. Both results must occur, even on a single CPU. So
-// in two of 100 rounds, one of the two processes waits until the other one has acted.
+// duel makes another process lock and unlock in each round, while this process gives up a wait in the queue. It
+// returns how many waits got the lock, and how many were given up. In two of 100 rounds, one process waits until the
+// other has acted, so that both results occur even on a single CPU.
 func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()) func(r *rand.Rand) error, unlock func()) (held, gave int) {
 	t.Helper()
 	board, err := arena.Value[duelBoard](a, "duel")

@@ -125,7 +125,7 @@ func (m *fairMutexModel) fast(s *fmState, i int) string {
 	t, name := &s.thread[i], uint8(m.proc(i)+1)
 	switch open := s.owner.kind == fmOpen; {
 	case m.op(s, i) == 'X':
-		// A reaper without a record makes only this step.
+		// The operation X has only this step.
 		if n := s.owner.name; open && n != 0 && m.isDead(s, n-1) {
 			s.owner = fmOwner{fmDead, n, s.owner.tag + 1}
 		} else if s.kills == 0 {
@@ -154,7 +154,7 @@ func (m *fairMutexModel) fast(s *fmState, i int) string {
 	return "has no fast path"
 }
 
-// made sets what thread i does next. Its change is complete, or it had nothing to change.
+// made sets the next step of thread i, whose change is complete or not needed.
 func (m *fairMutexModel) made(s *fmState, i int) {
 	t := &s.thread[i]
 	switch t.did {
@@ -173,7 +173,7 @@ func (r *fmRecord) setQueue(s *fmState, node [fmThreads]uint8) {
 	r.queue, r.queueWas, r.queueTo = true, s.queue, fmQueue{node: node}
 }
 
-// end makes r take node k off the queue. The parameter next is the new value of the field next of that node.
+// end adds two changes to r: node k leaves the queue, and its field next gets a new value.
 func (r *fmRecord) end(s *fmState, k, next uint8) {
 	var left [fmThreads]uint8
 	at := 0
@@ -187,8 +187,7 @@ func (r *fmRecord) end(s *fmState, k, next uint8) {
 	r.node, r.nodeWas, r.nodeTo = k+1, s.node[k], next
 }
 
-// opens adds to r that the owner word opens, if r leaves the queue empty, and the lock free or held by a living
-// holder.
+// opens makes r open the owner word, if r leaves the queue empty, and leaves the lock free or held.
 func (m *fairMutexModel) opens(s *fmState, r *fmRecord) {
 	queue, owner := s.queue.node, s.owner
 	if r.queue {
@@ -202,7 +201,7 @@ func (m *fairMutexModel) opens(s *fmState, r *fmRecord) {
 	}
 }
 
-// passOn adds to r that the lock becomes free or is granted to the first wait.
+// passOn makes r grant the lock to the first wait, or free the lock if no thread waits.
 func (m *fairMutexModel) passOn(s *fmState, r *fmRecord) {
 	if first := s.queue.node[0]; first != 0 && m.bug != fmDrops {
 		n := uint8(m.proc(int(first-1)) + 1)
@@ -220,7 +219,7 @@ func (m *fairMutexModel) isAccepted(s *fmState) bool {
 	return s.accepted == fmOwner{name: s.owner.name, tag: s.owner.tag}
 }
 
-// tidy is one iteration of the loops of recordLock.takeBack and recordLock.serve.
+// tidy returns the change that one iteration of recordLock.takeBack or recordLock.serve makes.
 func (m *fairMutexModel) tidy(s *fmState) (r fmRecord, did uint8) {
 	o := s.owner
 	if first := s.queue.node[0]; first != 0 && m.ownerDead(s, first-1) {
@@ -251,7 +250,7 @@ func (m *fairMutexModel) tidy(s *fmState) (r fmRecord, did uint8) {
 	return r, fmOver
 }
 
-// rule decides what thread i does when the record in the commit word is complete.
+// rule decides on the change of thread i, after the record in the commit word has been carried out.
 func (m *fairMutexModel) rule(s *fmState, i int) (r fmRecord, did uint8) {
 	t, k, name := &s.thread[i], uint8(i), uint8(m.proc(i)+1)
 	if t.mode != fmUnlocks && t.mode != fmWithdraws {

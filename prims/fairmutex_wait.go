@@ -12,9 +12,9 @@ import (
 
 func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
-// lockSlow is the part of Lock after the fast path has failed. ctx may be nil. If mayRepair is set and the call
-// learns that a holder died, it repairs the lock. If another process is repairing the lock already, the call
-// gets in the queue again.
+// lockSlow is the part of Lock after the fast path has failed. ctx may be nil. If mayRepair is set and the call learns
+// that a holder died, it repairs the lock. If another process is repairing the lock already, the call waits for the
+// lock again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	// This call may be granted the lock. So Close of the handle waits until the call has accepted the grant.
 	if !f.queue.Enter() {
@@ -129,8 +129,8 @@ func (f *FairMutex) closedError() error {
 	return f.fail("fairmutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// fairPending is the wait of a Pending for a FairMutex. The call that began the wait has entered f.queue, and the
-// end of the wait leaves f.queue. Until then, Close of the handle waits.
+// fairPending is the wait of a Pending for a FairMutex. LockAsync has called f.queue.Enter, and the end of the wait
+// calls f.queue.Exit. Close of the handle waits for the Exit.
 type fairPending struct {
 	f *FairMutex
 	s *park.WaitNode

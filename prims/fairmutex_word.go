@@ -19,11 +19,11 @@ import "sync/atomic"
 //	4     n     being recovered by n                                 a record
 //	5     0     not recoverable: a repair failed                     a record
 //
-// Every other value is corrupt. While the word is open, no wait is queued, and Lock and Unlock change the word
-// by one CAS of its value. Any process may close the word, by a CAS that changes the tag. From then on only
-// records change the word. A call that makes a record closes the word before it reads the word. So only another
-// record can change the value that the call has read, and in that case the call's CAS of the commit word fails.
-// A record opens the word again if it leaves the queue empty, and the lock free or held by a living holder.
+// Every other value is corrupt. While the word is open, no wait is queued, and Lock and Unlock change the word by one
+// CAS of its value. Any process may close the word, by a CAS that changes the tag. Then only records change the word.
+// A call that makes a record first closes the word and then reads it. If another record changes the word after that,
+// the CAS of the commit word by this call fails. A record opens the word again if it leaves the queue empty, and the
+// lock free or held by a living holder.
 //
 //	writers: everybody while it is open (CAS: Lock, Unlock, close, reapers); everybody who carries a record
 //	         out (CAS)

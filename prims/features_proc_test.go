@@ -29,8 +29,8 @@ type featureBoard struct {
 	Order       [64]int64 // the numbers of the waiters, in the order in which their waits ended
 }
 
-// feature is an operation of docs/testing/features.md between two processes. peer runs in the other
-// process. test runs in this process, and waits for the reports of peer.
+// feature is a test of an operation of docs/testing/features.md between two processes. The function peer runs in the
+// other process. The function test runs in this process, and waits for the reports of peer.
 type feature struct {
 	peer func(c *proctest.Child, a *arena.Arena, b *featureBoard)
 	test func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc)
@@ -46,7 +46,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// eventcount makes half of the items. Two goroutines take items, no matter which process made them.
+// eventcount runs in both processes. It makes half of the items, and two goroutines take items that either process has
+// made.
 func eventcount(a *arena.Arena, b *featureBoard) {
 	f := must(prims.OpenFutex(a, "f", nil))
 	var wg sync.WaitGroup
@@ -127,8 +128,8 @@ func condPeer(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 	}
 }
 
-// condTest calls f with the Cond, and with a function that makes waiter i wait. Waiters with odd
-// numbers are in the other process.
+// condTest calls f with the Cond and the function wait. wait(i) makes waiter i wait. Waiters with odd numbers are in
+// the other process.
 func condTest(f func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(i int))) func(*testing.T, *arena.Arena, *featureBoard, *proctest.Proc) {
 	return func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
 		p.Await(t)
@@ -248,7 +249,7 @@ var features = map[string]feature{
 			require.Equal(t, want, woken(t, m, b, i+1))
 		}
 	})},
-	// As in Go: each Broadcast wakes all waiters of the moment, round after round.
+	// As in Go: each Broadcast wakes all goroutines that wait at that moment, round after round.
 	"cond broadcast": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
 		var want []int
 		for round := range 3 {
@@ -383,8 +384,7 @@ var features = map[string]feature{
 			require.EqualValues(t, 1, b.Made.Load())
 		},
 	},
-	// As in silk: memory is used only for the keys that are held now, no matter which process held
-	// other keys before.
+	// As in silk: only keys that are held now use memory. Keys that either process held earlier use none.
 	"multilock memory": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			x := must(prims.OpenMultiLock(a, "m", nil))
@@ -402,15 +402,15 @@ var features = map[string]feature{
 			x := must(prims.OpenMultiLock(a, "m", nil))
 			before, nodes := a.Stats(), uint64(0)
 			for _, keys := range []uint64{2000, 20_000} {
-				before, nodes = a.Stats(), ownNodes(a) // before the second round; some memory of the first round stays
+				before, nodes = a.Stats(), ownNodes(a) // from before round 2; some memory of round 1 stays
 				p.Send(keys)
 				for key := range keys {
 					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
 				}
 				p.Await(t)
 			}
-			// Each process keeps a few wait nodes, for keys that both processes want. If the 18,000 additional
-			// keys of the second round took memory, that would be 400 KB.
+			// Each process keeps a few wait nodes, for keys that both processes want. Memory for the 18,000 additional keys of
+			// round 2 would be 400 KB.
 			after := a.Stats()
 			require.LessOrEqual(t, ownNodes(a), nodes+8)
 			require.LessOrEqual(t, after.BytesUsed, before.BytesUsed+4096)

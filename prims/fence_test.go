@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestCallThatChangesNothing: a Set finds its Event set already and changes nothing, because no TryWait has taken the
-// token of the previous Set yet. The TryWait that then takes the token must see what the second caller of Set wrote
-// before its call. The same holds for the other pairs of calls below. Without a fence this test fails within a few
+// TestCallThatChangesNothing checks a Set that changes nothing, because the Event is still set by an earlier Set. A
+// TryWait in another goroutine then takes the token. After that it must see what the goroutine of the second Set wrote
+// before this Set. The same holds for the other pairs of calls below. Without a fence this test fails within a few
 // hundred rounds.
 func TestCallThatChangesNothing(t *testing.T) {
 	if race.Enabled {

@@ -125,12 +125,12 @@ func (f *Futex) Get() uint64 {
 func (f *Futex) Post() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
-	// The number of this CPU is stored before the post, because a waiter that sees the post may use the number.
+	// This call stores the number of its CPU before the post, because a waiter that sees the post may use the number.
 	f.tuning().NoteCPU()
 	for {
-		// A CAS fails only if another process has called Post or Stop, or has announced a waiter. The number of
-		// stops and announcements is bounded. So if many CASes fail, other processes have posted: the loop is
-		// lock-free.
+		// A CAS fails only if another process has called Post or Stop, or has announced a waiter. Only one Stop changes the
+		// word, and between two posts only one waiter announces itself. So if many CASes fail, other processes have posted:
+		// the loop is lock-free.
 		s := futexState(f.state.Load())
 		switch {
 		case s.stopped():
@@ -147,8 +147,8 @@ func (f *Futex) Post() {
 	}
 }
 
-// change changes the word from one state to another, and wakes all waiters. It reports whether it did. A woken waiter
-// may close the handle, so Close waits for the call.
+// change changes the word from one state to another, and wakes all waiters. It reports whether it did. Close waits
+// until change has returned, even if a woken waiter calls Close at once.
 func (f *Futex) change(from, to futexState) bool {
 	defer f.opening.serve(f.queue).end()
 	// sync(futex.post): release
@@ -223,8 +223,8 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			if f.spin(token) {
 				continue
 			}
-			// The waiter has to announce itself again after each Post. A Post clears the
-			// announcement, even if the waiter waits for a later value of the counter.
+			// Each Post clears the announcement, even if it does not reach the token of this waiter. So the waiter announces
+			// itself again after each Post.
 			s = futexState(f.state.Load())
 			if s.reached(token) || s.stopped() || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
 				continue
@@ -232,9 +232,9 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			s |= futexAnnounced
 		}
 		crashpoint.Hit("futex.wait.announced")
-		// Before the thread sleeps, the kernel compares the word with s once more. If the goroutine waits through
-		// the poller, the poller does so. If there was a Post in between, the word has changed and the waiter does
-		// not sleep.
+		// Before the thread sleeps, the kernel compares the word with s once more. For a goroutine that waits through the
+		// poller, the poller makes this comparison. If a Post has changed the word since the load of s, the waiter does not
+		// sleep.
 		switch ended := f.queue.Sleep(uint32(s), park.SleepSpec{}, &c); ended {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
@@ -268,10 +268,9 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped or
-// dead process should have woken. If there was a Post since the last check, it wakes the waiters even if the bit
-// announced is set. The bit does not prove that the Post has woken them, because a waiter for a later token may
-// have set it after the Post.
+// check is called ten times a second while a goroutine of this process waits. It wakes waiters that a stopped or dead
+// process should have woken. After a Post since the last check, it wakes the waiters even if the bit announced is set:
+// a waiter for a later token may have set the bit, although the Post has not woken the others.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -280,9 +279,8 @@ func (f *Futex) check() {
 	}
 }
 
-// wakeFutex wakes the waiters that a dead process should have woken. It leaves the word as it is: a Post changes
-// the word by one CAS before its wakes. If the dead process made this CAS, the Post has happened. Otherwise no
-// waiter has to be woken.
+// wakeFutex wakes the waiters that a dead process should have woken. It leaves the word as it is. A Post changes the
+// word by one CAS, and then wakes. A process that dies before its CAS has not posted.
 func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {
@@ -312,8 +310,8 @@ func (f *Futex) Spin() time.Duration {
 // ErrClosed.
 func (f *Futex) Close() error { return f.opening.close("futex.close") }
 
-// end makes Get and Wait of this handle read a private counter instead of that of the Futex. The private counter
-// never reaches a token.
+// end makes Get and Wait of this handle read a private counter in place of the counter of the Futex. The private
+// counter never reaches a token.
 func (f *Futex) end() {
 	f.queue.Close()
 	redirect(&f.state, &closedFutex)

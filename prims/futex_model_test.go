@@ -76,15 +76,15 @@ func (m futexModel) explore(b bug) model.Result {
 
 func (m *futexModel) check(*model.Sys) error { return nil }
 
-// maySleep reports whether a thread may sleep: its token is not reached, the Futex is not stopped,
-// and the next poster will see that a thread sleeps.
+// maySleep reports whether it is correct that a thread sleeps: its token is not reached, the Futex is not stopped, and
+// the bit announced is set.
 func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	state := futexState(s.Mem[wState])
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
 }
 
-// canon replaces the state that a thread has read, if the Futex has changed since then. That state does not come back,
-// so its value has no effect.
+// canon makes states of the model equal that differ only in an old value. If the Futex has changed since a thread read
+// its state, the value that the thread has read has no effect any more.
 func (m *futexModel) canon(s *model.Sys) {
 	const old = 0xff
 	for i := range s.Thread {
@@ -100,7 +100,7 @@ func (m *futexModel) canon(s *model.Sys) {
 	}
 }
 
-// rename exchanges the numbers of the waiters.
+// rename gives the waiters other numbers, because the model treats all waiters alike.
 func (m *futexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 	old := s.Ghost[gReaped]
 	s.Ghost[gReaped] = 0

@@ -175,9 +175,9 @@ func TestFutexContext(t *testing.T) {
 	})
 }
 
-// TestFutexDifferentTokens: silk's FiberFutex had this fault. A waiter for a post is about to
-// sleep. After the post, and before this waiter sleeps, another waiter announces itself again for
-// the next token. The first waiter must not stay asleep.
+// TestFutexDifferentTokens checks that a Post wakes every waiter whose token is reached. In silk's FiberFutex, a
+// waiter could stay asleep: another waiter announced itself for the next token after the post, but before the first
+// waiter slept.
 func TestFutexDifferentTokens(t *testing.T) {
 	f, err := prims.OpenFutex(newArena(t, nil), "f", nil)
 	require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestFutexDifferentTokens(t *testing.T) {
 	}
 	for n := uint64(1); n <= rounds; n++ {
 		f.Post()
-		// If the Post fails to wake a waiter, no other call of this test wakes it.
+		// No other call of this test wakes a waiter that the Post has not woken.
 		eventually(t, fmt.Sprintf("all for %d", n), func() string { return f.String() }, func() bool {
 			for i := range waiters {
 				step := uint64(i%5 + 1)
@@ -218,9 +218,8 @@ func TestFutexDifferentTokens(t *testing.T) {
 	wg.Wait()
 }
 
-// TestFutexPosterStopped: a poster is stopped before it wakes the waiters whose token is reached,
-// so they stay asleep. Then waiters for a later token announce themselves, so the word looks as if
-// no wake were missing. The periodic check still wakes the first waiters.
+// TestFutexPosterStopped: a poster is stopped after its post and before it wakes the waiters whose token is reached.
+// Then a waiter for a later token sets the bit announced again. The periodic check still wakes the first waiters.
 func TestFutexPosterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -253,8 +252,8 @@ func TestFutexPosterStopped(t *testing.T) {
 	}
 }
 
-// TestFutexPosterDies: a poster is killed. Its last post has either happened or not. All waits end when another process
-// has posted until their tokens are reached.
+// TestFutexPosterDies: a poster is killed. Its last post has either happened or not. Another process then posts until
+// all tokens are reached, and all waits end.
 func TestFutexPosterDies(t *testing.T) {
 	rounds := proctest.Rounds(4, 20)
 	a := newArena(t, nil)

@@ -14,12 +14,12 @@ import "fmt"
 //	0          1        stopped, everybody was woken          Stop
 //	1          1        stopped                               no correct process
 //
-// Waiters sleep on the low half of the word. Every Post changes the low half, which has 30 bits of the counter,
-// and the bits announced and stopped. Between the moment when a waiter reads the low half and the moment when
-// it sleeps, the same value can come back only after 2^30 posts.
+// Waiters sleep on the low half of the word: 30 bits of the counter, and the bits announced and stopped. Every Post
+// changes the low half. A waiter reads the low half before it sleeps on it. In between, the same value can come back
+// only after 2^30 posts.
 //
-// The bit announced may be 1 when no waiter sleeps; that costs one wake. It must not be 0 while a waiter sleeps
-// for a token that is not reached yet, except between a Post and its wake.
+// The bit announced may be 1 when no waiter sleeps; that costs one wake. While a waiter sleeps for a token that is not
+// reached yet, the bit is 0 only between a Post and its wake.
 //
 //	writers: Post, Stop, Wait (any process), each by CAS
 //	readers: Get, Wait

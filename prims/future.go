@@ -96,9 +96,8 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// The method named now brings the Future up to date: it ends the present round and wakes the waiters, if the result of
-// the round is decided, or if the producer of the round has died. Each Reset begins a new round. The method returns
-// the state of the Future after that.
+// The method now ends the present round, if its result is decided or if its producer has died. Then it also wakes the
+// waiters. It returns the state of the Future after that. A Reset begins a new round.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -110,7 +109,7 @@ func (f *Future) now() futureState {
 // dead reports whether the producer n has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end does what the method named now does, but wakes nobody. If the second result is true, the caller has to wake the
+// end does what the method now does, but wakes nobody. If the second result is true, the caller has to wake the
 // waiters. The function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
@@ -149,9 +148,9 @@ func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, 
 
 func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.slot()] }
 
-// resultOf returns the result of round r, which must be over. A Future keeps 32 results. If a later result has
-// replaced that of r, resultOf returns the result of the latest round. It reports false if a peer has overwritten
-// the words.
+// resultOf returns the result of round r, which must be over. A Future keeps 32 results. If the result of round r has
+// been replaced, resultOf returns that of the latest round that is over. The second result is false if a peer has
+// overwritten the words.
 func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	for {
 		// The loop repeats only if 32 more rounds have ended. So the loop is lock-free.
@@ -253,7 +252,7 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 		}
 	}()
 	for _, f := range futures {
-		// Each call begins before the first Future is set, because a woken waiter may close the other futures.
+		// All calls of serve come before the first set, because a waiter of one Future may close the other futures.
 		calls = append(calls, f.serve())
 	}
 	for i, f := range futures {
@@ -288,10 +287,10 @@ func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	return f.judge(s.round())
 }
 
-// Subscribe arranges that fn is called once, on a new goroutine, with the results that Wait would return. The
-// call comes when the Future is set, or at once if it is set already. The Pending ends just before the call. If
-// the Pending is cancelled, fn gets an error that Is ErrCanceled. If this process closes the arena, fn gets an
-// error that Is ErrClosed. So fn is called in any case, unless the process ends first.
+// Subscribe arranges that fn is called once, on a new goroutine, with the results that Wait would return. The call
+// comes when the Future is set, or at once if it is set already. The Pending ends just before the call. If the Pending
+// is cancelled, fn gets an error that Is ErrCanceled. If this process closes the arena, fn gets an error that Is
+// ErrClosed. Only the end of the process prevents the call.
 func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	var errno shmsync.Errno
 	if err := f.enter(); err != nil {
@@ -312,28 +311,29 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	return f.pend(s.sequence(), judge, func(err error) { fn(errno, err) })
 }
 
-// Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports whether it did.
-// Otherwise Reset does nothing, since waiters may still wait for the result. A wait that began before the Reset
-// returns the old result. If 32 more results come before this wait returns, it returns the latest result.
+// Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports whether it did. Otherwise
+// Reset does nothing, since waiters may still wait for the result. A wait that began before the Reset returns the old
+// result. The Future keeps 32 results: if it has replaced the old one before the wait returns, the wait returns the
+// latest result.
 //
 // After the death of a producer, Reset waits until no system call of the dead process can write any more. If the
 // words name a living process as a dead producer, Reset panics with an error that Is ErrCorrupt.
 func (f *Future) Reset() bool { return f.reset(false) }
 
-// reset does what Reset does. If abandonedOnly is set, it resets the Future only if the producer died.
-// RecoverAll needs that: if another process has reset the Future meanwhile, the new result must stay.
+// reset does what Reset does. If abandonedOnly is set, it resets the Future only if the producer died. RecoverAll sets
+// it: another process may have reset and set the Future meanwhile, and this result must stay.
 func (f *Future) reset(abandonedOnly bool) bool {
 	defer f.serve().end()
 	for {
-		// The loop repeats only after another process has reset the Future, or after the wait below, which ends
-		// when the dead process is gone.
+		// The loop repeats only after another process has reset the Future, or after awaitGone, which ends when the dead
+		// process is gone.
 		s := f.now()
 		switch {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// The check uses Live, not Current. A process that leaves the arena first gives up the rounds that it
-			// has claimed, and is current until it has left. So a producer that is current is no proof of damage.
+			// A producer that leaves the arena gives up its rounds first, and stays current until it has left. So a current
+			// producer is no proof of damage, but a live one is.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}
@@ -347,8 +347,8 @@ func (f *Future) reset(abandonedOnly bool) bool {
 	}
 }
 
-// awaitGone waits until the dead producer in s is gone. It also returns when the state is no longer s, or when the
-// producer's ID belongs to a living participant. The only error is errClosing.
+// awaitGone waits until the dead producer in s is gone. It also returns if the state is no longer s, or if a living
+// participant has the ID of the producer. The only error is errClosing.
 func (f *Future) awaitGone(s futureState) error {
 	n := s.producer()
 	return awaitUntil(nil, f.queue, func() bool { return f.load() != s || f.a.Gone(n) || f.a.Live(n) })

@@ -19,10 +19,10 @@ const (
 	fuReapedAnyways bug = "a process takes a living producer for dead"
 )
 
-// TestModelFuture: one process claims and sets, another sets, one waits, and one resets and sets
-// again. A process dies or stops for ever at any step. A dead process is reaped, and a participant
-// with the same ID may join. The model keeps two results. Each round has one result. Each wait ends
-// with the result of its round, or with a later result if two more rounds have ended since.
+// TestModelFuture checks that each round has one result, and that each wait ends with the result of its round. If two
+// more rounds have ended since then, the wait may get a later result, because the model keeps two results. One process
+// claims and sets, another sets, one waits, and one resets and sets again. A process dies or stops for ever at any
+// step. A dead process is reaped, and a participant with the same ID may join.
 func TestModelFuture(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two set, one waits", small, fuModel{claim: true, set: true, waits: true}.explore, []bug{fuSleepsAnyway, fuWakesFirst, fuStores, fuForgets}},
@@ -34,8 +34,8 @@ func TestModelFuture(t *testing.T) {
 	})
 }
 
-// stepCheck models the periodic check of the waiter. It has a step only where a process has left something undone. A
-// model without stops has no such step, so no wait can depend on the check.
+// stepCheck models the periodic check of the waiter. Only a model with stops has this step, and only where a process
+// has left something undone. The other models show that without stops no wait depends on the check.
 func (m *fuModel) stepCheck(s *fuState, do func(string, func(*fuState, *fuThread))) {
 	t := &s.thread[fuWaiter]
 	if !m.stops || m.bug == fuNoCheck || t.pc != fuAsleep {

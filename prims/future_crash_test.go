@@ -11,8 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// comesToHand starts a task during which the process dies or stops, and returns when that has
-// happened.
+// comesToHand makes the process x start the task o, and returns when x has died or stopped in the task.
 func comesToHand(t *testing.T, how string, x *hand, o task) {
 	t.Helper()
 	x.start(o)
@@ -84,9 +83,9 @@ func TestFutureCrashOfAWaiter(t *testing.T) {
 	}
 }
 
-// TestFutureStoppedBeforeItPushes: a waker stops after it has marked the poller node of a process
-// as ready, and before it pushes the node on the ready stack. One periodic check of that process
-// wakes its goroutines.
+// TestFutureStoppedBeforeItPushes: a process that calls Set stops after it has marked the poller node of a waiting
+// process as ready, and before it has pushed the node on the ready stack. A periodic check of the waiting process
+// still wakes its goroutines.
 func TestFutureStoppedBeforeItPushes(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))

@@ -42,8 +42,8 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 	}
 }
 
-// TestFutureAbandonedByTheLiving: the word says that the producer died although the producer lives, so the word is
-// corrupt. Reset must panic with ErrCorrupt, and not wait until the producer ends.
+// TestFutureAbandonedByTheLiving: a peer has overwritten the word of a Future, so that it names a living producer as
+// dead. Reset panics with ErrCorrupt, and does not wait for the end of the producer.
 func TestFutureAbandonedByTheLiving(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")
@@ -60,15 +60,15 @@ func TestFutureAbandonedByTheLiving(t *testing.T) {
 		f.Reset()
 		t.Error("Reset has returned and not panicked")
 	}()
-	// After the end of the process, the word is no longer wrong.
+	// After the death of the producer, the word is true, and Reset succeeds.
 	x.proc.Kill(t)
 	alone(t, a, 1)
 	require.True(t, f.Reset())
 	require.True(t, f.Set(3))
 }
 
-// TestFutureContradictions: the state and the result contradict each other. The Future then counts
-// neither as set nor as abandoned by a dead producer.
+// TestFutureContradictions: the state and the result contradict each other. The Future is then corrupt: it is not set,
+// and its producer does not count as dead.
 func TestFutureContradictions(t *testing.T) {
 	const over, decided, abandoned = 1, 1 << 33, 1 << 32
 	for _, c := range []struct{ state, result uint64 }{
@@ -84,7 +84,7 @@ func TestFutureContradictions(t *testing.T) {
 		require.False(t, f.State().Set)
 		require.Equal(t, "future f: overwritten", f.String())
 		require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt, "%#x", c)
-		// A wait returns the result of its round, even if the state has changed.
+		// A wait returns the result of its round, if this result is there, even though the state contradicts it.
 		want := error(shmsync.ErrCorrupt)
 		switch c.result {
 		case decided | abandoned:
@@ -134,7 +134,7 @@ func TestFutureReachedAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFuture(a, "f", nil)
 	require.NoError(t, err)
-	defer f.BeginClose()() // a Close that has no call to wait for, and has not ended
+	defer f.BeginClose()() // Close has ended all calls, and has not returned yet
 	f.DecideOnly(5)
 	before := f.Word()
 	_, err = prims.WaitAny(f)
@@ -153,8 +153,8 @@ func TestFutureIsSetOfTheAbandoned(t *testing.T) {
 	require.Zero(t, e)
 }
 
-// TestFutureStateOfADecidedRound: a producer has decided the round and died, and no process has
-// ended the round yet. State must not report that the producer died without a result.
+// TestFutureStateOfADecidedRound: a producer has stored the result of the round and died before the word of the Future
+// was changed. State must not report that the producer died without a result.
 func TestFutureStateOfADecidedRound(t *testing.T) {
 	const dead, decided = 1<<11 | 5, 1 << 33
 	f := newFuture(t, newArena(t, nil))

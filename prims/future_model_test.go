@@ -44,20 +44,20 @@ const fuDied = 99
 func (r fuResult) of(round uint8) bool { return r.tag == round+1 }
 
 type fuThread struct {
-	pc, ret uint8 // ret is where the thread goes on after the end of a round
+	pc, ret uint8 // ret is the next step after the step that ends a round
 	w       fuWord
 	r       fuResult
 	round   uint8 // the round in which it waits
-	last    uint8 // the round whose result it reads
-	left    uint8 // how many rounds it resets
+	last    uint8 // the round whose result its wait returns
+	left    uint8 // how many more rounds it resets
 	sets    bool  // it decided a round
 }
 
 type fuState struct {
 	w       fuWord
 	results [fuKept]fuResult
-	outcome [fuRounds]uint8 // the outcome of each round, for the invariant
-	life    uint8           // how far the death of the producer has got
+	outcome [fuRounds]uint8 // the result of each round, to find a second result of a round
+	life    uint8           // the producer is alive, dead, gone or reaped
 	again   bool
 	beside  bool // a round has begun although a dead process could still store
 	wrong   string
@@ -158,7 +158,7 @@ func (m *fuModel) done(s *fuState) bool {
 	return s.life == onAlive || s.life == onReaped || s.stopped == fuReaper+1
 }
 
-// nobodySets reports whether no thread is left that can set this round, and no death can end it.
+// nobodySets reports whether this round stays without a result: no thread will set it, and no death can end it.
 func (m *fuModel) nobodySets(s *fuState) bool {
 	for _, i := range []int{fuProducer, fuSetter} {
 		t := &s.thread[i]
@@ -187,7 +187,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 	case s.life == onDead:
 		env("ends the producer", false, func(to *fuState) { to.life = onGone })
 	case s.life == onGone:
-		// While the reaper runs, this step is optional, so that no wait can depend on it.
+		// While the reaper runs, a run without this step must end, too: no wait may depend on another reaper.
 		env("another process reaps the producer", s.stopped != fuReaper+1, func(to *fuState) {
 			t := fuThread{pc: fuEndLoad, ret: fuDone}
 			for t.pc != fuDone {
@@ -232,7 +232,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 	}
 }
 
-// dead reports whether thread i, which finds n as the producer, takes n for dead.
+// dead reports whether thread i treats the producer n as dead.
 func (m *fuModel) dead(s *fuState, i int, n uint8) bool {
 	if n == 0 || int(n-1) == i {
 		return false
@@ -267,7 +267,7 @@ func (m *fuModel) wake(s *fuState) {
 	}
 }
 
-// call makes a thread first end the round if that is due, and then go on with the step ret.
+// call makes a thread first end the round if it can end. The parameter ret is the step after that.
 func call(t *fuThread, ret uint8) { t.pc, t.ret, t.r = fuEndLoad, ret, fuResult{} }
 
 func (m *fuModel) step(s *fuState, i int, t *fuThread) {

@@ -34,7 +34,7 @@ type futureWorker struct {
 	board   *workerGroupBoard
 	drain   chan struct{} // closed when the work has ended
 	stop    func()
-	mu      sync.Mutex // held while the remaining waits are ended
+	mu      sync.Mutex // held while setLast ends the remaining waits
 }
 
 func openFutureWorker(a *arena.Arena) (worker, error) {

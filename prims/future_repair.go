@@ -20,7 +20,7 @@ func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.P
 	}
 	f := buildFuture(a, o, true)
 	_, wake := f.end(func(n arenakernel.ParticipantID) bool {
-		// A participant that leaves the arena calls this function with its own ID, which is still current.
+		// A participant that leaves the arena calls repairFuture for itself. Its ID is still current then.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	if wake {

@@ -50,8 +50,8 @@ func TestFutureWaitSignaled(t *testing.T) {
 	})
 }
 
-// As waitFromFiber and waitFromThread in silk: any number of goroutines wait, some on threads and
-// some parked behind the poller.
+// As waitFromFiber and waitFromThread in silk: any number of goroutines wait, some on their own threads and some
+// without a thread, through the poller.
 func TestFutureWait(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var xs, ys []int
@@ -69,7 +69,7 @@ func TestFutureWait(t *testing.T) {
 	})
 }
 
-// As waitWithTimeout in silk: the timeout is zero, the wait ends before it, or the timeout expires.
+// As waitWithTimeout in silk: the timeout is zero, or it expires, or the wait ends before the timeout.
 func TestFutureWaitWithTimeout(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "waitctx", Name: "f", Ended: true}).Is)
@@ -92,8 +92,8 @@ func TestFutureWaitWithTimeout(t *testing.T) {
 	})
 }
 
-// As the tests beforeSet and alreadySet of subscribe in silk. The test also cancels a subscription, and closes the
-// arena. The function runs exactly once.
+// As beforeSet and alreadySet of subscribe in silk. The test also cancels a subscription, and closes the arena. In
+// each case the function runs exactly once.
 func TestFutureSubscribe(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -338,7 +338,7 @@ func TestWaitAll(t *testing.T) {
 		names := []string{"f0", "e@2", "f1", "f0", "f2"}
 		id := x.blocked(t, task{Op: "all", Name: "f2", Names: names})
 		y.must(t, task{Op: "set", Name: "f2"})
-		// A result counts even if the Future has been reset since.
+		// The wait remembers the result of f2, although f2 is reset now.
 		y.must(t, task{Op: "reset", Name: "f2"})
 		y.must(t, task{Op: "post", Name: "e"})
 		y.must(t, task{Op: "set", Name: "f0"})
@@ -435,8 +435,8 @@ func TestWaitAnyEnds(t *testing.T) {
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
 }
 
-// TestWaitAllEndsWithTheArena: a process closes the arena while it waits for several objects. The
-// whole wait ends.
+// TestWaitAllEndsWithTheArena: a process closes the arena while it waits for several objects. One WaitAll ends with
+// ErrClosed for all of them.
 func TestWaitAllEndsWithTheArena(t *testing.T) {
 	for _, names := range [][]string{{"f", "g"}, {"e@1", "h@1"}, {"f", "e@1", "g", "h@1"}} {
 		a := newArena(t, nil)

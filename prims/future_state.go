@@ -19,9 +19,9 @@ func (f *Future) IsSet() (shmsync.Errno, bool) {
 	return v.errno(), true
 }
 
-// read returns the state, and the result of the present round if the round is over. It changes nothing. If the
-// state and the result contradict each other, because a peer has overwritten the words, read returns false, and the
-// state of a round that is not over.
+// read returns the state, and the result of the present round if the round is over. It changes nothing. If a peer has
+// overwritten the words, so that the state and the result contradict each other, the third result is false, and the
+// state is that of a round that is not over.
 func (f *Future) read() (futureState, futureResult, bool) {
 	for {
 		// The loop repeats only if another call has changed the Future. So the loop is lock-free.
@@ -40,8 +40,8 @@ func (f *Future) read() (futureState, futureResult, bool) {
 	}
 }
 
-// errUnset means that the Future has no result, or that its word does not show the result yet. In the second case,
-// a call that can change the word finds the result.
+// errUnset means that no process has changed the word to say that the Future is set. The result may be stored already:
+// the method now then finds it.
 var errUnset = errors.New("not set")
 
 // The method result returns the result of a Future that is set. Otherwise the error is errUnset, or that of a
@@ -65,8 +65,8 @@ type FutureState struct {
 	Set      bool              // there is a result
 	Errno    shmsync.Errno     // the result: 0, or an error
 	Producer *shmsync.Identity // the process that has claimed the Future, or nil
-	Waiting  bool              // it is not set, and a call has waited for it; that call may have given up
-	Err      error             // ErrOwnerDead if the producer died before it set the Future; ErrCorrupt
+	Waiting  bool              // the Future is not set, and a call has begun to wait; that call may have given up since
+	Err      error             // ErrOwnerDead if the producer died before it set the Future; ErrCorrupt; otherwise nil
 }
 
 // State reads f without changing it. The answer may be out of date when it returns.

@@ -21,14 +21,14 @@ import (
 //	even      0          0         not claimed (also all-zero memory)  Reset
 //	even      0          n         n will set it; n may be dead        Claim
 //	odd       0          any       it is set                           the first process that finds the result
-//	odd       1          n         n died: it cannot be set            the same
+//	odd       1          n         n died: it cannot be set            the first process that finds the result
 //
 // The result of the round is stored elsewhere before the word changes: see futureResult. Any process that finds
 // the result makes the sequence odd. So a process that stops between the two steps blocks no other process.
 //
 //	writers: all participants, by CAS
 //	readers: the same, tools
-//	order:   release by the change that makes the sequence odd, acquire by a reader of an odd one
+//	order:   release by the change that makes the sequence odd, acquire by a call that finds it odd
 //	futex:   WAIT on the low half; WAKE all by the process that made the sequence odd
 //	crash:   each value is a whole state. A producer that is not current is dead; a reaper or
 //	         the next call records that. If a process dies or stops after it has made the
@@ -113,12 +113,11 @@ func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 //
 //	decided  lap         meaning                                        left by
 //	1        r / 32      how round r ended                              Set, or a process that found the death
-//	1        r / 32 - 1  how round r-32 ended; round r has not ended    the same, 32 rounds before
+//	1        r / 32 - 1  how round r-32 ended; round r has not ended    Set, or a process that found the death
 //	0        0           round r of the first lap has not ended         (all-zero memory)
 //
-// If a process was stopped before its CAS, it cannot change a later round when it goes on. Its CAS expects the
-// result of an earlier round, and that result was replaced when the process's own round was decided. The same value
-// comes back only after 2^31 rounds.
+// If a process is stopped before its CAS, the CAS fails when it goes on after its round: another process has decided
+// that round, and so has replaced the value that the CAS expects. The same value comes back only after 2^31 rounds.
 //
 //	writers: Set, and processes that find the producer dead, by CAS
 //	readers: all participants

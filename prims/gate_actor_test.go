@@ -29,7 +29,7 @@ func init() {
 
 type gateStage struct {
 	*stage
-	block sync.Mutex // locked from order "block" to order "unblock"; the functions that orders run wait for it
+	block sync.Mutex // locked from the order "block" to the order "unblock"; functions of other orders wait for it
 }
 
 // gateTraces has counts of what the functions of the orders have done.
@@ -90,7 +90,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			g.Reset()
 		case "reap": // does what a reaper does after the participant in slot N has died
 			g.Reap(func(slot int) bool { return slot == o.N })
-		case "pingpong": // waits for the first group, adds to it, and calls Done of the second
+		case "pingpong": // N times: waits for the group o.Object, adds 1 to it, and calls Done of the group "pong"
 			p, err := prims.OpenWaitGroup(s.a, "pong", nil)
 			if err != nil {
 				return err

@@ -21,8 +21,8 @@ import (
 func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
-		"counter.commit.recorded": false, // in the second commit, which ends the phase
-		"counter.commit.named":    true,  // from here on any process carries the commit out
+		"counter.commit.recorded": false, // the second commit; it ends the phase
+		"counter.commit.named":    true,  // any process carries out a commit that is named
 		"counter.commit.begun":    true,
 		"barrier.complete.opened": true, "barrier.tell.before_wake": true,
 	} {
@@ -36,7 +36,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			case "counter.commit.recorded", "counter.commit.named":
 				at = point + ":2" // the first commit is the arrival
 			case "counter.commit.begun":
-				at = point + ":5" // the arrival changes four words
+				at = point + ":5" // the arrival changes four words, so the fifth change is one of the second commit
 			}
 			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
 			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
@@ -64,8 +64,8 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	}
 }
 
-// TestBarrierCrashOfReset: a process dies while it resets a broken Barrier. The phase stays broken, and its error is
-// remembered. The next Reset succeeds.
+// TestBarrierCrashOfReset: a process dies while it resets a broken Barrier. The phase stays broken, and calls still
+// return its error. The next Reset succeeds.
 func TestBarrierCrashOfReset(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -98,7 +98,7 @@ func TestBarrierCrashOfOne(t *testing.T) {
 			victim.start(order{Op: "barrier.meet", Object: "plain"})
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
-			require.NoError(t, b.State().Err) // the dead process had not been a party before
+			require.NoError(t, b.State().Err) // the death breaks no phase, because the victim was no registered party
 			b.Register(1)                     // carries out the record of the dead process
 			want := int64(2)
 			if arrived {
@@ -125,7 +125,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 			o := newOnce(t, a, "o")
 			x := gateActor(t, a, "x")
 			dying := gateActor(t, a, "dying", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
-			// x waits before the runner dies, if that is possible.
+			// x waits before the runner dies, except if the runner dies before it runs the function.
 			var id int
 			if point == "once.run.taken" {
 				dying.start(order{Op: "once.do", Object: "o"})
@@ -136,7 +136,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// A waiter that is still awake needs no wake, so the test could not find a lost wakeup.
+				// The test waits until x sleeps: a waiter that is awake would go on even without a wake.
 				asleep(t, a, "o")
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
@@ -159,8 +159,8 @@ func TestWaitGroupCrash(t *testing.T) {
 		count     int64
 		owed      bool
 	}{
-		// All work belongs to the test's process, so the counter is in its sole form. The victim
-		// first converts it to the logged form.
+		// Before the victim's call, only the test's process owes work, so the counter is in its sole form. The first commit
+		// of the victim converts it to the logged form.
 		{"wg.add", "counter.commit.recorded:1", 0, 10, false},
 		{"wg.add", "counter.commit.named:1", 0, 10, false},
 		{"wg.add", "counter.commit.begun:3", 0, 10, false},
@@ -230,7 +230,7 @@ func TestWaitGroupStops(t *testing.T) {
 			require.Equal(t, before.Count, g.State().Count)
 			waits := gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
 			g.Add(-int(before.Count) + 1)
-			if before.Count == 10 { // the victim has not made its change yet
+			if before.Count == 10 { // the change of the victim has not taken effect yet
 				victim.proc.Cont(t)
 				gateSmooth(t, victim.wait(t, id))
 			} else {
@@ -244,9 +244,8 @@ func TestWaitGroupStops(t *testing.T) {
 	}
 }
 
-// TestWaitGroupZeroUntold: a process makes the counter 0, and stops before it has notified the
-// waiters of the zero. An Add of another process notifies them first, so that no wait misses the
-// zero. If the first process dies at that point, the next process does the same.
+// TestWaitGroupZeroUntold: a process makes the counter 0, and dies or stops before it has woken the waiters. An Add of
+// another process first ends the waits, so that no wait misses the zero. Without an Add, the waits end, too.
 func TestWaitGroupZeroUntold(t *testing.T) {
 	for _, point := range []string{"counter.zero.untold", "counter.zero.told", "counter.zero.before_wake"} {
 		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {

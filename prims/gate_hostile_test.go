@@ -29,8 +29,8 @@ type gateBody struct {
 
 func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
 
-// latchBytes is how many bytes at the beginning of the body stay as they are while calls without a
-// context run. If these bytes named a holder that is alive, such calls would wait for ever.
+// latchBytes is how many bytes at the beginning of the body stay as they are while calls without a context run. Random
+// bytes there could name a living holder, for which such calls would wait for ever.
 const latchBytes = 192
 
 // recordWords returns the offsets of the words of the object's slot records, without the words of their headers.
@@ -58,7 +58,8 @@ func (g *gateBody) scribble(r *rand.Rand, from, n int) {
 	}
 }
 
-// hostileValue returns a number that may have a meaning for the object.
+// hostileValue returns a number that may be valid in a word of the object: for example a small count, an ID or an
+// offset.
 func hostileValue(g *gateBody, r *rand.Rand) uint64 {
 	switch r.IntN(6) {
 	case 0:

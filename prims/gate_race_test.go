@@ -15,8 +15,8 @@ import (
 )
 
 func init() {
-	// gaterace lets goroutines use plain variables beside a WaitGroup, Latch, Barrier or Once. Depending on How, the
-	// object orders the accesses or does not.
+	// gaterace lets goroutines use plain variables beside a WaitGroup, Latch, Barrier or Once. The parameter How says
+	// which object they use, and whether it orders the accesses.
 	proctest.Register("gaterace", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)

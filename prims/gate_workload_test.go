@@ -59,8 +59,8 @@ func init() {
 	})
 }
 
-// waitGroupWorker has a few groups. Some goroutines of every process use the same group. Each of
-// them counts down what it has added before it waits. So when all of them wait, the counter is 0 and each wait ends.
+// waitGroupWorker has four WaitGroups; goroutines of all processes use each of them. A goroutine counts down what it
+// has added before it waits. So when all of them wait, the counter is 0 and each wait ends.
 type waitGroupWorker struct{ groups [4]*prims.WaitGroup }
 
 func (w *waitGroupWorker) turn(g int, r *rand.Rand) error {
@@ -105,8 +105,8 @@ func (w *waitGroupWorker) rest() error {
 	return nil
 }
 
-// latchWorker has a common latch that never opens: a wait for it ends with the report of a death or with its context.
-// The latches that the worker creates do open.
+// latchWorker uses two kinds of latches. The latch deep is common to all processes and never opens: a wait for it ends
+// with the report of a death or with its context. A latch that the worker creates does open.
 type latchWorker struct {
 	a    *arena.Arena
 	deep *prims.Latch
@@ -169,11 +169,11 @@ type barrierBoard struct {
 	Overlaps     atomic.Uint32
 }
 
-// barrierWorker has two barriers of four parties. Any four arrivals end a phase, from any processes.
+// barrierWorker has two barriers of four parties. Any four arrivals end a phase, no matter from which processes.
 type barrierWorker struct {
 	plain, complete *prims.Barrier
 	board           *barrierBoard
-	halted          context.Context // ends with the work, because the last phase may never get four arrivals
+	halted          context.Context // done when the work ends: the last phase may get fewer than four arrivals
 }
 
 func openBarrierWorker(a *arena.Arena) (worker, error) {
@@ -290,8 +290,8 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	if err := o.Close(); err != nil {
 		return err
 	}
-	// If the Once is deleted while others still use the name, a later user makes another object of
-	// the same name. The test works with that object just as well.
+	// Other processes may still use a Once that is deleted here. If a process opens the name later, it makes another
+	// Once, with which the test works just as well.
 	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
 	}
