@@ -13,8 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// eventVictim starts a process that carries out the order o, and dies or stops at a crash point, as the environment
-// variable how says. It returns when that has happened.
+// eventVictim starts a process that carries out the order o. The environment variable SHMSYNC_CRASHPOINT in how makes
+// it die at the crash point, and SHMSYNC_CRASHPOINT_STOP makes it stop there. eventVictim returns when that has
+// happened.
 func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *actor {
 	t.Helper()
 	victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point+":1"))

@@ -229,7 +229,7 @@ func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 }
 
 // watch arranges that notify is called once, when the sequence may no longer be seq. The caller has called the method
-// enter. If the wait has had a watch already, the parameter before is the last one; otherwise it is nil. If the
+// enter. The parameter named before is the last watch of the same wait, or nil if this watch is its first. If the
 // sequence has changed, or the handle is being closed, watch arranges nothing and returns nil.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {

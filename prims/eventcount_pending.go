@@ -14,7 +14,8 @@ type pendingChange struct {
 }
 
 // pend makes a Pending that ends when the sequence is no longer seq. The function judge is then called once, and
-// returns the result. The parameter then is nil, or a function that is called after the wait has ended.
+// returns the result. If the parameter named then is not nil, it is a function that is called after the wait has
+// ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()

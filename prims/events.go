@@ -7,7 +7,7 @@ import (
 
 // tellDied reports to the functions of Options.OnEvent that participant n died while it held o. If the parameter free
 // is true, the policy has freed the lock; otherwise the lock is owner-dead. key is the key of a MultiLock, or nil.
-// Only the process that has marked this death in the words of o calls tellDied. So it is reported only once.
+// Only the process that has marked this death in the words of o calls tellDied. So the death is reported only once.
 func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenakernel.ParticipantID, free bool) {
 	kind := arenakernel.EventOwnerDead
 	if free {

@@ -147,7 +147,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	return f, nil
 }
 
-// wordAt returns the word for a kind of word in a record: the owner word or the word died. The recordQueue calls it.
+// wordAt returns f.words.owner or f.words.died, by the kind that a record has for the word. The recordQueue calls it.
 func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case fairOwnerWord:

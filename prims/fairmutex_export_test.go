@@ -145,8 +145,8 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 // owner word is open. The result is true if the reaper needs a record to take the lock back.
 func (f *FairMutex) TakeOpenBack() bool { return f.takeOpenBack() }
 
-// SeenBeside returns the state of f as State finds it. It calls the function between each time it has read the words
-// of f.
+// SeenBeside returns the state of f as State finds it. Each time it has read the words of f, it calls the function in
+// its parameter.
 func (f *FairMutex) SeenBeside(between func()) (state string) {
 	_, o := f.stateSeen(func() (recordedWord, ownerWord) {
 		v := fairWord(f.owner.Load())

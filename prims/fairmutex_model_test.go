@@ -9,9 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// This is a model of a FairMutex. It has the owner word, the word accepted, and the queue, which is one recorded word
-// here. recordQueueModel has the links of a queue. The policy is PolicyReport. In one step, a thread reads the words
-// and decides on a change. In another step, it writes its record and names the record in the commit word.
+// This is a model of a FairMutex. It has the owner word, the word fairMutexWords.accepted, and the queue, which is one
+// recorded word here. recordQueueModel has the links of a queue. The policy is PolicyReport. In one step, a thread
+// reads the words and decides on a change. In another step, it writes its record and names the record in the commit
+// word.
 
 const (
 	fmThreads = 3

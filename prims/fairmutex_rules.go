@@ -17,8 +17,8 @@ const (
 )
 
 // mayOpen reports whether the owner word of f may be open, that is, whether fast paths may change it without a record.
-// A build with the race detector has no fast paths, because the detector would not see that they synchronize. An arena
-// that counts has none, because they count nothing.
+// A build with the race detector uses no fast paths, because the detector would not see that they synchronize. An
+// arena that counts uses none, because fast paths count nothing.
 func (f *FairMutex) mayOpen() bool { return !race.Enabled && f.counts == nil }
 
 // lockFast locks f by a CAS, without a record, and reports whether it did. The CAS succeeds only if the owner word

@@ -94,8 +94,8 @@ func fairMutexBody(b []byte) *fairMutexWords {
 	return (*fairMutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// closedFair replaces the value of the owner word in a handle without fast paths. Its value 0 means neither free and
-// open nor held and open, so every fast path fails.
+// closedFair replaces the value of the owner word in a handle without fast paths. It has the value of a closed word,
+// so every fast path fails.
 var closedFair uint32
 
 // value returns the upper half of the owner word, which is its value. A CAS of this half does not change the

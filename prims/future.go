@@ -96,8 +96,8 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// The method now ends the present round, if its result is decided or if its producer has died. Then it also wakes the
-// waiters. It returns the state of the Future after that. A Reset begins a new round.
+// Future.now ends the present round, if its result is decided or if its producer has died, and then wakes the waiters.
+// It returns the state after that. A Reset begins a new round.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -109,8 +109,8 @@ func (f *Future) now() futureState {
 // dead reports whether the producer n has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end does what the method now does, but wakes nobody. If the second result is true, the caller has to wake the
-// waiters. The function dead reports whether a producer has died.
+// end does what Future.now does, but wakes nobody. If the second result is true, the caller has to wake the waiters.
+// The function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
 		// The loop repeats only if another process has decided, ended or claimed the round, or has announced a

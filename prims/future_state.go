@@ -41,7 +41,7 @@ func (f *Future) read() (futureState, futureResult, bool) {
 }
 
 // errUnset means that no process has changed the word to say that the Future is set. The result may be stored already:
-// the method now then finds it.
+// Future.now then finds it.
 var errUnset = errors.New("not set")
 
 // The method result returns the result of a Future that is set. Otherwise the error is errUnset, or that of a

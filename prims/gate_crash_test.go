@@ -159,8 +159,8 @@ func TestWaitGroupCrash(t *testing.T) {
 		count     int64
 		owed      bool
 	}{
-		// Before the victim's call, only the test's process owes work, so the counter is in its sole form. The first commit
-		// of the victim converts it to the logged form.
+		// Before the first call of the victim, only the test's process owes work, so the counter is in its sole form. The
+		// first commit of the victim converts it to the logged form.
 		{"wg.add", "counter.commit.recorded:1", 0, 10, false},
 		{"wg.add", "counter.commit.named:1", 0, 10, false},
 		{"wg.add", "counter.commit.begun:3", 0, 10, false},
