@@ -27,7 +27,7 @@ const (
 // errClosing means that this process is leaving the arena.
 var errClosing = errors.New("this process closes the arena")
 
-// goneWait computes the pauses between the checks of one call.
+// goneWait computes the pauses that one call of awaitUntil makes between its checks.
 type goneWait struct{ last int64 }
 
 // next returns the next pause in nanoseconds. Each pause is a quarter longer than the last.
@@ -40,9 +40,10 @@ func (g *goneWait) next() int64 {
 // The parameter names is a function that reports whether the word still names n. After awaitGone, the caller reads the
 // word again. q is a queue of the object. The errors are ctx.Err() and errClosing.
 //
-// awaitGone returns after a change of the word, because another participant may then have the ID n.
+// If the word no longer names n, another participant may have got the ID n. Then awaitGone returns, because it must not
+// wait for that participant.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
-	was := a.Current(n) // a peer may have written the ID of a living participant into the word
+	was := a.Current(n) // true if a peer has written the ID of a living participant into the word
 	// If an ID that was not current becomes current, another participant has got it.
 	return awaitUntil(ctx, q, func() bool { return !names() || a.Gone(n) || !was && a.Current(n) })
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// goneLocks opens the lock with the name l as each kind of lock. If a holder dies, the lock passes on when that process is
-// gone, by PolicyRelease or by a Repair.
+// goneLocks has a function for each kind of lock, which opens the lock "l". If the holder dies, another process gets
+// the lock when the holder is gone, because of PolicyRelease or by a Repair.
 var goneLocks = map[string]func(a *arena.Arena) (lock func(ctx context.Context) error, err error){
 	"mutex": func(a *arena.Arena) (func(context.Context) error, error) {
 		m, err := prims.OpenMutex(a, "l", &prims.MutexOptions{Policy: prims.PolicyRelease})
@@ -69,7 +69,7 @@ var goneLocks = map[string]func(a *arena.Arena) (lock func(ctx context.Context) 
 	},
 }
 
-// goneReaders are the calls that lock the lock of the same name in goneLocks for reading.
+// goneReaders has a function for each kind of lock with readers, which opens the lock of goneLocks for a reader.
 var goneReaders = map[string]func(a *arena.Arena) (lock func(ctx context.Context) error, err error){
 	"rwmutex": func(a *arena.Arena) (func(context.Context) error, error) {
 		m, err := prims.OpenRWMutex(a, "l", nil)
@@ -89,7 +89,7 @@ var goneReaders = map[string]func(a *arena.Arena) (lock func(ctx context.Context
 	},
 }
 
-// goneNaps are the calls that wait for the end of a dead holder by pauses, and not asleep in the kernel.
+// goneNaps are the calls that do not park until a dead holder is gone, but check with pauses.
 // TestGoneBeatsTheEndOfItsContext tests these pauses.
 var goneNaps = []string{
 	"rwmutex/lock", "rwmutex with repair/lock", "rwmutex with repair/read", "spinlock with repair/lock",
@@ -99,7 +99,8 @@ var goneNaps = []string{
 func repairs() error { return nil }
 
 func init() {
-	// The child holds the lock. As long as the process heir lives, the child does not count as gone after its death.
+	// The child holds the lock. It starts a process that inherits its byte lock. After the death of the child, the
+	// child counts as gone only when that process has ended.
 	proctest.Register("gone/holder", func(c *proctest.Child) {
 		var params [2]string
 		c.Params(&params)
@@ -130,9 +131,8 @@ func init() {
 	})
 }
 
-// TestGoneHolderBeatsTheEndOfTheContext: a call waits for a lock. When it has parked, the holder dies and is gone, or a
-// holder that is dead already is gone. Then the context of the call ends, before any process has woken the call. The
-// call gets the lock.
+// TestGoneHolderBeatsTheEndOfTheContext checks that a call gets the lock if the holder is gone before the context of
+// the call ends, even if no process has woken the call yet. The holder dies before the call or during it.
 func TestGoneHolderBeatsTheEndOfTheContext(t *testing.T) {
 	for kind, open := range goneLocks {
 		for verb, open := range map[string]func(*arena.Arena) (func(context.Context) error, error){"lock": open, "read": goneReaders[kind]} {
@@ -167,7 +167,7 @@ func goneBeatsContext(t *testing.T, kind string, dead bool, open func(*arena.Are
 		die()
 		require.False(t, k.Gone(id), "its byte lock is not free")
 	}
-	// These waits take all places for waits that sleep in the kernel, so the wait for the lock parks.
+	// So many waits sleep in the kernel that the wait for the lock parks.
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)
 	ended := make(chan error)

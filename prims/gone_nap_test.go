@@ -16,8 +16,8 @@ import (
 
 // TestShortPausesAreShort: a call that waits until a dead process is gone makes its second check long before a
 // millisecond has passed. A pause with a timer of the Go runtime would take a millisecond, because this process does
-// nothing else. The test also measures short sleeps in the kernel. If those are late, too, threads have to wait for a
-// CPU, and the test says nothing.
+// nothing else. The test also measures short sleeps in the kernel. If those are late, too, the CPUs are
+// busy, and the test is skipped.
 func TestShortPausesAreShort(t *testing.T) {
 	m, err := prims.OpenMutex(newArena(t, nil), "m", nil)
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func TestShortPausesAreShort(t *testing.T) {
 	t.Errorf("the median is %v", least)
 }
 
-// TestGoneBeatsTheEndOfItsContext: a call waits until a dead process is gone. The process is gone, and the context of the
-// call ends, during one pause of the call. The call goes on.
+// TestGoneBeatsTheEndOfItsContext checks that a call that waits until a dead process is gone succeeds, if its context
+// ends in the same pause in which the process is gone.
 func TestGoneBeatsTheEndOfItsContext(t *testing.T) {
 	m, err := prims.OpenMutex(newArena(t, nil), "m", nil)
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 type offsetter interface{ Offset() arena.Offset }
 
 // TestGrantToTheOwnProcessRingsNoDoorbell: a goroutine wakes a parked goroutine of the same process without the
-// doorbell of the process. So the wake does not depend on the poller, which a busy P runs last.
+// doorbell of the process. So the wake does not depend on the poller, which may run late in a busy process.
 func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
 	for name, open := range localKinds {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	for i, before := range []int{2, 4} {
 		require.Empty(t, x.wait(t, theirs[i]).Panic)
 		require.Len(t, got, before, "the other process has the lock")
-		parks(t, a, f.Offset(), 1) // the next waiter of this process, which is now the first of its line
+		parks(t, a, f.Offset(), 1) // the next waiter of this process, which now has the turn
 		x.must(t, orderFor("funlock", "f"))
 	}
 	wg.Wait()

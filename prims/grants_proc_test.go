@@ -21,7 +21,7 @@ type granted struct {
 	begin  func(t *testing.T) error    // makes the next wait block; runs in the process of the test
 	wait   func(context.Context) error // waits until it is given something
 	grant  func(t *testing.T) error
-	take   func(context.Context) error // takes what the wait was given; if it is nil, wait is called again
+	take   func(context.Context) error // gets what a wait was given; if take is nil, wait is called again
 }
 
 // grantedKinds are the kinds of objects that can give something to a waiter before the waiter's

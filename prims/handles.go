@@ -26,13 +26,13 @@ type opening struct {
 
 	refuse func()      // makes the handle refuse new waits; does not block
 	left   func() bool // wakes the remaining waiters, and reports whether no call is left
-	drain  func()      // waits, for a bounded time, for the other calls to return
+	drain  func()      // waits, for a bounded time, until calls that do not wait have returned
 	end    func()      // makes the fast paths fail
 	owed   func()      // makes the wakes that late calls leave to Close; see enterLate
 
-	// Calls of the handle run functions of the program: inside, such as the function of an Update, and insideRule, a
-	// rule. Close of the handle waits for inside only, and Close of the arena waits for both. Immutable after the
-	// handle is built.
+	// Functions of the program that calls of the handle run: insideRule is for a rule, and inside is for any other
+	// function, such as that of an Update. Close of the handle waits for inside only, and Close of the arena waits
+	// for both. Immutable after the handle is built.
 	inside, insideRule markedFunc
 
 	closing atomic.Bool
@@ -112,7 +112,7 @@ type objectHandles struct {
 }
 
 // commonKey identifies an object while it is open. It includes the kind of the object. Otherwise a peer that
-// overwrites the arena could make this process use the part of one kind for an object of another kind.
+// overwrites the arena could make this process use the commonPart of one kind for an object of another kind.
 type commonKey struct {
 	segment any
 	at      arenakernel.Offset
@@ -149,7 +149,7 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 }
 
 // register adds a handle to the open handles of this process. If the Close of the arena has begun, register adds
-// nothing and returns false. Such a handle could be missing in the list of handles that Close makes.
+// nothing and returns false, because Close may already have made its list of handles.
 func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()
@@ -166,8 +166,8 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 }
 
 // openAs finds the object that spec describes, or creates it. It returns the handle that the function build makes.
-// If the object existed before, openAs calls the function differs. If the object is not what the caller asked for,
-// this function returns a text that says so, and openAs returns an error. Otherwise the text is empty.
+// If the object existed before, openAs calls the function differs. If the object is what the caller asked for, differs
+// returns "". Otherwise differs returns a text that says what is wrong, and openAs returns an error.
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,

@@ -38,19 +38,19 @@ func closeHandles(a *arenakernel.Arena) {
 	}
 }
 
-// closeAll closes the handles in all. The caller has set the field closing of each of them. closeAll does each of
-// these steps for all handles before it begins the next step:
+// closeAll closes the handles in the parameter all. The caller has set the field closing of each of them. closeAll does
+// each of these steps for all handles before it begins the next step:
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
 //  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
-//     caller, such as one of an Update or a Repair, and that function may use another of the handles. The
-//     waits of the function then end, but the function may still unlock what it has locked.
+//     program, such as a Repair. If this function uses another handle in all, its waits for that handle end,
+//     but it can still unlock what it has locked.
 //  3. drain: calls that do not wait come to an end, or a bounded time passes.
 //  4. letGo: the words of the fast paths are replaced, the wakes are made that late calls have left to Close, and the
 //     object is closed.
 //
 // In step 2, closeAll also makes the wakes that late calls have left to Close. It also waits for the calls that have
-// called stayIfOpen for a handle in the parameter idle. A Close of the arena passes all handles of the arena in idle,
+// called stayIfOpen for a handle in the slice idle. A Close of the arena passes all handles of the arena in idle,
 // and a Close of a handle passes none.
 func closeAll(all, idle []*opening) {
 	for _, p := range all {
@@ -59,7 +59,7 @@ func closeAll(all, idle []*opening) {
 	busy := slices.Clone(all)
 	for tries := 0; ; tries++ {
 		busy = slices.DeleteFunc(busy, func(p *opening) bool { return p.left() })
-		// A call that has not left yet may still begin to keep its handle open, so the calls are checked first.
+		// A call may call stayIfOpen until it has left. So the method idle is called only when all calls have left.
 		if len(busy) == 0 && !slices.ContainsFunc(idle, func(p *opening) bool { return !p.idle() && !p.a.Killed() }) {
 			break
 		}
@@ -74,7 +74,7 @@ func closeAll(all, idle []*opening) {
 	}
 	for _, p := range all {
 		p.drain()
-		p.owed() // here too, because a call for which Close does not wait may put off the end of the opening
+		p.owed() // letGo would make these wakes later if a call still keeps the object open
 		p.letGo()
 		close(p.closed)
 	}
@@ -88,8 +88,8 @@ type served struct {
 }
 
 // serve begins a call that does not wait. It panics if the handle has ended. While Close waits for a function of
-// the program, such as one that an Update runs, the handle has not ended. So the function may make such calls, and
-// so may other goroutines on which it depends.
+// the program, such as one that an Update runs, the handle has not ended. So the function can still use the
+// handle, and so can a goroutine for which the function waits.
 func (p *opening) serve(q *park.Queue) served {
 	s, ok := p.tryServe(q)
 	if !ok {
@@ -124,7 +124,7 @@ func (s served) end() {
 	s.queue.ExitLasting()
 }
 
-// enterLate begins the last part of a call that has already taken effect. Until here, Close does not wait for the
+// enterLate begins the last part of a call that has already taken effect. Before enterLate, Close does not wait for the
 // call. A goroutine that has learned of the effect may close the handle and delete the object, and another object may
 // get the memory. So between its effect and enterLate, the call only loads words.
 //

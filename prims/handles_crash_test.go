@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// closesAtOnce closes m in another goroutine, which sends the result of Close. It reports whether Close returned, after
-// giving that goroutine time to get as far as it can.
+// closesAtOnce closes m in another goroutine, which sends the result of Close. closesAtOnce gives this goroutine time
+// to get as far as it can, and then reports whether Close has returned.
 func closesAtOnce(m *prims.RWMutex, closed chan error) bool {
 	go func() { closed <- m.Close() }()
 	for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
@@ -158,7 +158,7 @@ func closesWhileQueuing(t *testing.T, open func(*arena.Arena) (*opened, error), 
 }
 
 // TestCloseOfAMultiLockWaitsForALockOfOneKey: a handle on a MultiLock is closed during a Lock of one key. The waits in
-// handleKinds do not test this: they call LockAllContext with two keys, which makes Close wait by itself.
+// handleKinds do not test this: they call LockAllContext with two keys, and Close waits for LockAllContext anyway.
 func TestCloseOfAMultiLockWaitsForALockOfOneKey(t *testing.T) {
 	open := func(a *arena.Arena) (*opened, error) {
 		m, err := prims.OpenMultiLock(a, "x", nil)

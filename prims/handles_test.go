@@ -498,8 +498,8 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 }
 
 // TestRLockBesideCloseLeavesNoHold: an RLock counts itself in the reader word, finds that its handle is being closed,
-// and takes its count back. A closed handle has a word of its own in place of the reader word. An RLock that counts
-// itself in that word subtracts nothing from the reader word.
+// and takes its count back. A closed handle has a private word in place of the reader word. An RLock through a closed
+// handle does not change the reader word.
 func TestRLockBesideCloseLeavesNoHold(t *testing.T) {
 	a := newArena(t, nil)
 	keep, err := prims.OpenRWMutex(a, "x", nil)
@@ -523,8 +523,8 @@ func TestRLockBesideCloseLeavesNoHold(t *testing.T) {
 	keep.Unlock()
 }
 
-// TestCloseWhileTheFunctionOfAOnceRuns: a handle of a Once is closed while its function runs. The
-// return of the function still counts, and Do returns as always.
+// TestCloseWhileTheFunctionOfAOnceRuns: a handle of a Once is closed while Do runs the function. When the function
+// returns, the Once is done, and Do does not panic.
 func TestCloseWhileTheFunctionOfAOnceRuns(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.Once {

@@ -23,9 +23,9 @@ import (
 type fullKind struct {
 	name string
 	make func(a *arena.Arena, name string) error // creates the object
-	hold func(a *arena.Arena, name string) error // holds the object, so that a death affects it; nil: no death does
+	hold func(a *arena.Arena, name string) error // holds the object, so that a death affects it; nil if no death does
 	use  func(a *arena.Arena, name string) error // uses an object that no process holds, for the first time
-	wait func(a *arena.Arena, name string) error // waits for an object that is held, until its holder dies; nil: no such wait
+	wait func(a *arena.Arena, name string) error // waits for an object that is held, until its holder dies; nil if there is none
 }
 
 // lockKind returns the fullKind of a lock. A wait for it ends with the report of the death.
@@ -142,7 +142,7 @@ var fullKinds = []fullKind{
 		use: func(a *arena.Arena, name string) error {
 			l, err := prims.AttachLatch(a, name, nil)
 			if err == nil {
-				if l.State().Count > 0 { // a latch that was recovered is open
+				if l.State().Count > 0 { // after a recovery the counter is 0 already
 					l.Claim(1)
 					l.CountDown(2)
 				}
@@ -353,7 +353,7 @@ func init() {
 }
 
 // TestFullArenaLosesNothing: users have filled an arena with their data. Process full/user uses objects of all kinds
-// for the first time, and waits for some that process full/owner holds. Then full/owner dies. A third process, which
+// for the first time, and waits for objects that process full/owner holds. Then full/owner dies. A third process, which
 // has used no object before, recovers what the death has made unusable.
 func TestFullArenaLosesNothing(t *testing.T) {
 	for _, all := range []bool{true, false} {
@@ -520,8 +520,9 @@ func init() {
 }
 
 // TestFullHeadroomHidesNoLostLock: an arena has no room for a slot record, not even in the headroom. The holder of a
-// FairMutex and of a key, and the process that waits for both, die at the same time. The reaper has used neither lock, so
-// it cannot mark them owner-dead. RecoverAll says that there is no room. When there is room, it recovers both locks.
+// FairMutex and of a key, and the process that waits for both, die at the same time. The reaper would need a slot
+// record of each lock to mark it owner-dead. RecoverAll says that there is no room. When there is room, it recovers
+// both locks.
 func TestFullHeadroomHidesNoLostLock(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 8})
 	k := (*arenakernel.Arena)(a)

@@ -113,8 +113,8 @@ func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 	})
 }
 
-// TestFirstSince: FirstSince converts a date back to its time, rounded up. For a very old date it returns 0 or a later
-// time. It never returns an earlier time.
+// TestFirstSince: FirstSince converts a stored date to a time in nanoseconds, rounded up. For a very old date it
+// returns 0 or a later time. It never returns an earlier time.
 func TestFirstSince(t *testing.T) {
 	const ms, wrap = int64(time.Millisecond), int64(1) << 32
 	for _, now := range []int64{1, 5 * ms, 3600e3 * ms, (wrap - 1) * ms, wrap * ms, (wrap + 1) * ms, (3*wrap + 17) * ms} {

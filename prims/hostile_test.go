@@ -250,7 +250,7 @@ func hostileFutex(t testing.TB, h *hostile, bytes []byte) {
 	f.Close()
 }
 
-// hostileSeeds returns the first words of a Mutex with owner words of every kind.
+// hostileSeeds returns contents for the first words of a Mutex. They include owner words of every kind.
 func hostileSeeds() (seeds [][]byte) {
 	names := []uint32{0, 1, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 2047 | 1<<11, 1<<29 - 1, 129 | 1<<11}
 	for kind := range uint32(8) {

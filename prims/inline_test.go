@@ -125,11 +125,11 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 }
 
 // fillThreads makes goroutines wait until no more waiters may sleep on threads. The next waiter
-// then parks behind the poller.
+// then parks.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
-	// Each goroutine waits for a lock of its own. For one object, only as many goroutines may sleep in the kernel as
-	// can run at a time.
+	// Each goroutine waits for a lock of its own, because for one object at most GOMAXPROCS goroutines may sleep in
+	// the kernel.
 	var wg sync.WaitGroup
 	var locks []*prims.FairMutex
 	// A goroutine that comes while another one sleeps on its thread may park instead. So the loop

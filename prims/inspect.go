@@ -47,9 +47,9 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits describes the waits that the function chosen selects and whose field For is still empty. It sets this field to
-// the text in the parameter what. It sets the field On to the parameter on, which has the indexes of the holds that
-// must end first.
+// waits describes each wait that the function chosen selects, unless the field For of the wait is already set. It sets
+// For to the text in the parameter what. It sets the field On to the parameter on: the indexes of the holds that must
+// end before the wait can end.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -58,9 +58,8 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor describes the waits in the queues of the object whose field For is still empty. It sets this field to the
-// text in the parameter what, which explains the field Want. It sets the field On to the parameter on, which has the
-// indexes of the holds that must end first.
+// waitsFor does what the method waits does, for the waits in the queues of the object. The text in the parameter what
+// explains the field Want of these waits.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {

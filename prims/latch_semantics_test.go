@@ -80,8 +80,8 @@ func TestLatchMisuse(t *testing.T) {
 }
 
 // TestLatchDeath: a death breaks a latch only if the dead process had claimed something and not
-// counted it down. After that a replacement claims what is left, or other processes count it down,
-// or Reset forgets it.
+// counted it down. The latch works again when another process claims what is left, when other processes count it
+// down, or when Reset forgets it.
 func TestLatchDeath(t *testing.T) {
 	for _, how := range []string{"claimed by another", "counted down by another", "reset"} {
 		t.Run(how, func(t *testing.T) {

@@ -108,8 +108,8 @@ func lateRWSpin(lock, unlock func(*prims.RWSpinLock)) func(*testing.T, *arena.Ar
 	}
 }
 
-// TestLateCallChangesNoOtherObject: the last handle of an object is closed, and the object deleted, when a call on it has
-// taken effect but has not returned yet. The rest of the call then does not change the object that gets the memory.
+// TestLateCallChangesNoOtherObject: a call has taken effect but has not returned yet. Then the last handle is closed,
+// the object is deleted, and another object gets the memory. The rest of the call does not change the new object.
 func TestLateCallChangesNoOtherObject(t *testing.T) {
 	for name, c := range lateCalls {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestLateCallChangesNoOtherObject(t *testing.T) {
 	}
 }
 
-// lateFill is the value of each word of the next object. In it, each bit that a late call may test is set.
+// lateFill is the value of each word of the next object. Each bit that a late call may test is set in lateFill.
 const lateFill = 0x0101010101010101
 
 // fillNext fills the body of the object next, which must lie at the place of a deleted object, with lateFill.
@@ -206,8 +206,8 @@ func TestCloseWaitsForACallOfSeveralSteps(t *testing.T) {
 	}
 }
 
-// lateWakes has the kinds of handles whose calls leave wakes to Close, with a point between the effect of Free and its
-// wake.
+// lateWakes has the kinds of handles whose calls leave wakes to Close. The value for each kind is a crash point that
+// the function Free passes after its effect and before its wake.
 var lateWakes = map[string]string{
 	"mutex": "mutex.unlock.before_wake", "checked mutex": "mutex.unlock.before_wake", "cohort mutex": "mutex.unlock.before_wake",
 	"spin lock": "spinlock.unlock.before_wake", "reader/writer spin lock, written": "spinlock.unlock.before_wake",
@@ -402,9 +402,9 @@ func TestRecoverBesideTheFinderOfADeath(t *testing.T) {
 	}
 }
 
-// TestLateFinderNamesNoEarlierDeath: a call is the first one that finds the death of the holder, and is stopped when it has
-// made the lock owner-dead. Then another call recovers the lock, and the next holder dies. The first call goes on during
-// the next repair, which fails. The lock names the second process that died.
+// TestLateFinderNamesNoEarlierDeath: a call finds the death of the first holder, makes the lock owner-dead, and is
+// stopped. Another call recovers the lock. Then the second holder dies, and a second repair begins. During this repair
+// the stopped call goes on. The repair fails, and the lock names the second holder.
 func TestLateFinderNamesNoEarlierDeath(t *testing.T) {
 	for name, c := range triesOfADead {
 		t.Run(name, func(t *testing.T) {

@@ -155,7 +155,7 @@ func (s *lockStage) performMulti(ctx context.Context, o order, a *answer) error 
 		if a.OK = ok; ok {
 			return keep(prims.Holds{h}, nil)
 		}
-	case "mall": // locks N keys, from Token on; the list has the last key first
+	case "mall": // locks N keys, from Token on; the argument has the last key first
 		keys := make([]uint64, o.N)
 		for i := range keys {
 			keys[i] = o.Token + uint64(o.N-1-i)

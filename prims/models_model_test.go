@@ -78,8 +78,8 @@ func requireModels(t *testing.T, all []exploration) {
 	}
 }
 
-// requireSameAsDistinct requires that explorations find the same with each bug whether they leave out equivalent states or
-// not. The parameter models returns the explorations of some models, with distinct those that visit all states.
+// requireSameAsDistinct requires that explorations find the same with each bug whether they leave out equivalent states
+// or not. The parameter models returns explorations. If its argument distinct is true, they visit all states.
 func requireSameAsDistinct(t *testing.T, models func(distinct bool) []func(bug) model.Result, bugs []bug) {
 	t.Helper()
 	all := models(true)

@@ -174,8 +174,8 @@ func (x *MultiLock) inherit() {
 	}
 	if i := r.head.Load() >> recordPartShift; i < uint64(len(x.all)) {
 		// completeBare takes no private lock. No lock is needed, because no other goroutine has this handle yet. A
-		// wait for a private lock could deadlock: this goroutine may have locked the variable handles, for which the
-		// holder of the private lock may wait.
+		// wait for a private lock could deadlock: this goroutine may hold the mutex in the variable handles, and the
+		// holder of the private lock may wait for that mutex.
 		x.bucketAt(int(i)).completeBare()
 	}
 }
@@ -349,9 +349,9 @@ func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 // second Close returns an error that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
-// end makes the fast paths fail: from now on, they find buckets without open words. Once the queue is closed, no
-// other call uses the words of the old buckets, and the periodic check does not run. end closes the queue before it
-// locks x.mu, because the periodic check locks x.mu, too.
+// end makes the fast paths fail: from now on, they use closedBucket, which has no open hold word. Once the queue is
+// closed, no other call uses the buckets in the arena, and the periodic check does not run. end closes the queue before
+// it locks x.mu, because the periodic check locks x.mu, too.
 func (x *MultiLock) end() {
 	x.queue.Close()
 	x.mu.Lock()

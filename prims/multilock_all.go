@@ -63,7 +63,7 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 func (x *MultiLock) giveAll(holds Holds) {
 	for _, h := range slices.Backward(holds) {
 		if !h.in.unlockFast(h) {
-			h.in.give(h) // an error here means that a peer has overwritten the lock, which concerns later calls
+			h.in.give(h) // an error here only says that a peer has overwritten the lock
 			x.turns.KeyHoldEnded(h.key)
 		}
 	}

@@ -274,7 +274,7 @@ func (s *mlState) carryOut(m *multiLockModel, known, b uint8, r *mlRecord, w uin
 	}
 }
 
-// tells reports whether a record has ended a wait that is not resolved yet.
+// tells reports whether a record has granted or refused a wait whose node is not resolved yet.
 func (s *mlState) tells(r *mlRecord) bool {
 	ends := r.node != 0 && (r.nextTo == mlGrant || r.nextTo == mlRefused)
 	return ends && s.node[r.node-1] == rqWord{r.nextTo, r.next.tag + 1} && s.resolved&(1<<(r.node-1)) == 0

@@ -177,8 +177,8 @@ func (k *multiBucket) find(key uint64) (i uint32, ok bool, err error) {
 }
 
 // vacant returns the index of an entry whose key is free and for which nobody waits. Another key may get this entry.
-// vacant closes the hold word of the entry. Each change begins its search at another entry. So an entry keeps its key
-// for some time, and the next Lock of this key is fast.
+// vacant closes the hold word of the entry. Each change begins its search at another entry. If all searches began at
+// the first entry, each new key would take that entry, and no free key would keep it.
 func (k *multiBucket) vacant(c recordCommit) (i uint32, ok bool) {
 	n := k.size()
 	i = uint32(c.version()) % n
@@ -245,8 +245,9 @@ func (k *multiBucket) lockFastAdded(key uint64) Hold {
 	return Hold{}
 }
 
-// multiHints are indices of entries: a key had the entry whose index is at the place of the key. Any value is harmless,
-// because a call checks whether the entry has the key. The place depends on other bits of the hash than the bucket.
+// multiHints remembers which entries keys had. Bits of the hash of a key select an element, which has the index of the
+// entry. These bits are not those that select the bucket. Any index is harmless, because a call checks whether the
+// entry has the key.
 type multiHints [256]atomic.Uint32
 
 func (h *multiHints) of(key uint64) *atomic.Uint32 { return &h[key*multiHash>>40&0xff] }

@@ -223,7 +223,7 @@ func (x *MultiLock) HoldFor(key uint64, n arenakernel.ParticipantID) {
 	x.OverwriteHold(key, keyState(makeOwner(kindHeld, n)).opened())
 }
 
-// Held returns how many keys of the bucket of a key a participant holds, dead participants included.
+// Held returns how many keys in the bucket of the given key are held, by living or dead participants.
 func (x *MultiLock) Held(key uint64) (n int) {
 	x.findBlocks()
 	k := x.bucket(key)

@@ -19,9 +19,9 @@ func (k *multiBucket) lockFresh(key uint64) (h Hold) {
 	return h
 }
 
-// takeVacant locks a key that has no entry: the key gets the entry of another key that is free and for which nobody
-// waits. If this is impossible, or if the key has an entry, takeVacant returns the zero Hold. The caller has found that
-// the record which the commit word c names is complete.
+// takeVacant locks a key that has no entry. The key gets the entry of another key, if that other key is free and nobody
+// waits for it. If this is impossible, or if the key has an entry, takeVacant returns the zero Hold. The caller has
+// found that the record which the commit word c names is complete.
 func (k *multiBucket) takeVacant(c recordCommit, key uint64) Hold { // guarded by: private
 	if _, found := k.search(key); found {
 		return Hold{}

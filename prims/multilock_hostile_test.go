@@ -159,7 +159,7 @@ func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 			arena.At[atomic.Uint32](a, b[1]+number).Add(1)
 		},
 		"no number": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
-			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // a slot record has this number, a block never
+			arena.At[atomic.Uint32](a, b[1]+number).Store(0) // the number of a slot record; no block has it
 		},
 		"out of the arena": func(a *arena.Arena, _ *prims.MultiLock, b []arenakernel.Offset) {
 			arena.At[atomic.Uint64](a, b[1]+next).Store(1 << 50)
@@ -173,8 +173,8 @@ func TestMultiLockListOfBlocksOverwritten(t *testing.T) {
 			for _, key := range keys[:15] {
 				holds = append(holds, x.Lock(key))
 			}
-			x.Lock(keys[0] + 1).Unlock()                   // makes a record of a bucket without blocks, which the next handle carries out
-			early, err := prims.OpenMultiLock(a, "m", nil) // finds the list in order, and does not look for blocks yet
+			x.Lock(keys[0] + 1).Unlock()                   // the next handle completes this record of a bucket without blocks
+			early, err := prims.OpenMultiLock(a, "m", nil) // opened before the damage; does not look for blocks yet
 			require.NoError(t, err)
 			blocks := x.MultiBlocks()
 			require.Len(t, blocks, 3)

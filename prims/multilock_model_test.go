@@ -198,7 +198,7 @@ const (
 //	U  unlocks, if the thread has the key
 //	D  unlocks the last Hold of the key again
 //	R  recovers the key, after a death
-//	X  is a reaper without a record, which takes one open key from a dead holder; its key means nothing
+//	X  is a reaper without a record, which takes any one open key from a dead holder; the key after X is ignored
 type multiLockModel struct {
 	threads []string
 	buckets uint8
@@ -266,7 +266,7 @@ func (m *multiLockModel) start(s *mlState, i int) {
 	case 'T':
 		t.mode = mlTries
 	case 'U':
-		t.mode, skip = mlUnlocks, s.inside[key]&me == 0 // the operation before has not locked
+		t.mode, skip = mlUnlocks, s.inside[key]&me == 0 // an earlier operation has failed to lock the key
 	case 'D':
 		t.mode, skip = mlUnlocks, s.inside[key]&me != 0 || s.holds[i][key].entry == 0
 	case 'R':

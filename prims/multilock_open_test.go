@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// needsOpen skips a test of keys that are locked and unlocked by CAS.
+// needsOpen skips a test in a build with the race detector, in which no hold word is open.
 func needsOpen(t *testing.T) {
 	t.Helper()
 	if race.Enabled {
@@ -111,7 +111,8 @@ func TestMultiLockEvicts(t *testing.T) {
 	for key := range uint64(8) {
 		require.True(t, x.State(key).Held, "key %d", key)
 	}
-	// A key keeps its entry when a block is added. An Unlock beside a waiter names the entry in its record.
+	// A key keeps its entry when a block is added. If a call waits for the key, Unlock makes a record with the index
+	// of the entry.
 	got := make(chan prims.Hold)
 	go func() { got <- x.Lock(3) }()
 	eventually(t, "it waits", x.String, func() bool { return x.Queued(3) == 1 })

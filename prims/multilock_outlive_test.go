@@ -69,7 +69,7 @@ func TestMultiLockRemembersEntriesInBlocks(t *testing.T) {
 		}
 	}
 	require.Greater(t, hinted, keys/2, "some entries are in the bucket itself")
-	for key := range uint64(2 * keys) { // these keys take the entries of the others
+	for key := range uint64(2 * keys) { // these keys take the entries of the first keys
 		x.Lock(1000 + key).Unlock()
 	}
 	for key := range uint64(keys) {

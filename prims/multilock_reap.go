@@ -19,9 +19,9 @@ func init() {
 // records of all participants, because a record of the dead participant may concern a bucket that the method busy
 // would skip.
 //
-// The buckets are not those of an open handle, so their field unreaped is lost. If the reap gives up a key, the next
-// call for the key, or the next periodic check of a waiter for the key, finds the dead holder itself; see tryLock and
-// hasDead.
+// If the reap gives up a key, the next call for the key, or the next periodic check of a waiter for the key, finds the
+// dead holder itself; see tryLock and hasDead. The field unreaped does not tell other
+// calls, because only repairMultiLock uses the handle x and its buckets.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -202,8 +202,8 @@ func (x *MultiLock) check() {
 }
 
 // check does what MultiLock.check does, for one bucket. A bucket may have thousands of keys that are held, so check
-// looks only at keys that a goroutine of some process waits for. A call that arrives at another key looks at the
-// holder of that key itself. check also stores the time in the first wait for each key; see dateFirst.
+// looks only at keys that a goroutine of some process waits for. A call that arrives at another key looks at the holder
+// of that key itself. check also stores the present time in the first wait for each key, for tools; see dateFirst.
 func (k *multiBucket) check() {
 	b := takeWakes()
 	defer k.wake(b)
@@ -253,7 +253,7 @@ func checkMultiLock(a *arenakernel.Arena, o arenakernel.Object) error {
 	}
 	x.busy(func(k *multiBucket) {
 		for j := range k.size() {
-			// A free entry may be about to get another key, and have the halves of two keys.
+			// While a free entry gets another key, it may have one half of the old key and one half of the new key.
 			if _, s, key := k.at(j).read(); !s.valid() || !s.free() && x.index(key) != k.number {
 				err = x.fail("multilock.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("bucket %d: key %d is %v", k.number, key, s))
 			}

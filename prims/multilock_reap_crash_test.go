@@ -134,9 +134,9 @@ func TestMultiLockClosedDuringACheck(t *testing.T) {
 	require.NoError(t, p.err)
 }
 
-// TestMultiLockReapFollowsLinksThatStay: a reap walks along the queue of a key. Before it visits a node, the owner of the
-// node gives its wait up, and waits for the key again, with the same node. So the node is now the last of the queue. The
-// reap still visits the wait of the dead process, which is in front of the node.
+// TestMultiLockReapFollowsLinksThatStay: a reap walks along the queue of a key to remove the wait of a dead process.
+// Before the reap visits a node in front of that wait, the owner of the node gives its wait up, and waits for the key
+// again, with the same node. So the node is now behind the wait of the dead process. The reap still finds that wait.
 func TestMultiLockReapFollowsLinksThatStay(t *testing.T) {
 	for before, name := range []string{"first wait", "wait behind another"} {
 		t.Run(name, func(t *testing.T) {

@@ -248,7 +248,7 @@ func TestMultiLockSecondGrantToTheSameParticipant(t *testing.T) {
 // TestMultiLockStoppedAtEachPoint stops a process at each crash point of a call that waits for a key,
 // and of the Unlock after it. While the process is stopped, it either visibly has the key, or others
 // get it, and no call for another key waits. When the process is killed, the key goes to others. When
-// it goes on instead, its call ends as if it had not been stopped. Nobody helps the victim to queue its wait, as in
+// it goes on instead, its call ends as if it had not been stopped. Nobody helps the victim to queue its wait; see
 // TestFairMutexStoppedAtEachPoint.
 func TestMultiLockStoppedAtEachPoint(t *testing.T) {
 	for point, times := range map[string]int{
@@ -318,8 +318,8 @@ func TestMultiLockStoppedWithAFreshKey(t *testing.T) {
 	for what, held := range map[string]bool{
 		"record.commit.written": false, "record.commit.named": true, "record.complete.begun:1": true, "record.complete.begun:2": true,
 		"record.complete.begun:3": true, "record.commit.completed": true, "multilock.lock.taken": true, "multilock.unlock.freed": false,
-		// A block is added first, since all entries of the bucket are in use. Opening the MultiLock has passed the points
-		// of a slot record once.
+		// In a full bucket, the Lock adds a block. It passes the first three points for the second time: the open of
+		// the MultiLock has passed them when it added a slot record.
 		"arena.slotrecord.claimed:2": false, "arena.slotrecord.before_push:2": false, "arena.slotrecord.pushed:2": false,
 		"multilock.block.pushed": false,
 	} {
@@ -449,7 +449,7 @@ func TestMultiLockStoppedInARecovery(t *testing.T) {
 	}
 }
 
-// TestMultiLockOneBlock: two processes find at once that a bucket has no room. Only one of them adds a block.
+// TestMultiLockOneBlock: two processes find at the same time that a bucket has no room. Only one of them adds a block.
 func TestMultiLockOneBlock(t *testing.T) {
 	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.before_push"} {
 		t.Run(point, func(t *testing.T) {

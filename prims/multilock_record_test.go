@@ -20,7 +20,7 @@ import (
 
 // TestMultiLockDeathOfAHolderBesideStrangers: the holder of a key dies, and the only processes that
 // reap it have not opened the MultiLock. They take the key back. They need a record only if the hold
-// word is closed, because the holder got the key by a grant.
+// word is closed, as it is after a grant.
 func TestMultiLockDeathOfAHolderBesideStrangers(t *testing.T) {
 	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "0 keys held, 1 that nobody can have", prims.PolicyRelease: "0 keys held"} {
 		for _, granted := range []bool{false, true} {
@@ -141,7 +141,7 @@ func TestMultiLockOpensAgain(t *testing.T) {
 				other.must(t, order{Op: "munlock", Object: "m", Token: key})
 				require.Equal(t, "free, open", x.HoldWord(key))
 
-				// The holder dies while nobody waits, and then after a grant.
+				// First a holder dies that locked the free key, and then a holder that was granted the key.
 				for _, granted := range []bool{false, true} {
 					dies := lockActor(t, a, "dies")
 					if granted {

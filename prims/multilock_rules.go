@@ -92,8 +92,8 @@ func (k *multiBucket) take(ctx context.Context, key uint64, s *park.WaitNode) (H
 	defer k.private.Unlock()
 	x, t := &k.scratch, lockCall{ctx: ctx, s: s, wanted: key}
 	for {
-		// The loop repeats only after a change by another call, or after this call has made a change that it
-		// makes only once. So the loop is lock-free.
+		// The loop repeats only after a change by another call, or after a change that this call does not make
+		// again. So the loop is lock-free.
 		if err := k.begin(x, b); err != nil {
 			return Hold{}, lockNotNow, err
 		}
@@ -142,8 +142,8 @@ func (k *multiBucket) chooseEntry(x *recordedChange, key uint64) (lockResult, er
 	return lockNoRoom, nil
 }
 
-// tidy reaps if a participant has died since the last reap, or if the participant holder is dead. After a reap, tidy
-// serves the queues of all keys of the bucket. Without a reap, it serves only the queue of the chosen entry.
+// tidy reaps if a participant has died since the last reap, or if the parameter holder names a dead one. After a reap,
+// tidy serves the queues of all keys of the bucket. Without a reap, it serves only the queue of the chosen entry.
 func (k *multiBucket) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if !k.reapDue() && !k.absent(holder) {
 		return k.serve(x, b)

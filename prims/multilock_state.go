@@ -96,7 +96,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 				continue
 			}
 			i.Keys = append(i.Keys, key)
-			if lost++; lost == 1 { // the state counts all lost keys, but describes only the first, with which a recovery can begin
+			if lost++; lost == 1 { // the state counts all lost keys, but describes only the first one
 				i.Key = &key
 				i.lost(s.err(), s.participant())
 			}

@@ -32,8 +32,8 @@ import (
 //
 // The tag does not change while the key has the same holder. A Lock by CAS adds 1 to the tag. An Unlock by CAS, and a
 // CAS that closes the word, keep it. A record that changes the word adds 1. A record opens the word only if it frees
-// the key, or gives it to a new holder. So a Hold that was unlocked has another tag than all later holds, until 2^32
-// changes later.
+// the key, or gives it to a new holder. So no later hold has the tag of a Hold that was unlocked, unless the word has
+// changed 2^32 times meanwhile.
 //
 //	writers: everybody while it is open (CAS: Lock, Unlock, close, reapers); everybody who carries a record
 //	         out (CAS)

@@ -125,8 +125,8 @@ func (w *multiLockBucket) inline(i uint32) *multiLockEntry {
 	return (*multiLockEntry)(unsafe.Add(unsafe.Pointer(&w.entry0), 64*uintptr(i)))
 }
 
-// closedBucket takes the place of the words of a bucket in a handle that has ended. Its keys are not open, so every
-// fast path fails.
+// closedBucket takes the place of the words of a bucket in a handle that has ended. Its hold words are not open, so
+// every fast path fails.
 var closedBucket multiLockBucket
 
 // multiLockBody returns the head of a MultiLock that is being created and that no other process sees yet.

@@ -526,8 +526,8 @@ func keepContinuing(pid int) (end func()) {
 	}
 }
 
-// TestMutexFirstWatcherStopped: the waiter that is the first to learn of the death is stopped before it can act. The
-// stopped process delays no other process.
+// TestMutexFirstWatcherStopped: a holder dies. The waiter that is the first to learn of this death is stopped before it
+// can act. The stopped process delays no other process.
 func TestMutexFirstWatcherStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

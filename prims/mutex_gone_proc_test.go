@@ -26,8 +26,8 @@ func init() {
 	proctest.Register("mutex/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
-		// With asynchronous I/O, the process counts as gone only when its byte lock is gone. A
-		// child process that inherits the byte lock delays that, and so the handover of the data.
+		// With asynchronous I/O, this process counts as gone only when its byte lock is free. Its child process
+		// inherits the byte lock. So no other process gets the data before the child has ended.
 		a, err := arena.Attach(name, &arena.Options{KernelIO: arena.KernelIOAsynchronous})
 		if err != nil {
 			c.Fatal(err)
