@@ -44,12 +44,12 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	},
 }
 
-// metRounds says how many holds TestHoldIsNeverDatedTooEarly dates, for locks whose waiters store the date at once.
-// For other locks a periodic check may store the date, which takes longer. There 20 holds have to suffice.
+// metRounds says how many holds TestHoldIsNeverDatedTooEarly dates, for the locks whose waiters store the date at once.
+// For every other lock the test dates only 20 holds, because the date may have to wait for a periodic check.
 var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200, "SpinLock": 200}
 
-// metByChecks are the locks for which a periodic check stores a date once more. A check may still run for a moment
-// after the wait has ended, and then dates the next hold, although no call waits for it.
+// metByChecks are the locks for which a periodic check may date a hold for which no call waits: the check may still run
+// for a moment after the wait for an earlier hold has ended.
 var metByChecks = map[string]bool{"SpinLock": true, "RWSpinLock": true}
 
 // metKey uses a key of a MultiLock as a lock.
@@ -210,8 +210,8 @@ var metReading = map[string]func(a *arena.Arena) (metReaders, error){
 	"RWSpinLock": func(a *arena.Arena) (metReaders, error) { return prims.OpenRWSpinLock(a, "x", nil) },
 }
 
-// TestReadersAreDatedByAWriter checks that a waiting writer stores the date of the holds of those readers for which
-// it waits. Later readers do not get that date.
+// TestReadersAreDatedByAWriter checks that a writer that waits for readers stores the date of their holds. Holds of
+// later readers do not get that date.
 func TestReadersAreDatedByAWriter(t *testing.T) {
 	for name, open := range metReading {
 		t.Run(name, func(t *testing.T) { testReadersAreDated(t, open) })
@@ -309,7 +309,7 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 				o, err := tool.Object(alice.Offset())
 				require.NoError(t, err)
 				require.Eventually(t, func() bool { return len(tool.Inspect(o).Waits) == 2 }, time.Minute, time.Millisecond)
-				if round == 0 { // in a later round, a periodic check of the last round may still run
+				if round == 0 { // in a later round, a periodic check of the round before may still run
 					require.Equal(t, h.Since, exclusiveOf(t, tool, alice.Offset()).Since, "a writer that came later has changed the date")
 				}
 				alice.Unlock()
@@ -321,8 +321,8 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 }
 
 // TestReaderDatesTheWriter checks that the periodic check of a waiting reader of an RWMutex stores the date of the
-// writer's hold. The next hold does not get that date. First, alice locks so often that the writers' mutex in the
-// RWMutex becomes biased.
+// writer's hold. The next hold does not get that date. The test makes the holds of the writers' mutex in the RWMutex
+// biased first.
 func TestReaderDatesTheWriter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -330,7 +330,7 @@ func TestReaderDatesTheWriter(t *testing.T) {
 	require.NoError(t, err)
 	bob, err := prims.OpenRWMutex(w.Join("bob"), "x", nil)
 	require.NoError(t, err)
-	for range 200 { // so many that the writer's turn becomes a biased hold
+	for range 200 { // so often that the holds of the writers' mutex become biased
 		alice.Lock()
 		alice.Unlock()
 	}

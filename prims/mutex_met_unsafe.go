@@ -15,11 +15,11 @@ import (
 // date of its own hold, when it gets the lock. The words share a cache line with the wake word, which the waiter has
 // just written.
 //
-// The date counts for one hold only. metWords.hold identifies that hold by the owner word and the wake word, while
-// the wake word announces a waiter. If another process locks next, the owner word differs. If the same process locks
-// again, the wake word differs, because the release found the announcement and woke a waiter. There is one exception:
-// another goroutine of the same process may lock between the release and the wake. Until the wake, tools then show
-// the date of the earlier hold.
+// The date counts for one hold only. metWords.hold identifies that hold by two values: the owner word, and the wake
+// word that announces a waiter. If another process locks next, the owner word differs. If the same process locks again,
+// the wake word differs, because the release found the announcement and woke a waiter. There is one exception: another
+// goroutine of the same process may lock between the release and the wake. Until the wake, tools then show the date of
+// the earlier hold.
 type metWords struct {
 	_ structs.HostLayout
 	// since is the CLOCK_MONOTONIC time, in ns, at which a waiter found the lock held. It only grows, except that a
@@ -62,9 +62,9 @@ func (x *Mutex) meet(o ownerWord, v uint32) {
 	}
 }
 
-// dateHold stores the date of the present hold, as a waiter does. It is for a reader of an RWMutex that waits for the
-// writer, who also holds x. To identify the hold, dateHold announces a waiter of x, although there may be none. The
-// next Unlock of x may then make a wake in vain.
+// dateHold stores the date of the present hold of x, as a waiter does. A reader of an RWMutex calls it while the writer
+// holds the RWMutex, and x with it. To identify the hold, dateHold announces a waiter of x, although there may be none.
+// The next Unlock of x may then make a wake in vain.
 func (x *Mutex) dateHold() {
 	v, o := x.wakeWord.Announce(), ownerWord(x.owner.Load())
 	if x.words.met.hold.Load() == uint64(o)<<32|uint64(v) {

@@ -4,9 +4,10 @@ import "github.com/shmsync/shmsync"
 
 const allSleepers = 1 << 30
 
-// badUnlock is called by an Unlock that finds that this process does not hold the lock. It panics, except for the
-// local lock of a CohortMutex. The library unlocks a local lock only while this process holds it, so there a peer
-// must have overwritten the owner word. The next caller that takes the local lock then gets an error.
+// badUnlock is called by an Unlock that finds that this process does not hold the lock. It panics, except for the local
+// lock of a CohortMutex. The library unlocks a local lock only while this process holds it. So if this process does not
+// hold the local lock, a peer must have overwritten its owner word. The next caller that takes the local lock then gets
+// an error.
 func (m *Mutex) badUnlock(o ownerWord) {
 	if m.localLock || m.inner && m.opening.ended.Load() { // the end of the opening releases an inner mutex
 		return

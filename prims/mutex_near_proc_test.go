@@ -54,7 +54,7 @@ func TestMutexNearOrder(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint: without it a waiter that comes back for a periodic check loses its place")
 	}
-	const any = -1 // an actor without NearWakes; as a waiter it counts as being on every NUMA node
+	const any = -1 // an actor without NearWakes; while it waits, a wake for any NUMA node can reach it
 	for _, c := range []struct {
 		name    string
 		holder  int
@@ -96,7 +96,7 @@ func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	var ids []int
 	for _, x := range waiters {
 		ids = append(ids, x.blocked(t, order{Op: "lock", Object: "m"}))
-		for range 3 { // when it has answered three more orders, the waiter sleeps
+		for range 3 { // while it answers three more orders, its waiting call goes to sleep
 			x.op(t, "state", "m")
 		}
 	}

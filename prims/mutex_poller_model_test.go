@@ -159,8 +159,8 @@ func dequeue(queue uint8, thread int) uint8 {
 	return queue
 }
 
-// ready stands for Arena.ready with the poller's node. Afterwards the thread goes on at the step in rBack. If ready
-// cannot make the node ready, the thread goes on at the step that is the last argument.
+// ready stands for Arena.ready with the poller's node. Afterwards the thread goes on at the step in rBack. If the node
+// cannot be made ready, the thread goes on at the step in the second parameter.
 func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:

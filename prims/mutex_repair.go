@@ -31,7 +31,7 @@ func init() {
 // and returns false.
 //
 // If the Mutex has an undo log, markOwnerDead rolls back the transaction of the dead participant. Close of the arena
-// waits for this rollback: Close also rolls back what this process has begun, and two rollbacks must not copy old
+// waits for this rollback. Otherwise Close would roll back the same transaction, and two rollbacks must not copy old
 // bytes at the same time. If this process is already leaving the arena, markOwnerDead returns ErrClosed.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool, err error) {
 	if m.log == nil || !o.held() {
@@ -94,7 +94,7 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	}
 	l, err := mutexLog(a, obj, w)
 	if err != nil {
-		return // no process can open the damaged object, so the hold need not be taken back
+		return // no process can open the damaged object, so no process needs the lock
 	}
 	repairLoggedMutex(a, obj, w, l, dead, false)
 }
@@ -211,16 +211,16 @@ func (m *Mutex) check() {
 	case o.endsWaits():
 		wakeAllOf(m.a, m.words)
 	case m.a.Dead(o.participant()):
-		// Enter keeps the opening from ending during a rollback in markOwnerDead; see tryServe. If the opening ended
-		// there, it would wait for a lock of the queue that the caller of check holds.
+		// Without Enter, the opening might end in markOwnerDead; see tryServe. The end of the opening would wait for a
+		// lock that the caller of check holds.
 		if m.queue.Enter() {
 			m.markOwnerDead(o)
 			m.queue.Exit()
 		}
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
-			// The last check found the same reservation, so the process that it is for may be stopped. That process
-			// loses nothing, because a reservation is not a hold.
+			// The previous check found the same reservation, so the process with the reservation may be stopped. That
+			// process loses nothing, because a reservation is not a hold.
 			wakeOneOf(m.a, m.words)
 		}
 		return
@@ -325,9 +325,9 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	}
 }
 
-// taken is called when this process has taken m for a recovery. o is the owner word before. If o names the dead
-// participant, taken stores the ID of that participant in mutexWords.died, because the owner word does not have it
-// any more.
+// taken is called when this process has taken m for a recovery. o is the earlier owner word. If o names the dead
+// participant, taken stores the ID of that participant in mutexWords.died, because the new owner word does not have the
+// ID.
 //
 // Only a process that has m may store the ID. Otherwise a process that has merely found the death could be stopped
 // before its store, and later overwrite the ID of a participant that died after that.
@@ -344,7 +344,7 @@ func (m *Mutex) taken(o ownerWord) {
 }
 
 // repaired ends a repair that succeeded, by changing the owner word to next. If the word no longer says that this
-// process recovers m, repaired returns an error: then another process may have repaired m too, or may be using it.
+// process recovers m, repaired returns an error, because another process may have repaired m, too, or may be using it.
 func (m *Mutex) repaired(next uint32) error {
 	recovering := makeOwner(kindRecovering, m.name)
 	if o := ownerWord(m.owner.Load()); o != recovering {
@@ -404,7 +404,7 @@ func (m *Mutex) takeFrom(o, to ownerWord) bool {
 // runRepair runs repair while this process recovers m, and ends the recovery. If repair fails, m becomes not
 // recoverable. waited is true if Close of the handle waits for the call of runRepair.
 func (m *Mutex) runRepair(repair func() error, waited bool) (err error) {
-	who := m.diedName() // read now, while the owner word keeps other recoveries out, which change the name
+	who := m.diedName() // read now: after this recovery, another recovery may change the name
 	done := false
 	defer func() {
 		if done && err == nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // reserve reserves the lock for a waiter that has waited long, and has asked for the lock at the next release. The
-// argument from is the owner word: this process holds the lock, or the lock is free. reserve does nothing and returns
-// false if no waiter has asked, or if another process has taken the free lock.
+// parameter is the owner word, which says that this process holds the lock or that the lock is free. reserve does
+// nothing and returns false if no waiter has asked, or if another process has taken the free lock.
 func (m *Mutex) reserve(from ownerWord) bool {
 	asks := m.words.starving.Load()
 	if asks == 0 {

@@ -432,10 +432,10 @@ func TestMutexHandOff(t *testing.T) {
 	}
 }
 
-// handOff requires that a barger takes the lock only a few times before a waiter gets it. The barger holds the lock
-// for 200 µs at a time. Between two waiters the barger takes the lock at least once, so each of 30 waiters loses
-// about 30 times. Without handoffs a single waiter loses 300 times, and one of many waiters loses without a bound. On
-// a busy machine the waiters may not run in time to ask for a handoff, so the best of several tries counts.
+// handOff requires that a barger takes the lock only a few times before a waiter gets it. Each time, the waiter loses.
+// The barger holds the lock for 200 µs at a time, and at least once after each hold of a waiter, so each of 30 waiters
+// loses about 30 times. Without handoffs a single waiter loses 300 times, and one of many waiters loses without a
+// bound. On a busy machine the waiters may not run in time to ask for a handoff, so the best of several tries counts.
 func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	most := uint64(25 + 3*waiters)
 	begun := time.Now()

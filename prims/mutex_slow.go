@@ -353,8 +353,8 @@ func (m *Mutex) unlockSlow(o uint32) {
 	}
 	if m.counts != nil {
 		o = m.owner.Load() // in an arena with counters, the fast path has read a private word instead of the owner word
-		// The counters of a local lock are those of its CohortMutex. The hold of the CohortMutex goes on, so its time
-		// stays.
+		// A local lock uses the counters of its CohortMutex. The Unlock of the local lock does not end the hold of the
+		// CohortMutex, so it keeps the time of that hold.
 		if o == uint32(m.name) && !m.localLock {
 			m.counts.since.Store(0)
 		}
@@ -417,8 +417,8 @@ func (m *Mutex) wakeAny() {
 	m.noteCPU()
 	m.wakeNext()
 	if m.oldest() != 0 {
-		// The wake has cleared the announcement. The woken waiter may run late: on a busy thread the Go scheduler
-		// polls last. Until that waiter runs, releases see the parked waiters only if a waiter is announced again.
+		// The wake has cleared the announcement, and the woken waiter may run late. Until it runs, releases see the
+		// parked waiters only if a waiter is announced again.
 		m.wakeWord.Announce()
 	}
 }

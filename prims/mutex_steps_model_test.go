@@ -94,8 +94,9 @@ func (m *mutexModel) woken(x *model.Exec) {
 	m.try(x)
 }
 
-// try is one iteration of acquire, or of lastTry when the context has ended. It finds the lock free and takes it in
-// one step. The code makes two steps, but a CAS that fails changes nothing.
+// try is one iteration of acquire, or of lastTry when the context has ended. In one step, it reads the owner word and
+// takes the lock if it is free. The code needs two steps. If the word changes between the two, the CAS fails and
+// changes nothing.
 func (m *mutexModel) try(x *model.Exec) {
 	m.unset(x, fRecord)
 	*x.R(rOwner), *x.R(rWake), *x.R(rHand), *x.R(rBack), *x.R(rDead) = 0, 0, 0, 0, 0
@@ -205,8 +206,8 @@ func (m *mutexModel) unlock(x *model.Exec) {
 			m.unset(x, fInside)
 			x.Goto(sLookWake)
 		case m.handoffs && x.Load(wStarving) != 0 && x.Choose(2) == 0:
-			// The slow path checks starving before it frees the lock. A hold takes the slow path if it is not biased,
-			// but could have been. For other holds, the check comes after the release.
+			// If a Mutex can have biased holds, the unlock of a hold that is not biased takes the slow path. The slow
+			// path checks starving before it frees the lock. Other unlocks check starving afterwards.
 			x.Say("sees that somebody starves")
 			*x.R(rOwner) = x.Load(wStarving)
 			x.Goto(sReserve)
@@ -226,7 +227,7 @@ func (m *mutexModel) unlock(x *model.Exec) {
 	}
 }
 
-// release frees the lock. Afterwards the thread goes on at the step that is the last argument.
+// release frees the lock. Afterwards the thread goes on at the step in the second parameter.
 func (m *mutexModel) release(x *model.Exec, then uint8) {
 	x.Say("frees the lock")
 	o := x.Load(wOwner)
@@ -248,8 +249,8 @@ func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	x.Goto(at)
 }
 
-// lookWake makes a wake if a waiter has announced itself. Afterwards the thread goes on at the step that is the last
-// argument.
+// lookWake makes a wake if a waiter has announced itself. Afterwards the thread goes on at the step in the second
+// parameter.
 func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
 	x.Say("looks whether to wake")
 	if !park.Word(x.Load(wWake)).Announced() {

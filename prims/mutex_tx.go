@@ -88,8 +88,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, because its undo log has contents that no correct process writes; see the error
-// why. o is the owner word, which names this process.
+// loseLog makes m not recoverable, because its undo log has contents that no correct process writes. The second
+// parameter is the error that describes the contents. o is the owner word, which names this process.
 func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
@@ -129,9 +129,9 @@ func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoL
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// rollBackMutex undoes the unfinished transaction of a dead holder and releases the lock, a Mutex with the undo log
-// l. The owner word o names the holder. While a system call of the holder might still store data, rollBackMutex
-// leaves the word as it is and returns false.
+// rollBackMutex undoes the unfinished transaction of a dead holder and releases the Mutex, whose undo log is l. The
+// owner word o names the holder. While a system call of the holder might still store data, rollBackMutex leaves the
+// word as it is and returns false.
 func rollBackMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
 	dead := o.participant()
 	if !o.held() || !a.Gone(dead) {

@@ -29,7 +29,7 @@ type Contention struct {
 	MaxSpinners int
 }
 
-// mustBeValid panics if MaxSpinners is invalid. The argument what names the caller in the message.
+// mustBeValid panics if MaxSpinners is invalid. The parameter names the caller in the message.
 func (c Contention) mustBeValid(what string) {
 	if c.MaxSpinners < 0 || c.MaxSpinners > math.MaxInt32 {
 		panic(fmt.Sprintf("shmsync: %s: MaxSpinners is %d, which is not within 0..2^31-1", what, c.MaxSpinners))

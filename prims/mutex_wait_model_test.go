@@ -50,9 +50,9 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a handoff, or does not. In the code a thread asks if it has lost for long and if the last handoff was
-// long enough ago. Time may pass at any step, so the model chooses at random. The request is optional: no thread may
-// rely on it. If another thread of the process has used up the request, ask makes it again.
+// ask chooses at random whether the thread asks for a handoff. In the code, a thread asks if it has lost for long and
+// if the last handoff was long enough ago. In the model, that can be so at any step. The request is optional: no thread
+// may rely on it. If another thread of the process has used up the request, ask makes it again.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	asks := false
 	if m.flag(x, fSlept) {

@@ -76,7 +76,7 @@ func (w ownerWord) held() bool {
 	return false
 }
 
-// valid reports whether w is the owner word of some state of a Mutex. Other words are damage.
+// valid reports whether w is the owner word of some state of a Mutex. Every other word is corrupt.
 func (w ownerWord) valid() bool {
 	switch w.kind() {
 	case kindHeld:
@@ -131,5 +131,5 @@ func (w ownerWord) String() string {
 	return "not recoverable"
 }
 
-// corrupt renders a word that is damage.
+// corrupt renders a corrupt word.
 func (w ownerWord) corrupt() string { return fmt.Sprintf("corrupt (%#08x)", uint32(w)) }

@@ -170,8 +170,7 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// run calls f for the call of Do that has become the runner. The argument began is the word with which the turn
-// began.
+// run calls f for the call of Do that has become the runner. The first parameter is the word with which the turn began.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
 	running := &runningFunc{what: "the function of Do of once " + objectName(o.object), a: o.a, object: &o.object}
@@ -199,7 +198,7 @@ func (o *Once) finish(began onceWord) {
 			return // a peer has overwritten the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // a hint, stored first because a waiter may read it once the Once is done
+			o.tuning().NoteCPU() // a hint that a waiter may read as soon as the Once is done
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")

@@ -10,10 +10,9 @@ import (
 
 var _ = crashpoint.Register("once.reap.left")
 
-// reap makes the Once free again if the participant that runs its function is dead and gone. The argument dead is a
-// function that reports whether a participant is dead. Then reap wakes the waiters, and the next call runs its own
-// function. If a hostile peer changes the word all the time, reap gives up; a call that needs the turn takes it
-// itself.
+// reap makes the Once free again and wakes the waiters, if the participant that runs its function is dead and gone. The
+// next call then runs its own function. The parameter is a function that reports whether a participant is dead. If a
+// hostile peer changes the word all the time, reap gives up. A call that needs the turn then takes it itself.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for range reapTries {
 		w := o.load()
@@ -41,7 +40,8 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If this participant is leaving the arena, dead is its own ID, and Current still returns true for it.
+			// A participant that leaves the arena calls repairOnce with its own ID, for which Current still returns
+			// true.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}

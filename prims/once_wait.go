@@ -85,7 +85,7 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}
 }
 
-// took completes join for a call that has become the runner. was is the word before the turn of this call.
+// took completes join for a call that has become the runner. The parameter is the word before the turn of this call.
 func (o *Once) took(was onceWord) {
 	o.counts.took()
 	if was.turn() != 0 {

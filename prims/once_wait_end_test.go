@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// parkedContext is a context that calls a function, its field then, when a wait has parked and is about to wait for
-// the end of the context. A wait calls Done twice: when it begins, and when it has parked.
+// parkedContext is a context that calls a function when a wait has parked and is about to wait for the end of the
+// context. A wait calls Done twice: when it begins, and when it has parked.
 type parkedContext struct {
 	context.Context
 	asked *int
@@ -32,7 +32,8 @@ func (c parkedContext) Done() <-chan struct{} {
 func TestOnceFreeTurnBeatsTheEndOfTheContext(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
-	// At most DirectMax waits sleep in the kernel. These waits do, so the wait for the Once parks.
+	// At most DirectMax waits sleep in the kernel. So many waits for a Futex sleep there that the wait for the Once
+	// parks.
 	f, err := prims.OpenFutex(a, "f", nil)
 	require.NoError(t, err)
 	ended := make(chan error)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// askedContext is a context that calls a function, its field then, when a wait calls Done.
+// askedContext is a context that calls a function when a wait calls Done.
 type askedContext struct {
 	context.Context
 	then func()

@@ -43,15 +43,15 @@ const (
 	storedRollback
 )
 
-// mustBeValid panics if p is not a valid Policy. The argument what names the object in the message.
+// mustBeValid panics if p is not a valid Policy. The parameter names the object in the message.
 func (p Policy) mustBeValid(what string) {
 	if p > PolicyRollback {
 		panic(fmt.Sprintf("shmsync: %s: there is no policy %d", what, uint32(p)))
 	}
 }
 
-// mustHaveRepair panics if the caller of Recover has passed a nil repair function. It is called before Recover
-// takes the lock. The argument what names the object in the message.
+// mustHaveRepair panics if the caller of Recover has passed a nil repair function. It is called before Recover takes
+// the lock. The second parameter names the object in the message.
 func mustHaveRepair(given bool, what string) {
 	if !given {
 		panic("shmsync: Recover of " + what + " without a repair")
@@ -68,8 +68,8 @@ func policyOf(stored uint32) Policy {
 	return PolicyReport
 }
 
-// withoutLog returns an error if p is PolicyRollback. It is called for an object of a kind that has no undo log.
-// The argument what names that kind.
+// withoutLog returns an error if p is PolicyRollback. It is called for an object of a kind that has no undo log. The
+// last parameter names that kind.
 func (p Policy) withoutLog(op, name, what string) error {
 	if p != PolicyRollback {
 		return nil

@@ -20,8 +20,8 @@ var _ = crashpoint.Register("queue.shutdown.marked")
 // Items come out in the order in which they went in. Calls that wait for an item or for room are woken about in the
 // order in which they came. But no item or room is reserved for a woken call: a call that arrives meanwhile may get
 // it first, and the woken call then waits again. A Queue has no lock. If a process is stopped at any point, the
-// others go on. The stopped process keeps its leases. A Put that is stopped may also keep the room for its item, and
-// a Get the item that it is about to return.
+// others go on. The stopped process keeps its leases. A Put that is stopped may also keep the room for its item, and a
+// Get that is stopped may keep the item that it is about to return.
 //
 // At most one Get returns an item. The item then belongs to the caller, and is lost if the process of the caller
 // dies. Lease takes an item, too, but the queue keeps the item until the process calls Ack. If the process dies

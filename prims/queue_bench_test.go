@@ -18,7 +18,7 @@ import (
 
 type queuePump struct {
 	Arena string
-	How   string // queue, batch, or file: a socket or a pipe
+	How   string // queue, batch, or file; a file is a socket or a pipe
 	N     int
 }
 
@@ -67,8 +67,8 @@ func init() {
 	})
 }
 
-// pumpNumbers sends n numbers from this process to another, and calls the function begin before the first. The
-// parameter how is queue (one by one), batch, socket or pipe.
+// pumpNumbers sends n numbers from this process to another, and calls the function begin before it sends the first
+// number. The parameter how selects the way: queue (one by one), batch, socket or pipe.
 func pumpNumbers(t testing.TB, how string, n int, begin func()) {
 	a := newArena(t, nil)
 	q := newQueue[uint64](t, a, "q", 1024)

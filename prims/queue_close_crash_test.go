@@ -83,7 +83,7 @@ func TestQueueCloseWakes(t *testing.T) {
 		t.Run(c.verb, func(t *testing.T) {
 			a := newArena(t, nil)
 			q := newQueue[queueTicket](t, a, "q", 4)
-			p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no check, which would wake the waiter
+			p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // a check would wake the waiter
 			mine := newQueue[queueTicket](t, a, "q", 4)
 			queueFill(t, q, 1, c.there)
 			p.Send(c.other)
@@ -102,7 +102,7 @@ func TestQueueCloseWakes(t *testing.T) {
 func TestQueueCloseAwaitsAPut(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
-	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // no check, which would wake the waiter
+	p := queueOther(t, a, proctest.Env("SHMSYNC_CHECK_EVERY=1h")) // a check would wake the waiter
 	mine := newQueue[queueTicket](t, a, "q", 4)
 	p.Send(queueOrder{Verb: "get"})
 	queueWaits(t, a, q, 1, 0)

@@ -34,7 +34,7 @@ type queueCore struct {
 	stride   uint64
 
 	shut    atomic.Bool   // the handle is closed or is being closed
-	seen    atomic.Uint64 // the serial number of a Put such that no item of an earlier Put is in the queue
+	seen    atomic.Uint64 // a serial number: no item of a Put with a lower number is in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
 	tried   tryCheck

@@ -134,8 +134,8 @@ func TestLeaseIsDatedByAWaiter(t *testing.T) {
 }
 
 // TestLeaseIsNotDatedByThatOfTheDead checks that a lease does not get the date of an earlier lease of the same item,
-// whose participant has left or died. This is true even before the process with the new lease has written the lease
-// word.
+// after the participant with the earlier lease has left or died. The new lease has no date even before its participant
+// has written the lease word.
 func TestLeaseIsNotDatedByThatOfTheDead(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

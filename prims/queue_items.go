@@ -16,7 +16,8 @@ var (
 )
 
 // queueClaim is the slot s, with the number i, that a Put has reserved for its item. The item is to enter the ring at
-// the position p. was is the word that the Put read from the cell of p when it found that p was not filled.
+// the position p. A queueClaim also has the word that the Put read from the cell of p when it found that p was not
+// filled.
 type queueClaim struct {
 	p, was uint64
 	i      uint32

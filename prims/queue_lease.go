@@ -118,8 +118,8 @@ func (s *queueSlot) dateLease() {
 	}
 }
 
-// leaseSince returns a time at which the lease of a slot in state st had already begun, or 0 if no such time is
-// known. The argument now is the present time or, for a copy of the arena, the time at which the copy was made.
+// leaseSince returns a time at which the lease of a slot in state st had already begun, or 0 if no such time is known.
+// The last parameter is the present time or, for a copy of the arena, the time at which the copy was made.
 func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64 {
 	if !w.noted() || queueLeaseWord(s.lease.Load()) != w || queueState(s.state.Load()) != st {
 		return 0
@@ -141,9 +141,9 @@ func (x *queueCore) reopened() *queueCore {
 	return y
 }
 
-// endLease ends a lease for the method verb, which is Ack or Nack. If back is true, endLease puts the item back. It
-// panics if the lease has already ended. If several calls try to end the lease at the same time, only the call that
-// sets the bit queueLeaseEnded succeeds.
+// endLease ends a lease for the method Ack or Nack, whose name is the parameter verb. If back is true, endLease puts
+// the item back. It panics if the lease has already ended. If several calls try to end the lease at the same time, only
+// the call that sets the bit queueLeaseEnded succeeds.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")

@@ -322,7 +322,7 @@ func (x *ringExec) first() uint8 {
 	return x.s.queue[0]
 }
 
-// insert puts an item that came back at its place in the order.
+// insert puts an item that came back into the contents that a correct queue would have, in the order of the positions.
 func (x *ringExec) insert(p uint8) {
 	s := &x.s
 	if s.n == ringItems {

@@ -23,8 +23,8 @@ func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Pa
 	}
 }
 
-// reap takes back the items and slots of participants that are dead and gone. If the argument leaving is the ID of
-// this participant, it is leaving the arena. Then reap takes its items and slots back, too.
+// reap takes back the items and slots of participants that are dead and gone. If the parameter is the ID of this
+// participant, this participant is leaving the arena, and reap takes back its items and slots, too.
 func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	if leaving != x.name {
 		leaving = 0

@@ -8,10 +8,10 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// returnedSlots has the first of the returned slots that a search of all slots of a Queue has found. A slot is
-// returned if its item was put back. The word queueReturns counts the returns: while it is unchanged, no further item
-// has come back. Then the first slot of the list that is still returned is the first of all returned slots. Each
-// handle has a returnedSlots of its own.
+// returnedSlots lists the first returned slots of a Queue, at most 64, as a search of all slots has found them. A slot
+// is returned if its item was put back. The word queueReturns counts the returns. While that word is unchanged, no
+// further item has come back, so a call can use the list instead of a search. Each handle has a returnedSlots of its
+// own.
 type returnedSlots struct {
 	mu    sync.Mutex // no call waits for mu: if mu is locked, the call searches all slots itself
 	at    queueReturns
@@ -35,7 +35,8 @@ func (x *queueCore) later() uint64 {
 // queueLater is more than the number of Puts that succeed while a call searches the slots.
 const queueLater = 1 << 24
 
-// look searches all slots of x, and stores the first returned slots in r. back is the value of queueWords.returned.
+// look searches all slots of x, and stores the first returned slots in r. The second parameter is the value that the
+// caller has read from queueWords.returned.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
@@ -68,7 +69,7 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 		r.look(x, back)
 	}
 	for {
-		// The loop repeats only if other participants have taken all items that the search has found. So first is
+		// The loop repeats only if other participants have taken all items that the search has found. So this method is
 		// lock-free.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
@@ -82,8 +83,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	}
 }
 
-// firstReturned returns the first slot whose item was put back. back is the value that the caller has read from
-// queueWords.returned. The result is right only if the word still has this value afterwards.
+// firstReturned returns the first slot whose item was put back. The parameter is the value that the caller has read
+// from queueWords.returned. The result is right only if the word still has this value afterwards.
 func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	if x.back.mu.TryLock() {
 		defer x.back.mu.Unlock()

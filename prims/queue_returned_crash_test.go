@@ -71,8 +71,8 @@ func TestQueueReturnOfTheDeadAfterASearch(t *testing.T) {
 	sound(t, a)
 }
 
-// TestQueueNoteOfTheDead checks that an item comes back if its process dies after the note of the return, and before
-// the return. A periodic check frees the note.
+// TestQueueNoteOfTheDead checks that an item comes back if a process dies in the Nack of the item, after it has noted
+// the return and before the return. A periodic check frees the note.
 func TestQueueNoteOfTheDead(t *testing.T) {
 	a, q := bigQueue(t)
 	p := queueOther(t, a)

@@ -45,9 +45,9 @@ const (
 	queueWalks = 16
 )
 
-// walk calls the function step with one position after another, from the position in *hint on. step returns the next
-// position, or 0 if the ring is in a state that no correct process makes. more is false at the end of the walk. walk
-// returns false if a peer has overwritten the ring.
+// walk calls the function step with one position after another, beginning with the position in the given hint. step
+// returns the next position, or 0 if the ring is in a state that no correct process makes. If the second result of step
+// is false, the walk ends and walk returns true. walk returns false if a peer has overwritten the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()
@@ -201,9 +201,9 @@ func (x *queueCore) count() (n uint32) {
 	return n
 }
 
-// full reports whether there is no room for an item at position p, the first position that is not filled. Room that
-// full has found remains until a Put fills p, because only a Put adds an item. ok is false if a peer has overwritten
-// the ring.
+// full reports whether there is no room for an item at position p, the first position that is not filled. If there is
+// room, it remains until a Put fills p, because only a Put adds an item. The result ok is false if a peer has
+// overwritten the ring.
 func (x *queueCore) full(p uint64) (full, ok bool) {
 	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is less than x.seen, because the difference wraps
 		f, ok := x.front()

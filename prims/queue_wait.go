@@ -47,8 +47,8 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
-// done is the last step of a call that has put or taken n items. n is 0 if the call has only freed a slot. done wakes
-// one of the waiters of side, if one has announced itself.
+// done is the last step of a call that has put or taken n items. n is 0 if the call has only freed a slot. done wakes a
+// waiter of the given side, if one has announced itself.
 //
 // Close does not wait for a call that has already taken effect. So another goroutine that has seen the effect may
 // close the handle and delete the object. Therefore done first makes Close wait, and only then writes into the words.
@@ -81,9 +81,9 @@ func (x *queueCore) wakeLast() {
 	}
 }
 
-// tell wakes one of the waiters of side, if one has announced itself. n is the number of new items or of new places
-// for items; if it is 0, tell does nothing. One wake is enough, because the woken waiter wakes the next one if there
-// are further items or places.
+// tell wakes a waiter of the given side, if one has announced itself. n is the number of new items or of new places for
+// items; if n is 0, tell does nothing. One wake is enough, because the woken waiter wakes the next one if there are
+// further items or places.
 func (x *queueCore) tell(side *queueSide, n int) {
 	if n > 0 && side.wake.Announced() {
 		x.counts.add(countWake)
@@ -160,8 +160,8 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 	}
 }
 
-// awaitItem waits for an item, takes it for a Get or a lease, as k says, and calls the function use with it. use
-// returns false if the item was put back because this process has left the arena.
+// awaitItem waits for an item, takes it, and calls the function use with it. The parameter k says whether the call is a
+// Get or a Lease. The function use returns false if the item was put back because this process has left the arena.
 func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(queueItemTaken) bool) error {
 	return x.await(ctx, &x.items, "queue.get", func() (bool, error) {
 		// Read the shutdown flag before the ring. If the flag is set now, a Put that fills the ring later sees it,
@@ -198,7 +198,7 @@ func (x *queueCore) pass(side *queueSide) {
 	}
 }
 
-// release wakes one of the waiters of side, if one has announced itself.
+// release wakes a waiter of this side, if one has announced itself.
 func (side *queueSide) release() {
 	if side.queue == nil {
 		side.wake.Release()
@@ -229,8 +229,8 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
-// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If the last call of checkTry
-// is long enough ago, it takes back the slots of dead participants, and calls the function again, which repeats the
+// checkTry is called by a TryPut, TryGet or TryLease that has found no room or no item. If the last call of checkTry is
+// long enough ago, it takes back the slots of dead participants. It then calls the given function, which repeats the
 // try. Close waits until checkTry has returned. See tryCheck.
 func (x *queueCore) checkTry(side *queueSide, again func()) {
 	if !x.tried.due() {

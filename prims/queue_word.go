@@ -18,12 +18,13 @@ import (
 //	kind      name  meaning                                       left by
 //	free      0     no item; all-zero memory                      Get, Ack, reaping of a Put
 //	claimed   n     a Put of n's copies its item in               Put, by CAS from free
-//	put       n     n has chosen that position; the item is in    Put, after it saw that the position
-//	                the queue once its cell names the slot        is not filled
+//	put       n     n has chosen a position. The item is in the   Put, after it saw that the position
+//	                queue once the cell of the position names     is not filled
+//	                the slot
 //	taken     n     a Get of n's copies the item out              Get, by CAS from put or returned
 //	leased    n     n has the item on lease                       Lease, by CAS from put or returned
-//	returned  any   an item that came back. It comes before all   Nack; reaping of taken, leased
-//	                positions, in order of its own
+//	returned  any   an item that came back. Gets take it before   Nack; reaping of taken, leased
+//	                the items that the cells name
 //
 //	writers: any participant, by CAS from free, put, returned; else the named participant, and
 //	         the reaping of that participant
@@ -72,8 +73,8 @@ func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
 // false if a participant has taken the item.
 func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
 
-// before reports whether the item of s was put before the item of t. The parameter later is a position after both
-// items, by fewer than 2^31 positions. See queueCore.later.
+// before reports whether the item of s was put before the item of t. The parameter later is a position that is greater
+// than the positions of both items, by less than 2^31. See queueCore.later.
 func (s queueState) before(t queueState, later uint64) bool {
 	return (later-s.tag())&queueTagMask > (later-t.tag())&queueTagMask
 }

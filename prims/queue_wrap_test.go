@@ -13,7 +13,7 @@ import (
 )
 
 // heal makes a process compute the hints of q again, as a periodic check does if nothing has changed since the last
-// check. If who is "late", heal first stores old hints, as a call may do that was stopped for a long time.
+// check. If who is "late", heal first stores old hints, as a call may do after it was stopped for a long time.
 func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who string) {
 	for range 2 {
 		switch who {
@@ -28,7 +28,7 @@ func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who s
 	}
 }
 
-// late stores hints of about 2^32 laps ago, as a call may do that was stopped all that time.
+// late stores hints of about 2^32 laps ago, as a call may do after it was stopped all that time.
 func late(q *prims.Queue[queueTicket]) {
 	cells := uint64(q.Cells())
 	all := cells << 32

@@ -90,8 +90,8 @@ func TestReaperBesideAPeerThatOvertakesIt(t *testing.T) {
 	f.Unlock()
 }
 
-// overtaken calls f. Meanwhile a peer changes the commit word of a bucket before a change whenever the function when
-// returns true.
+// overtaken calls f. Before each change that f is about to make, overtaken calls the function when. If when returns
+// true, a peer changes the commit word of the bucket first.
 func overtaken(t *testing.T, x *prims.MultiLock, key uint64, when func() bool, f func()) {
 	t.Cleanup(crashpoint.Disarm)
 	var change func()

@@ -18,13 +18,14 @@ func (q *recordQueue) waiting(w wait) bool {
 // left something; see the field unreaped.
 func (q *recordQueue) reapDue() bool { return q.deaths.Load() != q.a.Deaths() || q.unreaped.Load() }
 
-// overtakenMost is how many changes of a reap, or of the service of a queue, other processes may overtake before it leaves
-// the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake all.
+// overtakenMost is how many changes of a reap, or of the service of a queue, other processes may overtake. Then the
+// reap or the service leaves the rest to a later check. Correct peers overtake a few of the changes. A hostile peer may
+// overtake all.
 const overtakenMost = 4096
 
-// until returns the value of the field overtaken at which a loop ends that a reaper runs. Such a loop repeats if another
-// process makes a change first. A reap of many things, such as keys or shares, has such a loop for each of them: what it
-// has done for one of them does not limit what it does for the next. The caller holds q.private.
+// until returns the limit for a loop of a reaper: the loop ends when the field overtaken has this value. Such a loop
+// repeats if another process makes a change first. A reap of many things, such as keys or shares, has such a loop for
+// each of them, and each loop has a limit of its own. The caller holds q.private.
 func (q *recordQueue) until() uint64 { return q.overtaken + overtakenMost }
 
 // beginReap is the first step of a reap. It removes the waits of dead participants from the queue, so that nothing

@@ -76,7 +76,7 @@ func (s *Semaphore) ReapAndServe() (again bool) {
 	})
 }
 
-// GiveShareTo makes n the participant of the share of this process, with that many permits.
+// GiveShareTo gives the share of this process to the participant n, and sets the number of permits in it.
 func (s *Semaphore) GiveShareTo(n arenakernel.ParticipantID, permits uint32) {
 	s.own.name.Store(uint64(makeRecorded(uint32(n), 1)))
 	s.own.permits.Store(uint64(makeRecorded(permits, 1)))

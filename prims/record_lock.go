@@ -23,15 +23,15 @@ type recordLock struct {
 // lockHooks are the methods that a recordLock calls on its FairMutex or its bucket of a MultiLock, in addition to the
 // methods of recordedObject.
 type lockHooks interface {
-	// focusOn makes x a change of the lock that wanted identifies. A queued wait has this number in its wait node. ok
-	// is false if the commit word has changed since x began.
+	// focusOn makes x a change of the lock that the number wanted identifies. The wait node of each queued wait for
+	// this lock has the same number. The result ok is false if the commit word has changed since x began.
 	focusOn(x *recordedChange, wanted uint64) (ok bool, err error)
 	// closeOwner closes the owner word, so that from then on only records change it, and returns the word.
 	closeOwner() recordedWord
 	// setOwner extends the change x: the lock gets the state o. The owner word gets a new tag, even if its value
 	// stays the same.
 	setOwner(x *recordedChange, o ownerWord)
-	// valid reports whether o is the state of some lock. Other values are damage.
+	// valid reports whether o is the state of some lock. Every other value is corrupt.
 	valid(o ownerWord) bool
 	// died returns the participant whose death has made a lock with the state o not recoverable, or 0 if that
 	// participant is not known.

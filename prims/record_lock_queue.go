@@ -160,7 +160,7 @@ func (l *recordLock) withdraw(s *park.WaitNode) bool {
 			ok, err = l.hooks.focusOn(x, w.Wanted().Load())
 			if ok && !tidied {
 				// If the holder is dead and gone, a reap ends the wait. That takes precedence over the end of the
-				// context. But beside a close, a wait gets no lock any more.
+				// context, but not over the Close of the handle.
 				tidied = true
 				if n := l.ownerIn(x).holder(); l.reapDue() || n != 0 && l.a.Dead(n) {
 					l.hooks.tidy(x, b, n) // if a peer has overwritten the queue, the next iteration finds that, too

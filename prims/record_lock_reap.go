@@ -56,9 +56,9 @@ func (l *recordLock) afterDeath(v recordedWord) (next ownerWord, held, ok bool) 
 
 // takeOpenBack takes the lock back from a dead holder if the owner word is open. One compare-and-swap is enough then,
 // because no wait is queued while the word is open. needsRecord is true if the word is closed and names a dead
-// participant that holds the lock, or was granted it. Then only a record can take the lock back. The caller relies on
-// needsRecord and does not load the word again: a record of another process may open the word at any time, even for a
-// dead holder. A holder that has left the arena counts as dead, too.
+// participant that holds the lock, or was granted it. Then only a record can take the lock back. The caller must not
+// load the word again to find that out, because a record of another process may open the word at any time. A holder
+// that has left the arena counts as dead, too.
 func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	for range reapTries {
 		v := recordedWord(l.owner.Load())
