@@ -5,8 +5,8 @@ package cinterop
 import "testing"
 
 // The awaited event of a wait in C happens while the waiter is about to sleep. Before the waiter runs again, its
-// deadline passes, or another thread closes the arena. The event takes precedence, so the wait succeeds. There is one
-// exception: during a close, the wait does not take a lock or the turn of a Once. The close would leave it to other
+// deadline passes, or another thread closes the arena. The wait succeeds, because the event takes precedence. The
+// exception is a wait for a lock or a Once during a close: it fails. The close could only leave the lock to the other
 // processes as that of a dead holder.
 func TestEventBeatsTheEndOfTheWaitInC(t *testing.T) {
 	for _, scene := range []string{"queue get", "queue lease", "queue put", "futex", "once", "mutex", "spinlock", "rwmutex read", "rwmutex", "rwspinlock"} {
