@@ -24,12 +24,12 @@ type hand struct {
 	name string
 	open order // creates the object
 	take order // takes the object and its data; in a survivor, this order waits until the victim has died
-	// If take ends with ErrOwnerDead, recover is the order that takes the data after that.
+	// If take ends with ErrOwnerDead, the order recover takes the data.
 	recover order
 	// While the dead process keeps the data, the order in try fails with the error in busy.
 	try  order
 	busy syscall.Errno
-	// timed returns the order of take with a deadline of ms milliseconds.
+	// timed returns the order in take, with a deadline of ms milliseconds.
 	timed func(ms int) order
 }
 
@@ -162,9 +162,9 @@ func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	}
 }
 
-// Environment settings by which a victim declares how its system calls write into the arena. With synchronousIO, only
-// system calls that a thread is in write there. With asynchronousIO, system calls that belong to no thread write there,
-// too. With noKernelIO, no system call writes there.
+// Environment settings by which a victim declares how its system calls write into the arena. With synchronousIO, a
+// system call writes there only until its thread returns from it. With asynchronousIO, system calls that belong to no
+// thread may write there, too. With noKernelIO, no system call writes there.
 const (
 	synchronousIO  = "SHMSYNC_CINTEROP_KERNEL_IO=0"
 	asynchronousIO = "SHMSYNC_CINTEROP_KERNEL_IO=1"

@@ -304,7 +304,7 @@ func TestMultiLockOpen(t *testing.T) {
 		s.isOpen(t, off, 7, false, true)
 		s.b.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		s.b.start(t, "multi.lock", "m", 7, 20).fails(t, syscall.ETIMEDOUT)
-		s.isOpen(t, off, 7, false, true) // the word stays closed, because an open word would change the tag of the hold
+		s.isOpen(t, off, 7, false, true) // still closed, because a record that opens the word changes the tag of the hold
 		s.a.do(t, "multi.unlock", "m", 7)
 		s.isOpen(t, off, 7, true, false)
 		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)

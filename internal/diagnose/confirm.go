@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Confirm compares the snapshot s with a later one, which it takes with the function again. It returns the findings of
-// s that the later snapshot confirms, and the later snapshot. A single snapshot is not enough: it is read word by word,
-// so it can show a deadlock that never existed.
+// Confirm compares the snapshot s with a later one, which the call again() returns. It returns the findings of s that
+// the later snapshot confirms, and the later snapshot. A single snapshot is not enough: it is read word by word, so it
+// can show a deadlock that never existed.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
