@@ -31,7 +31,7 @@ const sequencerCells = 16
 //	futex:   WAIT on the low half by waiters; WAKE all by the process that changed the sequence, by reaping and
 //	         periodic checks
 //	crash:   each value is a whole state. A process that dies or stops when it has counted, or changed the sequence,
-//	         may owe a change or a wake: reaping and periodic checks make it
+//	         may owe a change or a wake, which reaping and periodic checks make
 type tokenCellState eventcountState
 
 const (

@@ -33,8 +33,8 @@ const (
 	krQueue = iota
 	krGate  // the gate word that the thread has read
 	krWake  // the value of the wake word to sleep on, or to change
-	krBack  // the step that follows when the bit in the summary is right
-	krRouse // the step that follows when the waiters are woken
+	krBack  // the step after the update of the summary
+	krRouse // the step after the wake of the waiters
 	krLeft  // how many items a producer has still to push; for a worker, 1 if it stops after this call of Acquire
 	krTwice // the thread calls Finish once more than it may
 )
@@ -260,7 +260,7 @@ func (m *signalModel) forget(t *model.Thread) {
 }
 
 // alike reports whether the model has symmetries: all workers do the same, all producers do the same, and a state is
-// equivalent to the state with the two queues exchanged. With the two bugs that use a plain store it has none.
+// equivalent to the state with the two queues exchanged. The model has none with a bug that uses a plain store.
 func (m *signalModel) alike() bool {
 	return m.kills == 0 && !m.cancel && !m.stop && m.bug != beginByStore && m.bug != publishByStore
 }

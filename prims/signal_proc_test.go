@@ -187,7 +187,7 @@ func TestSignalStoppedExecutor(t *testing.T) {
 }
 
 // TestSignalLook checks that the periodic check of a sleeper finds a queue whose producer was stopped in the middle of
-// Schedule. The producer has not set the bit of the queue yet, or not the bit of the signal in the summary.
+// Schedule. The producer has not set the bit of the queue yet, or has set it, but not the summary bit of the signal.
 func TestSignalLook(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(300)
