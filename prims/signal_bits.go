@@ -54,7 +54,8 @@ func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	return old == 0, old&m == 0
 }
 
-// SetMask does what Set does, for all bits in a mask. The result set has those bits of the mask that were not set before.
+// SetMask does what Set does, for all bits in a mask. The result set has those bits of the mask that were not set
+// before.
 func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
 	old := s.bits().Or(mask)
 	return old == 0, mask &^ old
