@@ -1897,11 +1897,17 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
  * back, a peer could claim the same, and the store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
- * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go.
+ *
+ * A call that has read from shmsync_arena.fenced that this process has registered for membarrier may make its claim with
+ * a plain store. Such a call needs the fence below. If this function reads 0 from fenced, a call that reads 1 does so
+ * later, and then sees that this process leaves. */
 SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;
     __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
+        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
 }
 

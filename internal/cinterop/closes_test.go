@@ -57,7 +57,7 @@ func TestCloseInCWaitsForACallOfAQueue(t *testing.T) {
 // bounded time. Otherwise the store would change the copy that a peer is about to commit. The close does not wait for a
 // program that is between a begin and a commit.
 func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
-	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent"} {
+	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent", "commit unfenced"} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
 			runC(t, "uncounted.c", name, verb)

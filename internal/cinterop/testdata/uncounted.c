@@ -7,7 +7,10 @@
  *	put late, lease late        the call claims its slot after the close has waited. The call undoes the claim
  *	store, commit               a thread has the lock of a Synchronized, and is held before it stores. The close waits for it
  *	store held, commit held     the thread is held until the close has ended
- *	store lent                  the program has the lock, and no call works with the value. The close does not wait */
+ *	store lent                  the program has the lock, and no call works with the value. The close does not wait
+ *	commit unfenced             the process has not registered for membarrier. The call makes the fence itself
+ *
+ * In all other scenes, the close makes a fence for the calls, if membarrier works here. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -36,7 +39,7 @@ static void *copy(void *to, const void *from, size_t n);
 #include "processes.h"
 
 enum { ITEM = 64 };
-static int leases, stores, commits, held, claims, late, lent;
+static int leases, stores, commits, held, claims, late, lent, unfenced;
 static shmsync_arena *arena;
 static shmsync_queue queue;
 static shmsync_synchronized value;
@@ -65,6 +68,7 @@ static pthread_t caller;
 static __thread int calls, closes;
 static int seconds; /* how much later the closing thread finds the time */
 static int over;    /* the thread in the call has ended */
+static int fences;  /* fences that the close has made for calls that it does not count */
 static sem_t claimed, go_on;
 
 static int read_clock(clockid_t clock, struct timespec *ts)
@@ -83,6 +87,7 @@ static void ends_call(void)
 }
 static void at_call(long number)
 {
+    fences += closes && number == SYS_membarrier && arena->leaving;
     if (!closes || number != SYS_nanosleep)
         return;
     CHECK(lent, 0);
@@ -125,6 +130,7 @@ static void at_point(const char *name)
     if (calls && commits && strcmp(name, "synchronized.update.written") == 0)
         hold();
     if (closes && strcmp(name, "arena.close.repaired") == 0) {
+        CHECK(fences, arena->fenced);
         if (late)
             calls_late();
         tell(to_peer);
@@ -167,6 +173,9 @@ static void child(const char *name)
     CHECK(sem_init(&claimed, 0, 0), 0);
     CHECK(sem_init(&go_on, 0, 0), 0);
     over = late || lent;
+    CHECK(arena->fenced, shmi_have_fences());
+    if (unfenced)
+        arena->fenced = 0;
     if (lent)
         CHECK(shmsync_synchronized_begin(&value, &copied), 0);
     if (!over) {
@@ -257,6 +266,7 @@ int main(int argc, char **argv)
     claims = strstr(argv[2], " claimed") != NULL;
     late = strstr(argv[2], " late") != NULL;
     lent = strstr(argv[2], " lent") != NULL;
+    unfenced = strstr(argv[2], " unfenced") != NULL;
     CHECK(pipe(to_peer), 0);
     CHECK(pipe(to_child), 0);
     alarm(60);
