@@ -66,6 +66,27 @@ func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
 	}
 }
 
+// A call has a lock, and is about to store to words that the lock guards, or to the owner word. A close of the arena does
+// not wait for it, and takes the lock back. When a peer has the lock, the call makes its store. The store reaches no
+// memory of the arena.
+func TestCloseInCCutsOffTheStoresOfALateCall(t *testing.T) {
+	for _, verb := range []string{"unlock held", "save held"} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			runC(t, "uncounted.c", name, verb)
+			sound(t, name)
+		})
+	}
+}
+
+// A process in C is killed while it closes the arena, after it has replaced its mapping. The kernel still finds the alive
+// words of the process.
+func TestCloseInCKeepsTheAliveWordsOnTheRobustList(t *testing.T) {
+	name := newArena(t)
+	runC(t, "uncounted.c", name, "death")
+	sound(t, name)
+}
+
 // A call in C that begins while the arena is being closed fails. It leaves no object without a name, and writes nothing
 // on behalf of the participant that has left. A call inside another call proceeds, because the close waits for the
 // outer call.
