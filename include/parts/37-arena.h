@@ -1960,13 +1960,12 @@ SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
 }
 
-enum { SHMI_UNWATCHED_MOST = 100000000 }; /* ns */
 /* Waits until the watcher no longer uses the mapping. The watcher may be running a function of the user's for a death.
- * Peers that need what this process holds must not wait for the end of that function. So this function returns 0 after
- * SHMI_UNWATCHED_MOST. */
+ * Peers that need what this process holds must not wait for the end of that function. So this function returns 0 after a
+ * second. */
 SHMI_FN int shmi_await_unwatched(shmsync_arena *a)
 {
-    int64_t end = shmi_now() + SHMI_UNWATCHED_MOST;
+    int64_t end = shmi_now() + SHMI_UNCOUNTED_MOST;
     while (!__atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) && shmi_now() < end)
         shmi_futex_sleep(&a->unwatched, 0, end);
     return __atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) != 0;
