@@ -57,13 +57,34 @@ func TestCloseInCWaitsForACallOfAQueue(t *testing.T) {
 // written yet. Otherwise this write would change the copy that a peer is about to commit. The close does not wait for a
 // program that has called begin and is not in a call.
 func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
-	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent"} {
+	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent", "commit unfenced"} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
 			runC(t, "uncounted.c", name, verb)
 			sound(t, name)
 		})
 	}
+}
+
+// A call has a lock, and is about to store to words that the lock guards, or to the owner word. A close of the arena does
+// not wait for it, and takes the lock back. When a peer has the lock, the call makes its store. The store reaches no
+// memory of the arena.
+func TestCloseInCCutsOffTheStoresOfALateCall(t *testing.T) {
+	for _, verb := range []string{"unlock held", "save held"} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			runC(t, "uncounted.c", name, verb)
+			sound(t, name)
+		})
+	}
+}
+
+// A process in C is killed while it closes the arena, after it has replaced its mapping. The kernel still finds the alive
+// words of the process.
+func TestCloseInCKeepsTheAliveWordsOnTheRobustList(t *testing.T) {
+	name := newArena(t)
+	runC(t, "uncounted.c", name, "death")
+	sound(t, name)
 }
 
 // A call in C that begins while the arena is being closed fails. It leaves no object without a name, and writes nothing
