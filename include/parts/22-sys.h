@@ -525,8 +525,9 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
-/* Whether fences work here, or no probe has shown that yet. */
-SHMI_FN int shmi_may_have_fences(void) { return shmi_has(&shmi_have.membarrier) || (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0; }
+/* Whether fences work here, or no probe has shown that yet. The function loads what is known first: a probe in another
+ * thread stores its result before it stores that the result is known. */
+SHMI_FN int shmi_may_have_fences(void) { return (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0 || shmi_has(&shmi_have.membarrier); }
 
 /* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
  * registration is quick while the process has only one thread. Returns whether a later call may succeed although this
