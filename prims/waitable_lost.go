@@ -94,7 +94,7 @@ func (x *waitableCore) rulesAside(f func()) (returned bool) {
 	return aside(func() {
 		x.ruling.begin()
 		x.inRule.begin()
-		defer func() { // before the goroutine ends: a later goroutine may get the number that the marks store
+		defer func() { // before the goroutine ends, because asm.Goroutine may return the same value for a later one
 			x.inRule.end()
 			x.ruling.end()
 		}()

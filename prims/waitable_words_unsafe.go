@@ -128,7 +128,7 @@ var (
 const (
 	waitableHoldSize = 48
 	// waitableRecordBytes is the size of a slot record without the images, and the size of a block without the text.
-	// Reports can leave out the bytes after these: images and texts.
+	// The bytes behind these are images and texts. Reports of tools can leave them out.
 	waitableRecordBytes = 240
 	waitableBlockHolds  = 4
 	waitableTextBytes   = 144
