@@ -53,8 +53,8 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //	bits 18..31  number of the window of the slot, its low 14 bits
 //	bits 32..63  how often a joiner has locked the byte of the slot
 //
-//	writers: any participant that found the other one gone; a joiner, before and after it locks the byte; a joiner
-//	         that has the slot, which clears bits 0..31
+//	writers: any participant that found the participant of the slot gone; a joiner, before and after it locks the
+//	         byte; a joiner that has the slot, which clears bits 0..31
 //	readers: every process that asks whether a dead participant is gone
 //	order:   acq_rel
 //	futex:   none

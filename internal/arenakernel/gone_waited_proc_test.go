@@ -60,10 +60,9 @@ func TestReaperWithoutAByteLockAsksForTheByte(t *testing.T) {
 	require.NotZero(t, s.must(t, order{Do: "is gone", Name: v.self}).N)
 }
 
-// TestWaitedForIsGone: after its parent has waited for a dead process, the process is gone, even if
-// the kernel still has its memory, and therefore its byte lock. This requires that the slot
-// identifies the process beyond doubt. If a peer has changed a word of the identity, the identity
-// proves nothing.
+// TestWaitedForIsGone checks that a dead process is gone as soon as its parent has waited for it, even if the kernel
+// still has its memory and therefore its byte lock. It also checks that a process does not count as gone if a peer
+// has changed a word of its identity in the slot.
 func TestWaitedForIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -103,7 +102,7 @@ func TestWaitedForIsGone(t *testing.T) {
 		require.False(t, detached(), "pid %d", other)
 		pid.Store(was)
 	}
-	pollFor(t, a, detached) // false for a moment after a check by the death watcher
+	pollFor(t, a, detached) // after a check by the death watcher, detached returns false for a moment
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))

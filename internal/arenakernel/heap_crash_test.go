@@ -216,8 +216,8 @@ func TestSpanMeetsStaleClaim(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestClaimInASlabThatIsGone: an allocator claims a block of a slab while the slab is taken back.
-// The allocator then dies with the claim, or gives the claim up.
+// TestClaimInASlabThatIsGone checks that no block stays claimed if an allocator claims a block of a slab while
+// another participant takes the slab back. The allocator then dies, or gives the block up.
 func TestClaimInASlabThatIsGone(t *testing.T) {
 	for what, reuse := range map[string]func(t *testing.T, a *Arena){
 		"free":               func(*testing.T, *Arena) {},

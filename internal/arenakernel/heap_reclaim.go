@@ -84,9 +84,8 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	// The block may be a slot record of an object. If another participant is deleting that object, it publishes
-	// the record. After that, the record no longer belongs to the dead participant, and its block may have any
-	// other use by now.
+	// The block may be a slot record, which must stay. If another participant is deleting the object of the record,
+	// that participant publishes the record, and may then free it. So free the block only if its word is still w.
 	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}

@@ -64,9 +64,8 @@ func init() {
 	}
 }
 
-// TestStrayCloseIsNoDeath: a process closes its descriptors by mistake while it holds a lock. It
-// still counts as alive and keeps the lock, also for processes that join later, and also if the
-// arena is full.
+// TestStrayCloseIsNoDeath checks that a process that closes its descriptors by mistake counts as alive and keeps its
+// lock. A process that joins after the mistake must see this, too. The arena is full in some of the subtests.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	for _, all := range []int{0, 1} {
 		for _, slots := range []int{3, 6} {
