@@ -11,8 +11,8 @@ struct shmi_synchronized {
     shmi_synchronized_words *w;
     unsigned char *copies[2];
     size_t size;
-    /* Counts only while this process has the lock. 1: the program has the lock, between a begin and a commit or abort, and
-     * no call stores to the copies. 0: a call has the lock. Atomic. */
+    /* Counts only while this process has the lock. 1: the program has the lock, between a begin and a commit or abort,
+     * so no call stores to the copies. 0: a call has the lock. Atomic. */
     uint32_t lent;
 };
 

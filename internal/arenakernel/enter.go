@@ -367,9 +367,9 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant
-// may not have sent, and frees its memory. The parameter named dead is the ID of the dead participant.
-// The parameter named all is passed to repairAll. The result is that of the method succeed.
+// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that the dead participant may not have
+// sent, and frees its memory. The parameter dead is its ID, and the parameter all is passed to repairAll. The result
+// is that of the method succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")

@@ -31,9 +31,9 @@ func init() {
 	}
 }
 
-// TestReaperWithoutAByteLockAsksForTheByte: a process that could not open its descriptor again has no byte lock, but it
-// can ask for the byte locks of others. So if it reaps a dead participant, it waits until the byte lock of that
-// participant is free, as other reapers do.
+// TestReaperWithoutAByteLockAsksForTheByte checks that a reaper without a byte lock waits until the byte lock of the
+// dead participant is free, as other reapers do. The reaper could not open its descriptor again, so it has no byte
+// lock. But it can ask for the byte locks of others.
 func TestReaperWithoutAByteLockAsksForTheByte(t *testing.T) {
 	ta := newTestArena(t, 3)
 	ta.opts.KernelIO = KernelIOAsynchronous // so that only the byte lock can show that a process is gone

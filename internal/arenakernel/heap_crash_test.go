@@ -190,9 +190,9 @@ func TestSpansThatCollide(t *testing.T) {
 	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
 }
 
-// TestSpanMeetsStaleClaim: a participant has claimed the first block word of a chunk that is no
-// longer a slab, and has not noticed that yet. No other participant can make a span that begins at
-// this chunk.
+// TestSpanMeetsStaleClaim checks that no participant makes a span that begins at a chunk whose first block word
+// another participant has claimed. The chunk was a slab when the other participant read the chunk word, and is no
+// slab any more.
 func TestSpanMeetsStaleClaim(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)

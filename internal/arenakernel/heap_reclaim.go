@@ -1,12 +1,11 @@
 package arenakernel
 
-// reclaimBlocks recovers the memory whose changes a dead participant has not finished. It frees the
-// blocks, chunks and names that this participant had claimed and that no other process knows of,
-// and the blocks that the participant was freeing. It makes a slab usable again if the participant
-// died while it was taking the slab back. Two kinds of blocks stay: those that Alloc returned to
-// the participant, because other processes may know their offsets, and objects that the participant
-// had committed. Blocks that transactions of the participant have allocated or freed stay as they
-// are until the transactions are undone.
+// reclaimBlocks completes or undoes the changes of the heap that a dead participant had begun. It frees the blocks,
+// chunks and names that this participant had claimed and that no other process knows of, and the blocks that the
+// participant was freeing. It makes a slab usable again if the participant died while it was taking the slab back.
+// Two kinds of blocks stay: those that Alloc returned to the participant, because other processes may know their
+// offsets, and objects that the participant had committed. Blocks that transactions of the participant have allocated
+// or freed stay as they are until the transactions are undone.
 //
 // Preconditions: no thread of the dead participant stores to the arena any more. A participant that leaves may
 // call reclaimBlocks with its own ID, if it does nothing else in the arena any more. This process is the reaper

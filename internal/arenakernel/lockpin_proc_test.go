@@ -123,11 +123,10 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	s.must(t, order{Do: "lock", Text: "held"})
 }
 
-// TestLostDescriptorsSpareOtherFiles checks that an arena leaves another file alone after a mistake of the
-// program: all descriptors of the arena refer to the other file. Neither Close nor the garbage collector closes
-// these descriptors. The arena stays usable, and PathState still finds its file. The arena reserves no memory
-// in the other file. The last Close removes the file of an ephemeral arena. It writes the file of a durable
-// arena back to its disk.
+// TestLostDescriptorsSpareOtherFiles checks that an arena leaves another file alone if all descriptors of the arena
+// refer to this other file, by a mistake of the program. The arena reserves no memory in the other file, and neither
+// Close nor the garbage collector closes the descriptors. The arena stays usable, and PathState still finds its file.
+// The last Close removes the file of an ephemeral arena, and writes the file of a durable arena back to its disk.
 func TestLostDescriptorsSpareOtherFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, life := range []Lifetime{LifetimeEphemeral, LifetimeDurable} {

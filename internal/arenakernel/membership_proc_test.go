@@ -422,8 +422,8 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
-// TestJoinerHasItsOwnTime: a joiner without a byte lock gives back the slot of a dead participant
-// unchanged. The next joiner gets the same generation, but has the full time to become live.
+// TestJoinerHasItsOwnTime checks that a joiner without a byte lock has the full time to become live, even if an
+// earlier joiner had the same generation. The earlier joiner has given the slot of a dead participant back unchanged.
 func TestJoinerHasItsOwnTime(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)

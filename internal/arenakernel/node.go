@@ -107,8 +107,8 @@ func (c *core) freeNode(off Offset) error {
 // reapNode first calls the function still, and frees the node only if still returns true. During this call, no
 // participant can get the ID of the owner. still is nil if no other participant can change the node.
 //
-// The CAS can succeed although the node must not be freed. Either the owner is a reaper that died after it had freed
-// the node, or the node was freed and claimed again while this process was stopped. So after the CAS, reapNode checks
+// The CAS can succeed although the node must not be freed. Either the owner is a reaper that died while it freed the
+// node, or the node was freed and claimed again while this process was stopped. So after the CAS, reapNode checks
 // that the node is in use, and that it was not freed since the call began.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
 	if owner == 0 {
