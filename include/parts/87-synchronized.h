@@ -11,8 +11,8 @@ struct shmi_synchronized {
     shmi_synchronized_words *w;
     unsigned char *copies[2];
     size_t size;
-    /* 1: if this process has the lock, then for the program, between a begin and a commit or abort, and no call stores to
-     * the copies. Atomic. */
+    /* Counts only while this process has the lock. 1: the program has the lock, between a begin and a commit or abort,
+     * so no call stores to the copies. 0: a call has the lock. Atomic. */
     uint32_t lent;
 };
 
@@ -273,7 +273,7 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
-/* Begins the call that ends what a begin has begun. */
+/* Begins a commit or an abort: the program gives the copy back that a begin gave to it. */
 SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char *op)
 {
     int err = shmi_synchronized_holds(x, op);
