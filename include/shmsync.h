@@ -33122,7 +33122,8 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A pseudorandom number for each call. A search begins there, so that searches of different callers spread. */
+/* Returns a pseudorandom number, at which a search begins. So the searches of different callers begin at different
+ * places. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -33146,7 +33147,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the CAS fails, another participant has the queue. The bit was wrongly clear, so it stays set. */
+        /* If the CAS fails, another participant has the queue. Then the bit should have been set, so it stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;
@@ -33263,8 +33264,8 @@ struct shmi_synchronized {
     shmi_synchronized_words *w;
     unsigned char *copies[2];
     size_t size;
-    /* 1: if this process has the lock, then for the program, between a begin and a commit or abort, and no call stores to
-     * the copies. Atomic. */
+    /* Counts only while this process has the lock. 1: the program has the lock, between a begin and a commit or abort,
+     * so no call stores to the copies. 0: a call has the lock. Atomic. */
     uint32_t lent;
 };
 
@@ -33525,7 +33526,7 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
-/* Begins the call that ends what a begin has begun. */
+/* Begins a commit or an abort: the program gives the copy back that a begin gave to it. */
 SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char *op)
 {
     int err = shmi_synchronized_holds(x, op);
@@ -33796,7 +33797,7 @@ SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
     free(x);
     return yes;
 }
-/* Whether the object at r->lost.offset needs recovery. The answer is 0, too, if the object cannot be opened, or has
+/* Whether the object at r->lost.offset needs recovery. Returns 0 also if the object cannot be opened, or has
  * another version. */
 SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
 {
@@ -33844,9 +33845,9 @@ SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)
 #undef SHMI_RECOVER_LOCK
 
 enum { SHMI_keyTries = 64 }; /* how many times shmi_key_left reads an entry that changes */
-/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. *key is the key that the entry
- * had at that moment: another process may recover the key, and then the entry may get another key. If a peer changes
- * the entry all the time, *key is a key that the entry had at some moment of the call. */
+/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. If so, stores the key in *key.
+ * The entry may get another key when another process recovers this key. If a peer changes the entry all the time, *key
+ * may be a key that the entry had at another moment of the call. */
 SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
 {
     int tries;
