@@ -22,9 +22,9 @@ var columns = []string{
 // checker runs the checks.
 type checker struct {
 	brief    bool
-	causes   []string // reasons why the library may fail here; without any, it must work
+	causes   []string // reasons why the library may fail here; if empty, the library must work
 	limit    time.Duration
-	prefix   []string // the command that runs each check, with its arguments
+	prefix   []string // a command that starts each check, and the arguments of this command
 	self     string
 	shmbench string
 	c        string // the program that uses the library in C; empty if there is none
@@ -160,8 +160,8 @@ func (c *checker) features() (kernel, absent string) {
 	return kernel, strings.Join(names, ",")
 }
 
-// form runs the given program, which makes a short use of the library. It returns "works" or "fails", and records why
-// the program failed.
+// form runs the given program, which uses the library for a moment. It returns "works" or "fails", and records why the
+// program failed.
 func (c *checker) form(name string, args ...string) string {
 	o := c.run(args...)
 	if o.err != nil {

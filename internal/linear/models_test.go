@@ -204,7 +204,8 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	}
 }
 
-// weak is the argument of a TryLock that may fail while another call runs, even though the lock is free.
+// weak is an argument for calls of TryLock. It says that TryLock may fail while another call runs, even though the lock
+// is free.
 const weak = 1
 
 type lockFuncs struct {
@@ -524,9 +525,9 @@ func stepEvent(set bool, c call, r result) []bool {
 	return []bool{set}
 }
 
-// tokens is the state of an auto-reset Event. The number of tokens is n, which is at most the number of counted waits
-// plus 1. The field begun has a bit for each client whose wait has begun and not ended. The field waits has the bits
-// of the counted waits among them.
+// tokens is the state of an auto-reset Event. The field n is the number of tokens, at most the number of counted waits
+// plus 1. The field begun has a bit for each client whose wait has begun and not ended. The field waits has a bit for
+// each client whose wait is counted.
 type tokens struct {
 	n            int8
 	begun, waits uint8

@@ -97,8 +97,8 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
-// stepper finds the steps of a system. The field to is the state to which the present step leads. All steps share the
-// fields to and exec, to save allocations.
+// stepper finds the steps of a system. The field to contains the state to which the present step leads. To save
+// allocations, all steps use the same fields to and exec.
 type stepper struct {
 	*System
 	to   Sys

@@ -243,8 +243,8 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// pollLimit returns the maximum length of a poll in ns. The parameter b is the word Tuning.Budget of the object. A
-// peer may have written any value to this word, so a budget of more than 1 ms counts as 1 ms, as in a spin.
+// pollLimit returns the maximum length of a poll in ns. The parameter b is the word Tuning.Budget of the object. A peer
+// may have written any value to this word, so a budget of more than 1 ms counts as 1 ms.
 func pollLimit(b uint32, p payWord) int64 {
 	if b != 0 {
 		return min(int64(b-1), int64(time.Millisecond))

@@ -53,7 +53,7 @@ func (withdraws) Withdraw(s *WaitNode) bool {
 	return true
 }
 
-// comes waits until the node of s is in state to.
+// comes waits until the node of s has the given state.
 func (p *place) comes(s *WaitNode, to arenakernel.NodeState) {
 	p.b.t.Helper()
 	until(p.b.t, func() bool { return s.Node.State() == to })

@@ -203,9 +203,9 @@ func (x *stage) startWith(helper string, params any, files ...*os.File) *proctes
 		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
 }
 
-// target says when a victim is killed: after a number of instructions, steps, or at a place, which is counted from 0 in
-// spot. A place is an instruction boundary at which a death leaves a different state than one instruction earlier. -1
-// stands for never.
+// target says when a victim is killed: after the number of instructions in steps, or at the place whose index, from 0,
+// is in spot. A place is an instruction boundary at which a death leaves a different state than one instruction
+// earlier. The value -1 means never.
 type target struct{ steps, spot int }
 
 var atTheEnd = target{-1, -1}
@@ -229,7 +229,7 @@ type run struct {
 	watch  *stepkill.Watch
 	freed  bool
 
-	helping chan struct{} // closed when help is done; nil if there is none
+	helping chan struct{} // closed when the function that help has started returns; nil without such a function
 
 	steps, spots int
 	ended        bool // the operation is over
@@ -338,8 +338,8 @@ func (r *run) wake() (place bool) {
 	}
 }
 
-// help calls f on another goroutine, because the stopped victim may hold something that f needs. help waits only
-// briefly for f to return; rest can wait for longer.
+// help calls f on another goroutine, because the stopped victim may hold something that f needs. It waits only a
+// millisecond for f to return. To wait for longer, call the method rest.
 func (r *run) help(f func()) {
 	done := make(chan struct{})
 	r.helping = done
@@ -350,7 +350,7 @@ func (r *run) help(f func()) {
 	r.rest(time.Millisecond)
 }
 
-// rest waits until the function that help has called returns, but not longer than limit. It reports whether the
+// rest waits until the function that help has started returns, but not longer than limit. It reports whether the
 // function has returned.
 func (r *run) rest(limit time.Duration) bool {
 	if r.helping == nil {

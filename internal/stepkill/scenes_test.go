@@ -28,7 +28,7 @@ type scene struct {
 	unjoined bool
 	// owing says that part.use, and not a reaper, frees some of the blocks that dead processes have left.
 	owing bool
-	// fresh gives every kill objects of its own, whose name is in object.
+	// fresh gives every kill objects of its own. The variable object has the name of these objects.
 	fresh bool
 	// c makes the victim a process in C.
 	c *sceneInC

@@ -32,8 +32,8 @@ func Change(tx *prims.Tx, p, q *int64) {
 // TestLogStateOrder checks the machine code of a caller that inlines Save and Set. Each store to the data comes after
 // the call of save that records this data, and before the next call of save.
 //
-// The functions that store the state of the log are not inlined. If the thread may be killed, only calls keep its
-// stores in order.
+// The functions that store the state of the log are not inlined, because the compiler does not move stores across a
+// call. A kill between two stores needs this order.
 func TestLogStateOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
