@@ -191,7 +191,7 @@ func (s *Snapshot) behind(name string, o *Object) *Wait {
 	return nil
 }
 
-// longHold returns a finding about the hold of an object that has kept a wait waiting for too long.
+// longHold returns a finding about a hold of the object o that has kept a wait waiting for too long.
 func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 	h := &s.Holds[cause.hold]
 	f := Finding{Participants: []string{h.Owner}}

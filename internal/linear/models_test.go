@@ -16,9 +16,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// model returns a model with a state of type S. step returns the states to which a call may lead, or none if the
-// call cannot have had that result. A call that never returned may have had no effect. A call of a process that
-// died takes effect before the death, or not at all.
+// model returns a model with a state of type S. The function step returns the states to which a call with the result r
+// may lead, or none if the call cannot have had this result. A call that never returned may have had no effect. A call
+// of a process that died takes effect before the death, or not at all.
 func model[S comparable](initial S, step func(s S, c call, r result) []S) porcupine.Model {
 	type state struct {
 		s    S

@@ -2,7 +2,7 @@
 // litmus test. It has a few threads, each of which is a list of instructions without branches.
 //
 // A test on amd64 or in an emulator does not show the reorderings that an arm64 CPU may make. So the tests of this
-// package examine the instructions that the compilers emit for each protocol of the library. The tests show that these
+// package model the instructions that the compilers emit for each protocol of the library. The tests show that these
 // instructions suffice, and that weaker instructions do not.
 //
 // A litmus test has a finite number of executions. In each execution, each load reads from one of the stores to its

@@ -7,8 +7,8 @@ type System struct {
 	Init func(*Sys)
 	// Kills is how many processes may be killed.
 	Kills int
-	// With Spurious, sleepers may wake without a reason. With Restart, a sleeper may start its wait again, without
-	// reading anything in between.
+	// With Spurious, sleepers may wake without a reason. With Restart, a sleeper may leave the queue and start its wait
+	// again with the old value.
 	Spurious, Restart bool
 	// Check is the invariant: it returns an error if a state violates it.
 	Check func(*Sys) error

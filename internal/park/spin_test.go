@@ -38,8 +38,8 @@ func TestSpinsStayLongBesideNoise(t *testing.T) {
 	}
 }
 
-// TestSpinsBecomeShortWhereTheyFail: if all spins fail, they become short, except for one in
-// probeEvery. If half of them fail, they last no longer than successful spins need.
+// TestSpinsBecomeShortWhereTheyFail checks that spins become short if all spins fail, except for one in probeEvery. If
+// half of the spins fail, they last no longer than successful spins need.
 func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	p := spins(payWord(0), spinGiveUp, spinMost, false)
 	long := 0
@@ -88,7 +88,7 @@ func TestPayWordOfAnyValue(t *testing.T) {
 	}
 }
 
-// TestPollLimit: a spin budget that a peer has overwritten does not make a poll long.
+// TestPollLimit checks that a spin budget that a peer has overwritten does not make a poll long.
 func TestPollLimit(t *testing.T) {
 	require.EqualValues(t, 0, pollLimit(1, 0))
 	require.EqualValues(t, 5000, pollLimit(5001, 0))

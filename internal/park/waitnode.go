@@ -30,7 +30,7 @@ type WaitNode struct {
 	wake     chan struct{}         // capacity 1
 
 	// NextTag and ExtraTag are for queues whose links are recorded words. At the end of each wait, the owner stores
-	// in them the tags of Node.Next and Node.Extra, so that the next wait begins with new tags. The tags of the first
+	// in them the tags of Node.Next and Node.Extra, and the next wait continues from these tags. The tags of the first
 	// wait are random. Only the owner uses these fields.
 	NextTag, ExtraTag uint32
 	// Withdrawer takes the wait off its queue when Sleep gives up. Its method Withdraw returns false if the wait is

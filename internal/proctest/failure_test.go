@@ -77,7 +77,7 @@ func TestTimeoutOfWait(t *testing.T) {
 	require.Contains(t, log, "proctest.idle(")
 }
 
-// TestTimeoutOfUnresponsiveChild: a child that does not react to SIGQUIT is killed.
+// TestTimeoutOfUnresponsiveChild checks that a child that does not react to SIGQUIT is killed.
 func TestTimeoutOfUnresponsiveChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "unresponsive")

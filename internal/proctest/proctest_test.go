@@ -138,7 +138,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestRecvAfterExit: lines that a child has sent are not lost when it ends.
+// TestRecvAfterExit checks that the lines that a child has sent are not lost when it ends.
 func TestRecvAfterExit(t *testing.T) {
 	p := Start(t, "say")
 	p.WaitExit(t)
@@ -149,7 +149,7 @@ func TestRecvAfterExit(t *testing.T) {
 	}
 }
 
-// TestOrphanExits: if the parent of a child has ended, the child notices the end of its input.
+// TestOrphanExits checks that a child ends when its input ends, as it does when the parent has ended.
 func TestOrphanExits(t *testing.T) {
 	p := Start(t, "converse", Params(1))
 	p.Await(t)

@@ -272,7 +272,7 @@ func (r *run) seize() {
 	if err != nil {
 		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
 	}
-	t.Cleanup(func() { r.tracer.Kill() }) // a parent waits for ever if the tracer does not collect the traced thread
+	t.Cleanup(func() { r.tracer.Kill() }) // otherwise the wait for the end of the victim would not return
 	r.ctl.Gate.Store(1)
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()
@@ -292,7 +292,7 @@ func (r *run) mustBe(want, is stepkill.State) {
 	r.t.Helper()
 	if is != want {
 		end := r.tracer.End()
-		err := r.tracer.Kill() // a parent waits for ever if the tracer does not collect the traced thread
+		err := r.tracer.Kill() // otherwise the wait for the end of the victim would not return
 		r.t.Fatalf("%s: the victim is in state %d, want %d, %d instructions on: %s: %v, %v\n%s", r.s.name, is, want, r.steps, end, err, r.victim.Kill(r.t), words(r.a))
 	}
 }

@@ -73,8 +73,8 @@ func goTool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestReleaseOrder: in the machine code of Unlock on amd64, a plain store writes 0 to the owner word. This store
-// comes after the load that tells whether the caller has the hold, and before the load of the wake word. Go's
+// TestReleaseOrder checks that Unlock writes 0 to the owner word by a plain store in its machine code for amd64. This
+// store comes after the load that tells whether the caller has the hold, and before the load of the wake word. Go's
 // memory model does not guarantee this order.
 func TestReleaseOrder(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
