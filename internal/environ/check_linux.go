@@ -138,7 +138,7 @@ func reason(o outcome) string {
 	return last
 }
 
-// features returns the version of the kernel, and the kernel features that the library has to do without.
+// features returns the version of the kernel, and the kernel features that the library lacks here.
 func (c *checker) features() (kernel, absent string) {
 	o := c.run(c.self, "features")
 	if o.err != nil {
@@ -252,7 +252,7 @@ func (c *checker) crash() (words, data string) {
 		case cell.Status != "ok":
 			c.why = append(c.why, fmt.Sprintf("crash %s: %s: %s", cell.Subject, cell.Status, cell.Reason))
 		case c.brief:
-			text = "works" // a few kills worked, but do not make a median
+			text = "works" // a few kills are too few for a median
 		default:
 			text = fmt.Sprintf("%.0f", cell.Summary["p50-ns"].Center/1000)
 		}

@@ -535,7 +535,7 @@ type tokens struct {
 
 func (s tokens) waiting() int8 { return int8(bits.OnesCount8(s.waits)) }
 
-// ended returns the state after the end of a client's wait, which leaves n tokens.
+// ended returns the state after a wait of the client has ended. The parameter n is the number of tokens that are left.
 func (s tokens) ended(client uint64, n int8) tokens {
 	s.waits &^= 1 << client
 	s.begun &^= 1 << client
@@ -547,9 +547,9 @@ func (s tokens) ended(client uint64, n int8) tokens {
 
 const opBegins = "begins"
 
-// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: its begin
-// and its end. The begin may count the wait or not. A wait that was not counted gets a token only if there are more
-// tokens than counted waits.
+// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: it begins,
+// and it ends. The first step may count the wait or not. A wait that was not counted gets a token only if there are
+// more tokens than counted waits.
 func stepAutoEvent(s tokens, c call, r result) []tokens {
 	waiting := s.waits>>c.Arg&1 != 0
 	switch c.Op {

@@ -211,7 +211,7 @@ func (b *nodePool) check() {
 const queuesMost = 256
 
 // checkQueues examines the queues of some waits, and wakes the waiters whose queue a peer has damaged. Without this
-// wake they could wait for ever, because no granter may find them in such a queue.
+// wake they could wait for ever, because a granter may be unable to find them in the damaged queue.
 func (b *nodePool) checkQueues() {
 	b.mu.Lock()
 	some := make([]*WaitNode, min(len(b.used), queuesMost))

@@ -205,8 +205,8 @@ func (p payWord) after(spent int64, success bool) payWord {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// Round up each change of the mean. The mean is a whole number, so without that it would never reach the value
-	// that it approaches.
+	// Round up each change of the mean, because the mean is a whole number. If small changes were rounded to 0, the
+	// mean would never reach the value that it approaches.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
 		took += (now - took + 7) / 8
@@ -238,7 +238,7 @@ func (t Tuning) NoteCPU() {
 }
 
 // cpuNote contains the CPUs of the last two participants that released an object. It contains two,
-// because a waiter that was itself the last releaser needs the CPU of the other one. The word is a
+// because a waiter that was itself the last releaser needs the CPU of the other participant. The word is a
 // hint: a wrong value only costs time.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown

@@ -22,8 +22,8 @@
 //		...
 //	}
 //
-// Parent and child communicate only by lines of JSON over the child's standard input and output, so
-// neither side waits by sleeping. What a helper prints to os.Stdout goes to its standard error,
+// Parent and child communicate only by lines of JSON over the child's standard input and output.
+// Neither side waits by sleeping. What a helper prints to os.Stdout goes to its standard error,
 // which the parent keeps and shows if the test fails.
 //
 // All timeouts are in the parent. When a timeout expires, the parent fails the test, and logs

@@ -204,7 +204,7 @@ func (x *stage) startWith(helper string, params any, files ...*os.File) *proctes
 }
 
 // target says when a victim is killed: after the number of instructions in steps, or at the place whose index, from 0,
-// is in spot. A place is an instruction boundary at which a death leaves a different state than one instruction
+// is in spot. A place is an instruction boundary at which a death leaves another state than a death one instruction
 // earlier. The value -1 means never.
 type target struct{ steps, spot int }
 
@@ -517,8 +517,8 @@ func within(f func() error) error {
 	}
 }
 
-// sound checks the whole arena. A check may see a state that another process is about to change, so sound repeats
-// it, and only a fault that stays counts.
+// sound checks the whole arena. A check may see a state that another process is about to change, so sound repeats the
+// check and reports only a fault that stays.
 func sound(t *testing.T, a *arena.Arena, what string) {
 	t.Helper()
 	err := a.Check()
@@ -620,7 +620,7 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 }
 
-// longest is the maximal number of instructions of an operation that are stepped. The first operation with a handle
+// longest is the maximal number of instructions that are stepped in one operation. The first operation with a handle
 // may be longer, because it builds tables of types.
 const longest = 100_000
 

@@ -57,8 +57,8 @@ func main() {
 // the copy, or calls the function of the Update, before the commit. It writes nothing between the commit and the
 // return.
 //
-// The commit is a single store in a function that is not inlined. Only this call guarantees that the compiler keeps the
-// commit after the plain stores before it.
+// The commit is a single store in a function that is not inlined. Only the call of this function makes the compiler
+// keep the commit after the plain stores before it.
 func TestCommitOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
