@@ -156,8 +156,7 @@ func TestLayoutOfTheBinding(t *testing.T) {
 	require.Contains(t, string(text), "\n| 56 | 16 | `hdrID` | fixed | random |\n")
 }
 
-// TestTypesOfTheBinding checks with mypy that the annotations of the binding and of its tests agree with the code. If
-// mypy did not know the base class of a class, it would allow every attribute in the class, and would miss mistakes.
+// TestTypesOfTheBinding checks with mypy that the annotations of the binding and of its tests agree with the code.
 func TestTypesOfTheBinding(t *testing.T) {
 	mypy, err := exec.LookPath("mypy")
 	if err != nil {
