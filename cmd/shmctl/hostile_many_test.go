@@ -58,8 +58,8 @@ func newForgery(t *testing.T) *forgery {
 	return f
 }
 
-// chunk makes a slab with blocks of 64 bytes from a free chunk. For each of these blocks it calls the parameter block
-// with the offset and the bytes. The result of this call is the block word.
+// chunk makes a slab with blocks of 64 bytes from a free chunk. For each block, it calls the function block with the
+// offset and the bytes of the block. The function returns the block word.
 func (f *forgery) chunk(class uint64, block func(off uint64, b []byte) uint32) {
 	le := binary.LittleEndian
 	words, heap := f.b[le.Uint64(f.b[128:]):], le.Uint64(f.b[144:])
