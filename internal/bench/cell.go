@@ -231,7 +231,7 @@ func (c *Cell) Length() time.Duration {
 	case "stream":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "matrix":
-		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // in a tour; without one, it takes longer
+		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // the time as part of a tour
 	case "waiters":
 		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
 	}
