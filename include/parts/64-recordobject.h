@@ -95,7 +95,8 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
     shmi_node *n;
-    /* The record that has ended the wait is complete, so only a peer can have made the node queued again. */
+    /* The record that has ended the wait is complete. If the node is in the queued state all the same, a peer has
+     * overwritten it. */
     if (shmi_rq_ended(q, next))
         return shmi_node_queued(shmi_node_load(w.n));
     if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)

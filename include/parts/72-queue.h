@@ -114,7 +114,7 @@ SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uin
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
-    if (i - 1 >= x->slots) /* i = 0 wraps, and fails, too */
+    if (i - 1 >= x->slots) /* for i = 0, i - 1 wraps, and is too large, too */
         return NULL;
     return (shmi_queue_slot *)(void *)((char *)x->w + x->first + (uint64_t)(i - 1) * x->stride);
 }

@@ -78,15 +78,15 @@ SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase as broken by the death of the participant dead. The phase is this one or the next. All later phases are
- * broken, too. */
+/* Marks the given phase, which is this one or the next, as broken by the death of the participant dead. All later
+ * phases are broken, too. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still expect arrivals: other processes have arrived in
- * place of its parties, and these parties now belong to the other processes. */
+/* Whether all arrivals of this phase have come. Even then, a share may have parties that have not arrived: other
+ * processes have arrived in their place, and these parties now belong to those processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
 /* Breaks a phase because the participant of a share is dead. If all parties of the share have arrived in this phase,
  * breaks the next phase; otherwise breaks this phase. The parties of the share are lost. */

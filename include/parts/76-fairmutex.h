@@ -498,8 +498,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call
- * repairs. If another process is already repairing, the call waits again. */
+/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call recovers
+ * the lock. If another process is already recovering it, the call waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;

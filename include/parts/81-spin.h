@@ -499,8 +499,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a wait for readers to leave. from: at its start; pending: while it lasts; to: after its success;
- * back: after its failure. */
+/* The values of the state word for a wait until all readers have left. from: when the wait starts; pending: while it
+ * lasts; to: after its success; back: after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;

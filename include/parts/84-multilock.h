@@ -1543,8 +1543,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant: the slot record of the participant says in which bucket it is. Returns
- * 0 if that was not possible. */
+/* Completes the last change of each participant: the slot record of the participant says in which bucket the change is.
+ * Returns 0 if that was not possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;
