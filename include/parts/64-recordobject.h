@@ -1,9 +1,9 @@
 
 /* ---- What all objects with a recorded queue have in common, as in prims/record_deaths.go and other Go files ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. The function also finds deaths that are not marked yet,
- * because a grant to a dead participant comes back only with its reap. An owner that has found the object damaged may
- * have given up its wait: then the node is in the state SHMI_NodeLeft. */
+/* Whether the owner of a queued wait is alive and still waits. A grant to a dead participant comes back only when a
+ * reaper reaps this participant. So the function also finds deaths that are not marked yet. An owner that has found the
+ * object damaged may have given up its wait: then the node is in the state SHMI_NodeLeft. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
@@ -23,8 +23,8 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant granted, to which a wait was granted, is dead by now: its reaper may have
- * visited the object before the grant. */
+/* If the participant to which a wait was granted is dead, makes the next call reap. The reaper of this participant may
+ * have visited the object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
@@ -43,7 +43,8 @@ SHMI_FN void shmi_rq_catch_up(struct shmi_rq *q)
     if (q->parts != NULL)
         q->parts->catch_up(q);
 }
-/* Makes up for what a dead or stopped process has left undone, and stores the time of the wait that is first. */
+/* Makes up for what a dead or stopped process has left undone, and stores, for tools, the time since which the first
+ * wait has been the first. */
 SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
 {
     struct shmi_rq_change x;
@@ -94,7 +95,8 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
     shmi_node *n;
-    /* The record that has ended the wait is complete, so only a peer can have made the node queued again. */
+    /* The record that has ended the wait is complete. If the node is in the queued state all the same, a peer has
+     * overwritten it. */
     if (shmi_rq_ended(q, next))
         return shmi_node_queued(shmi_node_load(w.n));
     if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
@@ -167,7 +169,7 @@ SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
 }
 
 /* Takes a wait of this process off the queue, and gives its wait node back. Returns 0 if a record has ended the wait
- * already. *before says whether the wait was before the boundary when it left. */
+ * already. *before says whether a Broadcast had covered the wait when it left the queue. */
 SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *before)
 {
     struct shmi_rq_change x;
@@ -225,7 +227,7 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 }
 /* Waits until the wait of a queued node is resolved. The caller is within shmi_enter. If spin is not 0, the thread
  * spins first. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, the wait node is given
- * back, and *before says whether the wait was before the boundary when it left. */
+ * back, and *before says whether a Broadcast had covered the wait when it left the queue. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -265,8 +267,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* As shmi_rq_await_end, for a wait that owes nothing after a grant or a refusal. Gives the wait node back in each
- * case. */
+/* As shmi_rq_await_end, for every object but a Cond. Waits of these objects owe nothing after a grant or a refusal, so
+ * the call gives the wait node back in each case. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
@@ -279,10 +281,10 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has of the object. A process that has not opened the object has no slot record,
- * so it cannot make a change. Then it only completes the last change, and the waiters and the next call do the rest. If
- * the list of slot records is corrupt, a process that knows the slot records repairs the object. Returns 0 if this
- * process could not make a change. */
+/* Takes back what the participant dead has of the object. Returns 0 if this process has no slot record, and so cannot
+ * make a change. In this case the function only completes the last change, and the waiters or the next call take back
+ * what the dead participant has. A process has no slot record if it has not opened the object. If the list of slot
+ * records is corrupt, a process that knows the slot records repairs the object. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;

@@ -14,7 +14,7 @@ typedef struct shmi_token_cell {
     uint64_t *state;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t seen, value, turns; /* of the last periodic check: the sequence plus 1; the counter; shmi_sequencer_words.turns */
+    uint64_t seen, value, turns; /* at the last periodic check: the sequence of the cell plus 1; the counter; shmi_sequencer_words.turns */
 } shmi_token_cell;
 struct shmi_sequencer {
     shmsync_arena *a;
@@ -39,8 +39,8 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* Returns the word of a cell after a waiter has announced token. state is the word before that, and v is the value of
- * the counter. The counter has not reached token, and no wake is due for state. */
+/* Returns the word of a cell after a waiter has announced a token. state is the word before the announcement, and v is
+ * the value of the counter. The counter has not reached the token, and no wake is due for state. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;

@@ -59,11 +59,12 @@ SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 }
 
 /* Finds the shares, which lie in slot records. A slot record stays until the object is deleted, so a handle keeps the
- * addresses of the shares. A signal handler may call this function, so the handle has had the array for all addresses
- * since it was made.
+ * addresses of the shares. A signal handler may call this function, so a new handle already has the array for all
+ * addresses.
  *
- * A participant that opens the Event puts its slot record on the list before its first wait changes the word. So a call
- * whose change of the word succeeds has seen the shares of all waits. */
+ * A call reads the word, then the list of slot records, and then changes the word by a CAS. If the CAS succeeds, the
+ * call has seen the shares of all waits: a participant that opens the Event puts its slot record on the list before its
+ * first wait changes the word. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -241,8 +242,8 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. If there are
- * tokens and none is free, this function looks for dead participants with waits. Then it tries again. */
+/* As shmi_event_claim, but it also finds deaths. A token for a wait of a dead participant counts as left over. If there
+ * are tokens and none is left over, this function looks for dead participants with waits. Then it tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -288,8 +289,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended exactly 2^32 changes ago, with the same version as this wait would.
-         * So the share would seem to count this wait off already. Another change of the word avoids that. */
+        /* The new version is the one at which the last wait of this participant ended, exactly 2^32 changes ago. So
+         * this wait would seem to be counted off already. Another change of the word avoids that. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -404,7 +405,7 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             break;
         case SHMI_LOOK:
             shmi_event_check(e);
-            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept yet */
+            w.slept = since != 0; /* since is 0 if the check was due before the first sleep */
             break;
         case SHMI_LATE:
         case SHMI_CLOSED: /* a token takes precedence over the close */
@@ -448,8 +449,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* Before this change, a thread may have asked for the old state, found it, and changed nothing. The loads after
-         * this change must see what that thread stored before its call. */
+        /* Before this change, another thread may have made this call for the old state, and changed nothing. The loads
+         * after this change must see what that thread stored before its call. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");

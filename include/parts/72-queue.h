@@ -114,7 +114,7 @@ SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uin
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
-    if (i - 1 >= x->slots) /* i = 0 wraps, and fails, too */
+    if (i - 1 >= x->slots) /* for i = 0, i - 1 wraps, and is too large, too */
         return NULL;
     return (shmi_queue_slot *)(void *)((char *)x->w + x->first + (uint64_t)(i - 1) * x->stride);
 }
@@ -146,8 +146,8 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_qu
 /* Computes the hints anew. The new hints may be too low. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* Lap numbers wrap after 2^32 laps. The addition of 2^32 laps makes the position later than the lap of an all-zero
-     * cell. */
+    /* The addition of 2^32 laps does not change the lap number, which wraps. It puts the position behind lap 0, which
+     * is the lap of an all-zero cell. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
@@ -197,8 +197,8 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell already has an item of a later lap. So the item one lap before that was taken, and so were all items
-     * before it. */
+    /* The cell already has an item of a later lap. So the item that the cell had in the lap before is taken, and so are
+     * all items before it. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
@@ -373,9 +373,9 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* Check the cell before the slot gets the tag of the position. The position may have been filled before this
-         * call claimed the slot, even with this same slot. Then the tag would make the slot an item of the queue at
-         * once. */
+        /* Check the cell before the slot gets the tag of the position. Another put may have filled the position before
+         * this call claimed the slot, and that put may have used this slot. In this case the tag would make the slot an
+         * item of the queue at once. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
@@ -427,8 +427,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Looks for a note that names a returned slot. If the get calls may not know of this slot, makes them search for
- * returned slots. Also removes the notes of dead participants. */
+/* If a note names a returned slot, makes the get calls search for returned slots, unless they do so already. Also
+ * removes the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -487,8 +487,9 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* Returns the number of the first returned slot, or 0 if there is none. The caller has read the parameter back from
- * shmi_queue_words.returned. If slots were returned since then, the result may be a slot that is not the first. */
+/* Returns the number of the first returned slot, or 0 if there is none. The parameter back is a value of
+ * shmi_queue_words.returned. If slots were returned after the caller read this value, the result may be a slot that is
+ * not the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -666,9 +667,9 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes the get calls find items that a process put back without a note to them, because the process died or was
- * stopped. shmi_queue_words.returned changes even if its bit is set already. Without this change, a get could clear the
- * bit after a search that ended before such an item came back. */
+/* Makes the get calls find items that a process has put back, if the process died or was stopped before it changed
+ * shmi_queue_words.returned. This function changes that word even if its bit is set already. Otherwise a get could
+ * clear the bit after a search that ended before such an item came back. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -915,8 +916,8 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
-/* Takes back the count of a lease that no caller gets. If a periodic check stores the date of the lease at the same time,
- * the count stays. */
+/* Subtracts 1 from the number of leases of an item, because no caller gets the lease l. If a periodic check stores the
+ * date of the lease at the same time, the number stays as it is. */
 SHMI_FN void shmi_queue_uncount(shmsync_lease *l)
 {
     shmi_queue_slot *s = shmi_queue_at(l->impl, l->at);
@@ -1224,7 +1225,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue_call c;
     int64_t abs;
     shmsync_arena *a = x->a;
-    int entered = 0; /* not 0: the call keeps the handle open by shmi_enter_for, as it does from its first wait on */
+    int entered = 0; /* not 0: the call is within shmi_enter_for. It enters before its first wait, and stays until its end */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
@@ -1371,8 +1372,8 @@ SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_part
     if (shmi_queue_build(&x, a, o))
         shmi_queue_reap(&x, dead);
 }
-/* Whether a call of this process is about to store to a slot that it has claimed or leased. A lease that is noted in the
- * word of the slot belongs to no call. */
+/* Whether a call of this process is about to store to a slot that it has claimed or leased. If the lease word of a slot
+ * shows a lease that has not ended, no call is about to store to the slot. */
 SHMI_FN int shmi_queue_in_call(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_queue x;

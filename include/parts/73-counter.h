@@ -79,7 +79,7 @@ SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t
         return t->own;
     return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
 }
-/* A step of a walk through the slot records that this process knows. *slot is the slot of the record before, or 0 at
+/* A step of a walk through the slot records that this process knows. *slot is the slot of the previous record, or 0 at
  * the beginning. Returns the next record and sets *slot to its slot, or returns NULL after the last record. The caller
  * has called shmi_counter_learn, which has succeeded. */
 SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
@@ -258,8 +258,8 @@ SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slo
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, in the form that a change needs. The field own is at most the count. The word in the
- * slot record may exceed the count, because other participants, too, count down for work of this share. */
+/* The share of this participant, in the form that a change needs. Here the share is at most the count. In the slot
+ * record the share may exceed the count, because other participants, too, count down for work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
     int void_; /* the slot has no share in this period */
@@ -430,8 +430,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* Sets *died to a dead participant that owes a count, or to 0 if there is none. If *current is not 0, this was so at
- * some moment after the caller read c. If *current is 0, *died may belong to a later commit word. */
+/* Sets *died to a dead participant that owes a count, or to 0 if there is none. If *current is not 0, *died was right
+ * at some moment after the caller read c. If *current is 0, *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -455,7 +455,8 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether the participant n of a share is dead, or is leaving. without is the participant that is leaving, or 0. */
+/* Whether the participant n of a share is dead, or is leaving. The parameter without is the participant that is
+ * leaving, or 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
 /* Whether the owner that the commit word c names, in the sole form, is dead or is leaving. Then the whole count is its
  * share. */
@@ -469,9 +470,9 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s, if its participant is dead, or is the leaving participant without. Sets *next
- * to SHMI_counterDone if the slot has no such share any more. Sets *next to SHMI_counterNot if this participant has no
- * slot record, in which a change needs a record. */
+/* Makes one attempt to fold the share s, if its participant is dead, or is the leaving participant that the parameter
+ * without names. Sets *next to SHMI_counterDone if the slot has no such share any more. Sets *next to SHMI_counterNot
+ * if this participant has no slot record, and so cannot make a change. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -494,10 +495,10 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, slot by slot. without is a participant that is leaving, or 0; its share is
- * folded, too. The commit word has had the logged form since the participants died. One check of each slot is enough:
- * see prims/counter_repair.go. If a reaper cannot make a slot record for itself, the waiters fold the shares: see
- * shmi_counter_look_for_dead. */
+/* Folds the shares of dead participants, slot by slot. The parameter without is a participant that is leaving, whose
+ * share is folded, too, or 0. The commit word has had the logged form since the participants died. One check of each
+ * slot is enough: see prims/counter_repair.go. If a reaper cannot make a slot record for itself, the waiters fold the
+ * shares: see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot = 0;
@@ -519,8 +520,8 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants to the count that dead participants owe. without is a participant that is
- * leaving, or 0; its share is added, too. */
+/* Adds the shares of dead participants to the count that dead participants owe. The parameter without is a participant
+ * that is leaving, whose share is added, too, or 0. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     int tries; /* bounded, because only a peer that breaks the rules changes the word more often */
@@ -739,7 +740,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t slot = 0, me = t->a->my_slot, most = 0;
-    shmi_counter_slot *s, *victim = NULL; /* victim: the slot record of slot number most */
+    shmi_counter_slot *s, *victim = NULL; /* the slot record with the largest claimable share */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);

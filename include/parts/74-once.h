@@ -19,9 +19,9 @@ struct shmi_once {
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* Returns the word after w: participant n has begun the next turn. */
+/* Returns the word that follows w when participant n begins the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
-/* Whether the word w shows the same turn as the word began, and this turn is not over. */
+/* Whether the words w and began show the same turn, and w shows that the turn is not over. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
@@ -109,9 +109,9 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* If the runner is dead and gone, takes the turn away from it and wakes the waiters. The leaving participant without
- * counts as dead; 0: none is leaving. The call gives up if a peer changes the word again and again. Later, a call that
- * needs the turn takes it without a reap. */
+/* If the runner is dead and gone, takes the turn away from it and wakes the waiters. The parameter without is a
+ * participant that is leaving, which counts as dead, or 0. The call gives up if a peer changes the word again and
+ * again. Later, a call that needs the turn takes it without a reap. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     int tries;
@@ -181,8 +181,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
         if (ended == SHMI_LATE) /* a free turn takes precedence over the deadline */
             return shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o));
-        /* Only threads of this process store o->thread, and each stores itself. So if o->thread is this thread, the
-         * function that this thread runs has not returned yet. */
+        /* Only threads of this process store to o->thread, and each thread stores only its own shmi_this_thread. So if
+         * o->thread is this thread, the function that this thread runs has not returned yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
             return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
@@ -215,7 +215,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             shmi_once_check(o);
     }
 }
-/* Notes that the function of a turn has returned, and wakes the waiters. The turn began with the word began. */
+/* Notes that the function of a turn has returned, and wakes the waiters. The parameter began is the word with which the
+ * turn began. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);

@@ -18,15 +18,15 @@
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* has chosen the queue of the lock */
+    struct shmi_rq *q;   /* its chosen queue is that of the lock */
     uint64_t *state, *accepted;
     /* names the participant whose death has made a FairMutex owner-dead or not recoverable. Its value changes by
      * records */
     uint64_t *died;
-    uint32_t kind, where; /* by which a record finds *state; for *died, the kind is 1 more */
+    uint32_t kind, where; /* a record finds *state by kind and where, and finds *died by kind + 1 and where */
     int release;         /* the policy is SHMSYNC_POLICY_RELEASE */
-    /* not 0: the lock is a key of a MultiLock. For a key, the tag of *state identifies a hold, and a state that is not
-     * recoverable contains an ID */
+    /* not 0: the lock is a key of a MultiLock. The tag in the state of a key identifies a hold. The state of a key
+     * names a participant even if the key is not recoverable */
     int key;
 };
 
@@ -76,12 +76,13 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to the change x: a wait leaves the queue without a grant. The word is closed, and stays closed while a key has a
- * holder. A record that opens the word changes its tag, and the tag of a key identifies the hold. */
+/* Adds to the change x: a wait leaves the queue without a grant. The word is closed. The word of a key stays closed
+ * while the key has a holder: a record that opens the word changes its tag, and the tag of a key identifies the
+ * hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
-    shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
+    shmi_state_shut(l->state, l->key); /* the word is closed already, unless a peer has overwritten it */
     shmi_rq_detach(l->q, x, w, outcome);
     s = shmi_rq_get(x, l->state);
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
@@ -120,9 +121,8 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to the change x: the first wait ends, because no process can get a lock in the state s. The field extra of the
- * wait node gives the reason, which is s with the ID of the dead participant. If s is not valid, all bits of extra are
- * set. */
+/* Adds to the change x: the first wait ends, because no process can get a lock in the state s. The wait node gets the
+ * reason in its field extra: s with the ID of the dead participant, or UINT32_MAX if s is not valid. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -148,7 +148,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (err != 0)
             return err;
         if (shmi_rq_head(q, x, &w)) {
-            shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
+            shmi_state_shut(l->state, l->key); /* the word is closed already, unless a peer has overwritten it */
             s = shmi_rq_get(x, l->state);
             if (s == 0)
                 granted = shmi_lock_pass(l, x);
@@ -172,7 +172,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
     return 0;
 }
 /* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. If other processes change the
- * object all the time, leaves that to the next reap. */
+ * object all the time, the next reap takes the lock back. */
 SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
@@ -225,8 +225,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     return 0;
 }
 /* Takes the lock back from a dead holder if the word of the lock is open. In this case no wait is queued, so one CAS is
- * enough, and this process needs no slot record. The result 1 says that the word is closed, and names a participant
- * that is dead or has left. In this case only a record can take the lock back. */
+ * enough, and this process needs no slot record. Returns 1 if the word is closed, and names a participant that is dead
+ * or has left. Then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     int tries;

@@ -78,15 +78,15 @@ SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase as broken by the death of the participant dead. The phase is this one or the next. All later phases are
- * broken, too. */
+/* Marks the given phase, which is this one or the next, as broken by the death of the participant dead. All later
+ * phases are broken, too. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still expect arrivals: other processes have arrived in
- * place of its parties, and these parties now belong to the other processes. */
+/* Whether all arrivals of this phase have come. Even then, a share may have parties that have not arrived: other
+ * processes have arrived in their place, and these parties now belong to those processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
 /* Breaks a phase because the participant of a share is dead. If all parties of the share have arrived in this phase,
  * breaks the next phase; otherwise breaks this phase. The parties of the share are lost. */
@@ -384,8 +384,9 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. The leaving participant without counts as dead; 0: none is
- * leaving. A process without a slot record cannot make this change, so the waiters or the next call make it. */
+/* Breaks the phases that dead participants leave incomplete. The parameter without is a participant that is leaving,
+ * which counts as dead, or 0. A process without a slot record cannot make this change, so the waiters or the next call
+ * make it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -422,8 +423,8 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties, or runs the completion. If who is 0, the answer is for any dead participant.
- */
+/* Whether a participant has parties, or runs the completion. The parameter who is the ID of this participant. If who is
+ * 0, the function asks this of all dead participants. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -674,7 +675,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* while a completion runs, an arrival counts for the next phase, so wait for that */
+            err = shmi_barrier_wait(x, was.phase, abs); /* while a completion runs, an arrival counts for the next phase, so wait for the end of this phase */
             if (err == EBADF)
                 return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
             if (err == ETIMEDOUT)
@@ -827,9 +828,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
 }
 
 /* Makes one attempt to end this phase, if it is broken, and to begin another phase. The attempt does nothing while a
- * dead participant is not gone, because such a participant may still write. This check comes after the load of the
- * commit word, so it covers all deaths in the state. Before the phase ends, the call stores the record of the phase. If
- * this process is stopped before this store, the CAS may fail: see prims/barrier_breaks.go. */
+ * dead participant is not gone, because such a participant may still write. The call looks for such participants after
+ * the load of the commit word, so it considers all deaths in the state. Before the phase ends, the call stores the
+ * record of the phase by a CAS. If this process is stopped before this CAS, the CAS may fail: see
+ * prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -899,9 +901,9 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 }
 
 /* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A participant needs a slot record
- * to make a change. If this process has never opened the Barrier, the function makes its record. If that is not possible,
- * it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function does nothing. In both
- * cases the periodic checks of the waiters find the death, too. */
+ * to make a change. If this process has never opened the Barrier, the function makes a slot record for this process. If
+ * it cannot make one, it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function
+ * does nothing. Whatever happens here, the periodic checks of the waiters find the death, too. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;

@@ -29,8 +29,7 @@ SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
     return l;
 }
 
-/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. An open lock that this process holds is
- * unlocked by shmi_fair_unlock_fast. */
+/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. */
 SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
     uint64_t w = shmi_ld64(&f->w->owner);
@@ -156,7 +155,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
     }
 }
 /* Takes the lock. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
- * is NULL, queues nothing. After an error, *result SHMI_fairQueued says that the wait may be queued. With
+ * is NULL, queues nothing. After an error, the wait may be queued if *result is SHMI_fairQueued. If *result is
  * SHMI_fairRefused, *why is the owner word. */
 SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
@@ -481,8 +480,8 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process is recovering f. hold says whether this process holds f afterwards. The caller is
- * within shmi_enter. */
+/* Runs repair while this process is recovering f. If the repair succeeds and hold is not 0, this process holds f
+ * afterwards. The caller is within shmi_enter. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -499,8 +498,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call
- * repairs. If another process is already repairing, the call waits again. */
+/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call recovers
+ * the lock. If another process is already recovering it, the call waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;
@@ -636,7 +635,8 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
 /* Takes back the hold of a dead participant. If the owner word is open, a CAS is enough, and w->died stays as it is. If
- * the owner word is closed, a record is needed. A process that has no slot record for its records gets one first. */
+ * the owner word is closed, only a record can take the hold back, and a process without a slot record first makes
+ * one. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;

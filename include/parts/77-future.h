@@ -28,8 +28,8 @@ SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether the producer n has died. In a repair, the participant without counts as dead, too: it is leaving. Outside of
- * a repair, this process never counts itself as dead. */
+/* Whether the producer n has died. In a repair, the parameter without is a participant that is leaving, which counts as
+ * dead, or 0. Outside of a repair, this process never counts itself as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -53,7 +53,7 @@ SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_partic
             if (n == 0 || !shmi_future_dead(f, n, repairs, without))
                 return s;
             if (shmi_future_load(f) != s)
-                continue; /* r may be the result of a later round, so read both again */
+                continue; /* r may be the result of a later round, so read s and r again */
             died = shmi_future_result(shmi_future_round(s), n | SHMI_FUTURE_RESULT_ABANDONED_MASK);
             if (!shmi_cas64(slot, r, died))
                 continue;
@@ -82,7 +82,7 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How the given round ended, which is over: returns 0 and the result, EOWNERDEAD or EPROTO. After 32 more rounds have
+/* Says how a round that is over has ended: returns 0 and the result, EOWNERDEAD or EPROTO. After 32 more rounds have
  * ended, the result may be overwritten. In this case, the function says how the latest round ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
@@ -285,8 +285,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the producer that the state s names, which is dead, is gone. Also returns when the state is no longer s,
- * or when a living participant has got the ID of the producer. */
+/* Waits until the dead producer that the state s names is gone. Also returns when the state is no longer s, or when a
+ * living participant has got the ID of the producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;

@@ -37,8 +37,9 @@ SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
 
-/* Returns the bound of the Signal in extra, in full. It has to guess the upper bits from the number of changes in x. If
- * more than 2^31 changes have been made since the Signal, the result is too large. It is never too small. */
+/* Returns the full bound of the Signal whose low 31 bits are in extra. The function has to guess the upper bits from
+ * the number of changes in x. If more than 2^31 changes have been made since the Signal, the result is too large. It is
+ * never too small. */
 SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
 {
     uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
@@ -61,7 +62,8 @@ SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
         shmi_rq_reconsider(q, k->who[i]);
 }
 
-/* Sets *w to the first wait that no Broadcast has covered. Returns 0 if there is none, or if x is torn. */
+/* Sets *w to the first wait that no Broadcast has covered. Returns 0 if there is none, or if the function has set
+ * x->torn. */
 SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
     uint32_t v = shmi_rq_get(x, q->boundary);
@@ -78,8 +80,8 @@ SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     shmi_cond_note(woken, w);
 }
 /* Adds to the change x: the first waits of the queue are woken, if a Broadcast has covered them. x wakes as many waits
- * as fit into the record, but stops when limit woken waiters compete for their lock. It also stops at a wait whose
- * owner is dead. */
+ * as fit into the record, but stops when the number of woken waiters that compete for their lock reaches the parameter
+ * limit. x also stops at a wait whose owner is dead. */
 SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
 {
     struct shmi_rq *q = &k->q;
@@ -103,9 +105,9 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
         shmi_cond_note(woken, w);
     }
 }
-/* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
- * waiters. */
+/* Wakes waiters of a Broadcast until the number of those that compete for their lock reaches the parameter limit. Takes
+ * waits of dead participants off the front of the queue. If other processes change the object all the time, leaves the
+ * rest to the periodic checks of the waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
@@ -148,10 +150,10 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
 /* Settles what the wait w owes. If it owes a Signal, the Signal passes on to the next wait, if that wait was queued
- * before the Signal. If a Broadcast has woken w, further waits are woken. outcome is the new value of the field next of
- * the node: SHMI_RECORDED_LEFT if this process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled
- * is 0 if the node owes nothing. EAGAIN: the owner is dead, and other processes change the object all the time, so the
- * next reap settles the debt. */
+ * before the Signal. If a Broadcast has woken w, further waits are woken. The parameter outcome says what the node gets
+ * as its outcome: SHMI_RECORDED_LEFT if this process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead.
+ * *settled is 0 if the node owes nothing. EAGAIN: the owner is dead, and other processes change the object all the
+ * time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
@@ -171,8 +173,8 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         next = shmi_ld64(&w.n->next);
         owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
-        /* If the field next has changed, the owner of the node was not dead: it has ended this wait, and may already
-         * use the node to wait for another object. */
+        /* If w.n->next has changed, the owner of the node was not dead: it has ended this wait, and may already use the
+         * node to wait for another object. */
         owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
@@ -208,7 +210,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
             *settled = 1;
             SHMSYNC_CRASHPOINT("cond.settle.committed");
             shmi_cond_reconsider(q, &woken);
-            shmi_cond_serve(q, x, b); /* an error concerns only the waits */
+            shmi_cond_serve(q, x, b); /* the debt is settled even after an error here, which concerns only the waits */
         }
         return 0;
     }
@@ -218,14 +220,14 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
 
 /* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
  * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
- * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
+ * are more nodes than places, the list keeps the nodes with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
     const struct shmi_rq_change *x;
     uint64_t all;  /* the number of nodes that owe a Signal */
     uint64_t n, room;
-    shmi_keyed *at; /* few, or memory of shmi_map_list */
+    shmi_keyed *at; /* the array few, or memory of shmi_map_list */
     shmi_keyed few[SHMI_condDebts];
 } shmi_cond_debts;
 SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -291,8 +293,8 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
             if (w.n != NULL)
                 err = shmi_cond_settle(k, x, b, w, SHMI_RECORDED_REMOVED, &settled);
         }
-        /* After EPROTO, the record of the commit word is corrupt, so no change is possible. Each round settles debts,
-         * and dead participants get no new debts, unless a peer overwrites their nodes. */
+        /* The loop ends: each round settles debts, and dead participants get no new debts, unless a peer overwrites
+         * their nodes. After EPROTO no change is possible, because the record of the commit word is corrupt. */
     } while (err == 0 && d.all > d.n && rounds < most);
     if (d.at != d.few)
         shmi_unmap_list(d.at, d.room);
@@ -432,8 +434,8 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
         }
     }
 }
-/* Makes a Signal or a Broadcast, with the function how. how wakes the first wait that no Broadcast has covered, or all
- * such waits. A signal handler may call this function. */
+/* Makes a Signal or a Broadcast, by a call of *how. This function wakes the first wait that no Broadcast has covered,
+ * or all such waits. A signal handler may call this function. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq *q = &k->q;
@@ -452,7 +454,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        shmi_cond_reap(q, &x, &b); /* an error here is not lost: the waiters, or the call of how, find it, too */
+        shmi_cond_reap(q, &x, &b); /* an error here is not lost: the waiters find it, and so does the next call */
     err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -579,8 +581,8 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
 /* Ends a wait that was woken, after its owner has got the lock again. If a Signal has woken the wait, the Signal is
- * used up, and one CAS notes that. A record is not needed: only a reaper could also change the field next, and only if
- * this process were dead. */
+ * used up, and one CAS notes that. A record is not needed: another process changes s->node->next only as a reaper, when
+ * this process is dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -722,7 +724,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     *(int *)arg = 1;
 }
 /* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. A
- * process that has not opened the Cond needs a slot record for that. It makes one if there are such waits. */
+ * process that has not opened the Cond needs a slot record for these changes. It makes one if it finds waits of dead
+ * participants. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;

@@ -58,8 +58,7 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears the bit of a fast word that says open, so that from now on only records change the word. Returns the new word.
- */
+/* Closes a fast word, so that from now on only records change the word. Returns the new word. */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -155,8 +154,8 @@ SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to the change x: the permits become free that were granted to the participant of a share and that it has not
- * accepted. The participant is dead. */
+/* Adds to the change x: if the participant of a share was granted permits that it has not accepted, these permits
+ * become free. The participant is dead. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
@@ -187,8 +186,8 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 /* ---- The rules. The caller has the private lock. ---- */
 
 /* Sets *enough to whether n permits are free for the change x. If not, looks for a share with spare permits, and tries
- * to make these permits free. In this case *again is 1, and the caller has to begin its change again. If *enough and
- * *again are both 0, no share has spare permits. */
+ * to make these permits free. If it has found such a share, *again is 1, and the caller has to begin its change again.
+ * If *enough and *again are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -267,7 +266,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             if (err != 0)
                 return err;
             if (again) {
-                q->overtaken++; /* another process may open the share again; there are fewer shares than SHMI_OVERTAKEN_MOST */
+                q->overtaken++; /* count this round, because another process may open the share again. There are fewer shares than SHMI_OVERTAKEN_MOST */
                 continue;
             }
             if (!enough) {
@@ -297,8 +296,8 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
         return shmi_sem_unaccepted(s, x, r) > 0;
     return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
-/* Takes back the share of a dead participant. If other processes change the object all the time, leaves that to the next
- * reap. */
+/* Takes back the share of a dead participant. If other processes change the object all the time, the next reap takes
+ * the share back. */
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
     uint64_t until = shmi_rq_until(&s->q);
@@ -410,8 +409,8 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
     }
 }
 /* Acquires n permits by a record. If that is not possible now, queues a wait in wait_node, which the caller has
- * prepared. If wait_node is NULL, queues nothing. After an error, *result SHMI_semQueued says that the wait may be
- * queued. */
+ * prepared. If wait_node is NULL, queues nothing. After an error, the wait may be queued if *result is
+ * SHMI_semQueued. */
 SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
 {
     struct shmi_wakes b;
@@ -445,8 +444,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* Open the share only if this process also made the latest release by a record, as w->releaser shows. w->releaser
-     * does not show whether other processes have acquired permits since then. */
+    /* Open the share only if this process also made the latest release by a record, as w->releaser shows. But other
+     * processes may have acquired permits since that release. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -487,7 +486,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
             shmi_st32(&s->fast, 1);
         SHMSYNC_CRASHPOINT("semaphore.give.committed");
         if (shmi_recorded_value(s->q.first) != 0)
-            shmi_sem_serve(&s->q, &x, b); /* an error concerns only the waits */
+            shmi_sem_serve(&s->q, &x, b); /* the permits are released even after an error here, which concerns only the waits */
         return 0;
     }
 }

@@ -15,7 +15,7 @@ struct shmi_rwmutex {
     uint32_t *records;    /* a word in the header of the object: the latest slot record */
     struct shmi_rw_readers *known; /* only a thread that holds registry changes the pointer */
     int release, rollback;
-    shmi_log log; /* the undo log; only if rollback is not 0. The log follows the words, which are as many as a Mutex has */
+    shmi_log log; /* the undo log; only if rollback is not 0. The log begins sizeof(shmi_mutex_words) bytes behind the start of the body */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -108,9 +108,9 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that a dead process has left, which the gate g names, and opens the gate. Returns 0 if the dead
- * process is not gone. This process has the writers' mutex. During the rollback the gate names this process. If this
- * process dies in the rollback, the next process that gets the mutex begins the rollback again. */
+/* Ends the transaction that a dead process has left, and opens the gate. The gate g names the dead process. Returns 0
+ * if the dead process is not gone. This process has the writers' mutex. During the rollback the gate names this
+ * process. If this process dies in the rollback, the next process that gets the mutex begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
@@ -134,8 +134,8 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     return 1;
 }
 /* As shmi_rw_roll_back_counted, for a call that may not be within shmi_enter_for. A close of the arena rolls back, too,
- * and two threads must not restore old bytes at the same time. shmi_enter_for makes the close wait. If it refuses
- * because the close has begun, the close rolls back, and the result is 0. */
+ * and two threads must not restore old bytes at the same time. shmi_enter_for makes the close wait. If shmi_enter_for
+ * refuses because the close has begun, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
@@ -185,8 +185,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Adds to the known reader words those of new slot records, up to the record at head. Returns 0 if there is no memory,
- * or if the list is corrupt. */
+/* Adds the reader words of new slot records, up to the record at head, to the known reader words. Returns 0 if there is
+ * no memory, or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -201,7 +201,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* a power of two: each size has spare memory of its own, so there should be few sizes */
+            cap *= 2; /* a power of two, so that there are few sizes: each size has spare memory of its own */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -231,9 +231,9 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Returns all reader words, and sets *n to their number. Returns NULL as shmi_rw_learn returns 0. A writer that closes
- * the gate and then calls this function misses no reader. A reader puts its record on the list, then adds to its word,
- * and then reads the gate. */
+/* Returns all reader words, and sets *n to their number. Returns NULL if there is no memory, or if the list is corrupt.
+ * A writer that closes the gate and then calls this function misses no reader. A reader puts its record on the list,
+ * then adds to its word, and then reads the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -251,9 +251,10 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Searches the reader words from place at on for a word of a participant that reads. Returns the place of the first
- * such word, and sets *found to the word. Returns 0 if no participant reads. Place 1 has the word that was added first.
- * If the list is corrupt, a reader word may be missing: then the result is not 0, and found->state is NULL. */
+/* Searches the reader words for a word of a participant that reads. The search begins at the place that the parameter
+ * at gives. Returns the place of the first such word, and sets *found to the word. Returns 0 if no participant reads.
+ * Place 1 has the word that was added first. If the list is corrupt, a reader word may be missing: then the result is
+ * not 0, and found->state is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -292,8 +293,8 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Wakes the writer that waits for the last reader of this process, which has left. The writer may have the lock
- * already, and may close the handle. */
+/* A reader of this process has left: wakes the writer if it waits for readers. The writer may have the lock already,
+ * and may close the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
     if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
@@ -551,7 +552,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no wake comes when a dead owner is gone, so the waiter asks from time to time whether the owner is gone */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -652,9 +653,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* For a reader: rolls back what a dead process has left, which the gate g names, if that is possible without a wait.
- * Otherwise returns 0. A reader must not wait for the writers' mutex. The process that has this mutex may roll back,
- * and then keep the mutex for long, while readers could already read. */
+/* For a reader: rolls back what a dead process has left, if that is possible without a wait. Otherwise returns 0. The
+ * gate g names the dead process. A reader must not wait for the writers' mutex: the process that has this mutex may
+ * roll back, and then keep the mutex for long, while readers could already read. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -910,8 +911,8 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
 }
 
 /* Takes m, and waits if necessary. Only a call that has to wait calls shmi_enter_for, and stays within it until it has
- * given back everything. Before this, it releases the writers' mutex: if shmi_enter_for refuses, the arena, with the
- * mutex, may already be unmapped. */
+ * given back everything. The call first releases the writers' mutex: if shmi_enter_for refuses, the arena may already
+ * be unmapped, and the mutex with it. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -1056,7 +1057,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* keeps the handle open until it knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* keeps the handle open until m->upgradable shows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -1334,8 +1335,8 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The slow part of an unlock, after it has opened the gate: if readers wait, or if the mutex cannot be unlocked at
- * once. */
+/* The slow part of an unlock that has already opened the gate. It is needed if readers wait, or if the mutex cannot be
+ * unlocked at once. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -1642,9 +1643,9 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of the participant dead has to roll back for the process that the gate names, which is dead and
- * gone. This is the participant dead, or an earlier dead process. A reaper of the earlier one could not roll back if
- * the participant dead had the writers' mutex. */
+/* Whether the reap of the participant dead has to roll back for the process that the gate names. This process is dead
+ * and gone: it is the participant dead, or a process that died earlier. The reaper of an earlier process could not roll
+ * back if the participant dead had the writers' mutex. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -1660,10 +1661,10 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Rolls back what a dead participant has left, which the gate names, unless another process has the writers' mutex.
- * That other process rolls back before it closes the gate, or when it releases the mutex: see shmi_rw_release_writers.
- * The reap of the dead participant does not end before that. If this process dies in this function, its own reaper
- * frees the mutex. */
+/* Rolls back for the dead participant that the gate names, unless another process has the writers' mutex. In this case
+ * the other process rolls back before it closes the gate, or when it releases the mutex: see shmi_rw_release_writers.
+ * The reap of the dead participant does not end before the rollback. If this process dies in this function, its own
+ * reaper frees the mutex. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);

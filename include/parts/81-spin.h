@@ -11,7 +11,7 @@ struct shmi_spinlock {
     shmi_object o;
     shmi_spin_words *w;
     int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
-    uint64_t *mine; /* the count in the slot record of this process; like known, NULL in a reaper without a handle */
+    uint64_t *mine; /* the count in the slot record of this process. In a reaper without a handle, mine and known are NULL */
     uint64_t **known; /* known[i]: the count of slot i + 1; NULL: the slot has none. Atomic. */
     uint64_t known_head; /* the start of the list of slot records when known was filled: see shmi_known_list. Atomic. */
     uint32_t most; /* the highest slot whose count is in known. Atomic. */
@@ -61,7 +61,7 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether the lock becomes free when the dead process is gone that the state word o names. */
+/* Whether the lock becomes free as soon as a dead process is gone. The state word o names this process. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
@@ -297,8 +297,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as says which
- * hold: SHMI_SPIN_READ, or the kind that the state word gets. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as is
+ * SHMI_SPIN_READ for a hold for reading, or the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -313,7 +313,7 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
                 if (!counted)
                     return EBUSY;
             } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
-                return EBUSY; /* as shmi_spin_step would find */
+                return EBUSY; /* another process, which is alive, holds the lock */
             }
         }
         err = shmi_spin_step(l, o, as, &took, &changed);
@@ -343,8 +343,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep while the state word is o. It may if the next change of the word wakes it. It also may if
- * a dead process keeps the hold until it is gone. */
+/* Whether a waiter may sleep while the state word is o. It may sleep while the owner lives, because the next change of
+ * the word wakes it. It may also sleep while a dead owner that is not gone yet keeps the hold. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -457,7 +457,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no wake comes when a dead owner is gone, so the waiter asks from time to time whether the owner is gone */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -499,8 +499,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a wait for readers to leave. from: at its start; pending: while it lasts; to: after its success;
- * back: after its failure. */
+/* The values of the state word for a wait until all readers have left. from: when the wait starts; pending: while it
+ * lasts; to: after its success; back: after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -583,7 +583,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
-            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* beside a close, no lock is taken: the close would make it owner-dead */
+            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* while the arena is closed, this call takes no lock, because the close would make it owner-dead */
                 err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
             break;
         }
@@ -734,7 +734,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
         l->drained.poller = &l->w->drainPoller;
     }
 }
-/* Ends an opening, and sends the wakes that calls have left to this end: see shmi_enter_late. */
+/* Ends an opening, and sends the wakes that earlier calls have left to this function: see shmi_enter_late. */
 SHMI_FN void shmi_spin_end(void *handle)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)handle;

@@ -44,9 +44,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. The parameter thing is the object of the handle in x. The caller has read it at its start,
- * because another thread may close the handle meanwhile. If x is reached, or the wait has failed, no wait begins, and
- * *err is its result. If the function itself returns an error, the whole call fails. */
+/* Begins the wait for x. The parameter thing is the object of the handle in x. The caller has read this parameter at
+ * its own start, because another thread may close the handle meanwhile. If x is reached, or the wait has failed, no
+ * wait begins, and *err is the result of the wait. If the function itself returns an error, the whole call fails. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;

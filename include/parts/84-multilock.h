@@ -126,7 +126,7 @@ SHMI_FN uint32_t shmi_key_list(struct shmi_key_bucket *k) { return shmi_ld32(shm
 /* A walk through the blocks of a bucket that are not in the table of this process, the latest first. */
 typedef struct shmi_key_walk {
     shmi_record_walk v;
-    uint32_t from, until; /* values of the word objRecords: the present one, and that for the table */
+    uint32_t from, until; /* values of the word objRecords: from is the present one; the table has all blocks of the value until */
     uint32_t known;       /* number of blocks in the table */
     shmi_multilock_block *at;
 } shmi_key_walk;
@@ -290,7 +290,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* each size has spare memory of its own, so there should be few sizes */
+        room = 2 * room + 1; /* few sizes, because each size has spare memory of its own */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -300,7 +300,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
     return 1;
 }
-/* Adds the blocks to the table of the bucket that other calls have pushed on the list, so that calls need not walk
+/* Adds the blocks that other calls have pushed on the list to the table of the bucket, so that calls need not walk
  * through the list. The caller must not have the private lock: this function may allocate memory, and other threads
  * would have to wait for it. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
@@ -366,9 +366,9 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. Reads the hold word before the key.
- * A record that changes the key of an entry also changes the tag of the hold word. So if the CAS succeeds, the entry
- * still has the key. */
+/* Takes, by one CAS, a key that is free and open. Returns 0 if that is not possible. Reads the hold word before the
+ * key. A record that changes the key of an entry also changes the tag of the hold word. So if the CAS succeeds, the
+ * entry still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
     uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
@@ -501,7 +501,7 @@ SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 /* Whether the participant that holds the key of an entry, or to which the key was granted, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
 /* Whether the holder of a key of the bucket is dead while threads wait for the key. Other keys are left out, because
- * the bucket may have thousands of them. A call that arrives at such a key checks the holder itself. */
+ * the bucket may have thousands of them. A call for a key checks the holder of this key itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -673,8 +673,8 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_built_ends_with(a, o->off, shmi_multi_end);
     return x;
 }
-/* Sets *out to this process's handle on an object that has been opened. policy and log are the options that were asked
- * for; -1 as log accepts any number of buckets. */
+/* Sets *out to this process's handle on an object that has been opened. policy and log are the options that the caller
+ * asks for. If log is -1, any number of buckets will do. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
 {
     struct shmi_multilock x;
@@ -780,8 +780,8 @@ typedef struct shmi_key_result {
     uint32_t tag;                /* the tag of the hold; set with SHMI_keyTaken */
 } shmi_key_result;
 
-/* Finds an entry that may get another key, because its own key is free and no process waits for it. Closes the word
- * hold of this entry. Each search begins at another entry, so that an entry keeps its key for some time. */
+/* Finds an entry that may get another key, because its own key is free and no process waits for it. Closes the hold
+ * word of this entry. Each search begins at another entry, so that an entry keeps its key for some time. */
 SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
     uint32_t n = shmi_key_entries(k), i, begin;
@@ -852,7 +852,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder keeps an open word */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* while the key has a holder, a call that queues no wait does not close the word */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -894,8 +894,8 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
     }
 }
 /* Takes the key. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
- * is NULL, queues nothing. If all entries of the bucket are in use, adds a block to the bucket. After an error, r->how
- * SHMI_keyQueued says that the wait may be queued. */
+ * is NULL, queues nothing. If all entries of the bucket are in use, adds a block to the bucket. After an error, the
+ * wait may be queued if r->how is SHMI_keyQueued. */
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
@@ -1493,11 +1493,11 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     return others;
 }
 /* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
- * CAS is enough. If a closed word names a dead participant, a record is needed. A process that has no slot record for
- * its records gets one first.
+ * CAS is enough. If a closed word names a dead participant, only a record can take the key back, and a process without
+ * a slot record first makes one.
  *
- * The queue k.q is not that of a handle, so its field unreaped is lost. If the reap gives up a key, the next call for
- * the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
+ * The queue k.q exists only during this call, so its field unreaped is lost. If the reap gives up a key, the next call
+ * for the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -1543,8 +1543,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant: the slot record of the participant says in which bucket it is. Returns
- * 0 if that was not possible. */
+/* Completes the last change of each participant: the slot record of the participant says in which bucket the change is.
+ * Returns 0 if that was not possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;

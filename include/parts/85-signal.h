@@ -7,7 +7,7 @@
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
 #define SHMI_SIGNAL_CHECK 256U /* number of gates that one check examines */
-#define SHMI_SIGNAL_PASSES 64 /* how many times next searches the summary before it leaves the rest to another worker */
+#define SHMI_SIGNAL_PASSES 64 /* after this many searches, shmsync_signalwaker_next leaves the work to another worker */
 
 struct shmi_signalwaker {
     shmsync_arena *a;
@@ -91,18 +91,18 @@ SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECU
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
 /* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* Returns the word after g: participant n has begun the next execution. */
+/* Returns the word that follows g when participant n begins the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* Returns the word after g: the execution has ended. If again is not 0, the queue is scheduled even if no item came
- * during the execution. */
+/* Returns the word that follows g when the execution ends. If the parameter again is not 0, the queue is scheduled even
+ * if no item came during the execution. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* Returns the word after g: the executor has died. */
+/* Returns the word that follows g when the executor has died. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
@@ -163,9 +163,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after n permits were issued. The first wake is sent whenever a waiter is announced. The number
- * of sleepers decides about further wakes, and may be wrong: each waiter that takes a permit wakes another waiter while
- * there are more permits. */
+/* Wakes up to n waiters, after n permits were issued. If a waiter is announced, the first wake is always sent. Further
+ * wakes depend on the number of sleepers. A wrong number does no harm: each waiter that takes a permit wakes another
+ * waiter while there are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -181,12 +181,12 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
         shmi_deliver_one(w->a, &w->wake_word, k);
 }
-/* Issues n permits, n > 0. Returns 0, and issues none, if there would be too many. A caller that releases a permit for a
- * signal needs none then. */
+/* Issues n permits, n > 0. If there would be too many, issues none and returns 0. Then there are more than enough
+ * permits for all signals. */
 SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
     uint64_t p;
-    /* An addition that wraps and is undone would lose all permits if the process died between the two steps. */
+    /* Use a CAS. An addition that is undone if it wraps would lose all permits if the process died before the undo. */
     do {
         p = shmi_ld64(&w->w->permits);
         if (p > UINT64_MAX - n)
@@ -294,8 +294,8 @@ SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue whose gate did not wait for an executor. Another process may have scheduled the queue, and
- * set the bit, since the caller read the gate. So the function checks the gate once more. */
+/* Clears the bit of a queue that did not wait for an executor when the caller read its gate. Since then, another
+ * process may have scheduled the queue, and set the bit. So the function checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -362,8 +362,8 @@ SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
         shmi_signal_reap_gate(w, q, 0);
     shmi_signal_reap_index(w);
 }
-/* Makes a sweep ten times a second. Calls of next do so, too, because the workers of a process never wait if each
- * always finds work. The coarse clock costs only a few nanoseconds. */
+/* Makes a sweep, ten times a second at most. shmsync_signalwaker_next calls this function, because workers that always
+ * find work never wait, and so make no periodic check. The coarse clock costs only a few nanoseconds. */
 SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
 {
     struct timespec ts;
@@ -418,7 +418,7 @@ SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
     struct shmi_signalwaker w;
     if (!shmi_signal_view(&w, a, o))
         return;
-    /* If there are several permits, the dead process may have been about to wake as many waiters. */
+    /* If there are several permits, the dead process may have been about to wake several waiters. */
     if (owed == SHMI_OWED_ALL || shmi_ld64(&w.w->permits) > 1)
         shmi_wake_word_wake_all(a, &w.wake_word);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&w.wake_word))
@@ -703,7 +703,8 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     return 0;
 }
 
-/* Searches once through the signals in active for a queue to execute. Returns whether it has begun to execute one. */
+/* Searches once through the signals whose bits are set in active for a queue to execute. Returns whether it has begun
+ * to execute one. */
 SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32_t near_queue, shmsync_gate *g)
 {
     int first = (int)(near_queue / SHMI_SIGNAL_BITS);
@@ -752,8 +753,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             *out = g;
             return 0;
         }
-        /* This pass has found only superfluous bits, and has cleared them. A queue that was scheduled before its signal
-         * lost the bit in the summary got no permit. So the loop searches again. */
+        /* This pass has found only superfluous bits, and has cleared them. Another process may have scheduled a queue
+         * before this pass cleared the bit of its signal in the summary. That process has issued no permit for the
+         * queue. So the loop searches again. */
     }
     shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
