@@ -18845,9 +18845,9 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
 
 /* ---- What all objects with a recorded queue have in common, as in prims/record_deaths.go and other Go files ---- */
 
-/* Whether the owner of a queued wait is alive and still waits. The function also finds deaths that are not marked yet,
- * because a grant to a dead participant comes back only with its reap. An owner that has found the object damaged may
- * have given up its wait: then the node is in the state SHMI_NodeLeft. */
+/* Whether the owner of a queued wait is alive and still waits. A grant to a dead participant comes back only when a
+ * reaper reaps this participant. So the function also finds deaths that are not marked yet. An owner that has found the
+ * object damaged may have given up its wait: then the node is in the state SHMI_NodeLeft. */
 SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
 {
     shmi_participant_id owner = shmi_node_owner(w.n);
@@ -18867,8 +18867,8 @@ SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
     shmi_st32(&q->unreaped, 1);
     shmi_follow(q->a);
 }
-/* Makes the next call reap if the participant granted, to which a wait was granted, is dead by now: its reaper may have
- * visited the object before the grant. */
+/* If the participant to which a wait was granted is dead, makes the next call reap. The reaper of this participant may
+ * have visited the object before the grant. */
 SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
 {
     if (shmi_rq_absent(q, granted))
@@ -18887,7 +18887,8 @@ SHMI_FN void shmi_rq_catch_up(struct shmi_rq *q)
     if (q->parts != NULL)
         q->parts->catch_up(q);
 }
-/* Makes up for what a dead or stopped process has left undone, and stores the time of the wait that is first. */
+/* Makes up for what a dead or stopped process has left undone, and stores, for tools, the time since which the first
+ * wait has been the first. */
 SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
 {
     struct shmi_rq_change x;
@@ -18938,7 +18939,8 @@ SHMI_FN int shmi_rq_torn_at(struct shmi_rq *q, struct shmi_wait w)
 {
     uint32_t next = shmi_recorded_value(&w.n->next), me = (uint32_t)(w.off / SHMI_nodeSize), prev, i;
     shmi_node *n;
-    /* The record that has ended the wait is complete, so only a peer can have made the node queued again. */
+    /* The record that has ended the wait is complete. If the node is in the queued state all the same, a peer has
+     * overwritten it. */
     if (shmi_rq_ended(q, next))
         return shmi_node_queued(shmi_node_load(w.n));
     if (!shmi_recorded_queued(next) || shmi_ld64(&w.n->object) != q->o.off)
@@ -19011,7 +19013,7 @@ SHMI_FN int shmi_rq_is_torn(struct shmi_rq *q, const shmi_wait_node *wait_node)
 }
 
 /* Takes a wait of this process off the queue, and gives its wait node back. Returns 0 if a record has ended the wait
- * already. *before says whether the wait was before the boundary when it left. */
+ * already. *before says whether a Broadcast had covered the wait when it left the queue. */
 SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node, int *before)
 {
     struct shmi_rq_change x;
@@ -19069,7 +19071,7 @@ SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
 }
 /* Waits until the wait of a queued node is resolved. The caller is within shmi_enter. If spin is not 0, the thread
  * spins first. After an error, which is ETIMEDOUT, EBADF or EPROTO, the wait is off the queue, the wait node is given
- * back, and *before says whether the wait was before the boundary when it left. */
+ * back, and *before says whether a Broadcast had covered the wait when it left the queue. */
 SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, int *before)
 {
     shmi_tuning t = shmi_rq_tuning(q);
@@ -19109,8 +19111,8 @@ SHMI_FN int shmi_rq_await_end(struct shmi_rq *q, shmi_wait_node *s, int spin, in
     }
     return 0;
 }
-/* As shmi_rq_await_end, for a wait that owes nothing after a grant or a refusal. Gives the wait node back in each
- * case. */
+/* As shmi_rq_await_end, for every object but a Cond. Waits of these objects owe nothing after a grant or a refusal, so
+ * the call gives the wait node back in each case. */
 SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
 {
     int before, err = shmi_rq_await_end(q, s, spin, abs, op, &before);
@@ -19123,10 +19125,10 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has of the object. A process that has not opened the object has no slot record,
- * so it cannot make a change. Then it only completes the last change, and the waiters and the next call do the rest. If
- * the list of slot records is corrupt, a process that knows the slot records repairs the object. Returns 0 if this
- * process could not make a change. */
+/* Takes back what the participant dead has of the object. Returns 0 if this process has no slot record, and so cannot
+ * make a change. In this case the function only completes the last change, and the waiters or the next call take back
+ * what the dead participant has. A process has no slot record if it has not opened the object. If the list of slot
+ * records is corrupt, a process that knows the slot records repairs the object. */
 SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
 {
     struct shmi_rq_change x;
@@ -19183,7 +19185,7 @@ typedef struct shmi_token_cell {
     uint64_t *state;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t seen, value, turns; /* of the last periodic check: the sequence plus 1; the counter; shmi_sequencer_words.turns */
+    uint64_t seen, value, turns; /* at the last periodic check: the sequence of the cell plus 1; the counter; shmi_sequencer_words.turns */
 } shmi_token_cell;
 struct shmi_sequencer {
     shmsync_arena *a;
@@ -19208,8 +19210,8 @@ SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* Returns the word of a cell after a waiter has announced token. state is the word before that, and v is the value of
- * the counter. The counter has not reached token, and no wake is due for state. */
+/* Returns the word of a cell after a waiter has announced a token. state is the word before the announcement, and v is
+ * the value of the counter. The counter has not reached the token, and no wake is due for state. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
@@ -19694,11 +19696,12 @@ SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 }
 
 /* Finds the shares, which lie in slot records. A slot record stays until the object is deleted, so a handle keeps the
- * addresses of the shares. A signal handler may call this function, so the handle has had the array for all addresses
- * since it was made.
+ * addresses of the shares. A signal handler may call this function, so a new handle already has the array for all
+ * addresses.
  *
- * A participant that opens the Event puts its slot record on the list before its first wait changes the word. So a call
- * whose change of the word succeeds has seen the shares of all waits. */
+ * A call reads the word, then the list of slot records, and then changes the word by a CAS. If the CAS succeeds, the
+ * call has seen the shares of all waits: a participant that opens the Event puts its slot record on the list before its
+ * first wait changes the word. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -19876,8 +19879,8 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* As shmi_event_claim, but it also finds deaths. The tokens for waits of dead participants are free. If there are
- * tokens and none is free, this function looks for dead participants with waits. Then it tries again. */
+/* As shmi_event_claim, but it also finds deaths. A token for a wait of a dead participant counts as left over. If there
+ * are tokens and none is left over, this function looks for dead participants with waits. Then it tries again. */
 SHMI_FN int shmi_event_try_claim(struct shmi_event *e)
 {
     uint32_t i, slots;
@@ -19923,8 +19926,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended exactly 2^32 changes ago, with the same version as this wait would.
-         * So the share would seem to count this wait off already. Another change of the word avoids that. */
+        /* The new version is the one at which the last wait of this participant ended, exactly 2^32 changes ago. So
+         * this wait would seem to be counted off already. Another change of the word avoids that. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -20039,7 +20042,7 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             break;
         case SHMI_LOOK:
             shmi_event_check(e);
-            w.slept = since != 0; /* if the check was due before the first sleep, the wait has not slept yet */
+            w.slept = since != 0; /* since is 0 if the check was due before the first sleep */
             break;
         case SHMI_LATE:
         case SHMI_CLOSED: /* a token takes precedence over the close */
@@ -20083,8 +20086,8 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
-        /* Before this change, a thread may have asked for the old state, found it, and changed nothing. The loads after
-         * this change must see what that thread stored before its call. */
+        /* Before this change, another thread may have made this call for the old state, and changed nothing. The loads
+         * after this change must see what that thread stored before its call. */
         shmi_order_loads();
         if ((s & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
             SHMSYNC_CRASHPOINT("event.turn.before_wake");
@@ -20490,7 +20493,7 @@ SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uin
 
 SHMI_FN shmi_queue_slot *shmi_queue_at(struct shmi_queue *x, uint32_t i)
 {
-    if (i - 1 >= x->slots) /* i = 0 wraps, and fails, too */
+    if (i - 1 >= x->slots) /* for i = 0, i - 1 wraps, and is too large, too */
         return NULL;
     return (shmi_queue_slot *)(void *)((char *)x->w + x->first + (uint64_t)(i - 1) * x->stride);
 }
@@ -20522,8 +20525,8 @@ SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_qu
 /* Computes the hints anew. The new hints may be too low. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* Lap numbers wrap after 2^32 laps. The addition of 2^32 laps makes the position later than the lap of an all-zero
-     * cell. */
+    /* The addition of 2^32 laps does not change the lap number, which wraps. It puts the position behind lap 0, which
+     * is the lap of an all-zero cell. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
@@ -20573,8 +20576,8 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* The cell already has an item of a later lap. So the item one lap before that was taken, and so were all items
-     * before it. */
+    /* The cell already has an item of a later lap. So the item that the cell had in the lap before is taken, and so are
+     * all items before it. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
@@ -20749,9 +20752,9 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* Check the cell before the slot gets the tag of the position. The position may have been filled before this
-         * call claimed the slot, even with this same slot. Then the tag would make the slot an item of the queue at
-         * once. */
+        /* Check the cell before the slot gets the tag of the position. Another put may have filled the position before
+         * this call claimed the slot, and that put may have used this slot. In this case the tag would make the slot an
+         * item of the queue at once. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
@@ -20803,8 +20806,8 @@ SHMI_FN void shmi_queue_unnote(struct shmi_queue *x, uint64_t *word, uint32_t i)
     if (word != NULL)
         shmi_cas64(word, (uint64_t)i << 32 | x->a->self, 0);
 }
-/* Looks for a note that names a returned slot. If the get calls may not know of this slot, makes them search for
- * returned slots. Also removes the notes of dead participants. */
+/* If a note names a returned slot, makes the get calls search for returned slots, unless they do so already. Also
+ * removes the notes of dead participants. */
 SHMI_FN void shmi_queue_check_notes(struct shmi_queue *x)
 {
     int k;
@@ -20863,8 +20866,9 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* Returns the number of the first returned slot, or 0 if there is none. The caller has read the parameter back from
- * shmi_queue_words.returned. If slots were returned since then, the result may be a slot that is not the first. */
+/* Returns the number of the first returned slot, or 0 if there is none. The parameter back is a value of
+ * shmi_queue_words.returned. If slots were returned after the caller read this value, the result may be a slot that is
+ * not the first. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -21042,9 +21046,9 @@ SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Makes the get calls find items that a process put back without a note to them, because the process died or was
- * stopped. shmi_queue_words.returned changes even if its bit is set already. Without this change, a get could clear the
- * bit after a search that ended before such an item came back. */
+/* Makes the get calls find items that a process has put back, if the process died or was stopped before it changed
+ * shmi_queue_words.returned. This function changes that word even if its bit is set already. Otherwise a get could
+ * clear the bit after a search that ended before such an item came back. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if (shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -21291,8 +21295,8 @@ SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
         shmi_queue_tell(x, c->side == &x->room ? &x->items : &x->room, n);
 }
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back);
-/* Takes back the count of a lease that no caller gets. If a periodic check stores the date of the lease at the same time,
- * the count stays. */
+/* Subtracts 1 from the number of leases of an item, because no caller gets the lease l. If a periodic check stores the
+ * date of the lease at the same time, the number stays as it is. */
 SHMI_FN void shmi_queue_uncount(shmsync_lease *l)
 {
     shmi_queue_slot *s = shmi_queue_at(l->impl, l->at);
@@ -21600,7 +21604,7 @@ int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const
     struct shmi_queue_call c;
     int64_t abs;
     shmsync_arena *a = x->a;
-    int entered = 0; /* not 0: the call keeps the handle open by shmi_enter_for, as it does from its first wait on */
+    int entered = 0; /* not 0: the call is within shmi_enter_for. It enters before its first wait, and stays until its end */
     int err = shmi_queue_until(abs_monotonic, &abs);
     *done = 0;
     if (err == 0)
@@ -21747,8 +21751,8 @@ SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_part
     if (shmi_queue_build(&x, a, o))
         shmi_queue_reap(&x, dead);
 }
-/* Whether a call of this process is about to store to a slot that it has claimed or leased. A lease that is noted in the
- * word of the slot belongs to no call. */
+/* Whether a call of this process is about to store to a slot that it has claimed or leased. If the lease word of a slot
+ * shows a lease that has not ended, no call is about to store to the slot. */
 SHMI_FN int shmi_queue_in_call(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_queue x;
@@ -21876,7 +21880,7 @@ SHMI_FN shmi_counter_slot *shmi_counter_slot_at(struct shmi_counter *t, uint32_t
         return t->own;
     return shmi_counter_learn(t) ? __atomic_load_n(&t->of[slot - 1], __ATOMIC_ACQUIRE) : NULL;
 }
-/* A step of a walk through the slot records that this process knows. *slot is the slot of the record before, or 0 at
+/* A step of a walk through the slot records that this process knows. *slot is the slot of the previous record, or 0 at
  * the beginning. Returns the next record and sets *slot to its slot, or returns NULL after the last record. The caller
  * has called shmi_counter_learn, which has succeeded. */
 SHMI_FN shmi_counter_slot *shmi_counter_next(struct shmi_counter *t, uint32_t *slot)
@@ -22055,8 +22059,8 @@ SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slo
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, in the form that a change needs. The field own is at most the count. The word in the
- * slot record may exceed the count, because other participants, too, count down for work of this share. */
+/* The share of this participant, in the form that a change needs. Here the share is at most the count. In the slot
+ * record the share may exceed the count, because other participants, too, count down for work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
     int void_; /* the slot has no share in this period */
@@ -22227,8 +22231,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* Sets *died to a dead participant that owes a count, or to 0 if there is none. If *current is not 0, this was so at
- * some moment after the caller read c. If *current is 0, *died may belong to a later commit word. */
+/* Sets *died to a dead participant that owes a count, or to 0 if there is none. If *current is not 0, *died was right
+ * at some moment after the caller read c. If *current is 0, *died may belong to a later commit word. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -22252,7 +22256,8 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Whether the participant n of a share is dead, or is leaving. without is the participant that is leaving, or 0. */
+/* Whether the participant n of a share is dead, or is leaving. The parameter without is the participant that is
+ * leaving, or 0. */
 SHMI_FN int shmi_counter_leaves(struct shmi_counter *t, shmi_participant_id n, shmi_participant_id without) { return n == without || !shmi_current(t->a, n); }
 /* Whether the owner that the commit word c names, in the sole form, is dead or is leaving. Then the whole count is its
  * share. */
@@ -22266,9 +22271,9 @@ SHMI_FN int shmi_counter_share_left(struct shmi_counter *t, shmi_counter_slot *s
 {
     return shmi_counter_has(t, s) != 0 && shmi_counter_leaves(t, shmi_counter_holder(s), without);
 }
-/* Makes one attempt to fold the share s, if its participant is dead, or is the leaving participant without. Sets *next
- * to SHMI_counterDone if the slot has no such share any more. Sets *next to SHMI_counterNot if this participant has no
- * slot record, in which a change needs a record. */
+/* Makes one attempt to fold the share s, if its participant is dead, or is the leaving participant that the parameter
+ * without names. Sets *next to SHMI_counterDone if the slot has no such share any more. Sets *next to SHMI_counterNot
+ * if this participant has no slot record, and so cannot make a change. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_counter_slot *s, uint32_t slot, shmi_participant_id without, int *next)
 {
     uint64_t due = 0;
@@ -22291,10 +22296,10 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, shmi_cou
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, slot by slot. without is a participant that is leaving, or 0; its share is
- * folded, too. The commit word has had the logged form since the participants died. One check of each slot is enough:
- * see prims/counter_repair.go. If a reaper cannot make a slot record for itself, the waiters fold the shares: see
- * shmi_counter_look_for_dead. */
+/* Folds the shares of dead participants, slot by slot. The parameter without is a participant that is leaving, whose
+ * share is folded, too, or 0. The commit word has had the logged form since the participants died. One check of each
+ * slot is enough: see prims/counter_repair.go. If a reaper cannot make a slot record for itself, the waiters fold the
+ * shares: see shmi_counter_look_for_dead. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot = 0;
@@ -22316,8 +22321,8 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         }
     }
 }
-/* Adds the shares of dead participants to the count that dead participants owe. without is a participant that is
- * leaving, or 0; its share is added, too. */
+/* Adds the shares of dead participants to the count that dead participants owe. The parameter without is a participant
+ * that is leaving, whose share is added, too, or 0. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     int tries; /* bounded, because only a peer that breaks the rules changes the word more often */
@@ -22536,7 +22541,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t slot = 0, me = t->a->my_slot, most = 0;
-    shmi_counter_slot *s, *victim = NULL; /* victim: the slot record of slot number most */
+    shmi_counter_slot *s, *victim = NULL; /* the slot record with the largest claimable share */
     shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
@@ -23033,9 +23038,9 @@ struct shmi_once {
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* Returns the word after w: participant n has begun the next turn. */
+/* Returns the word that follows w when participant n begins the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
-/* Whether the word w shows the same turn as the word began, and this turn is not over. */
+/* Whether the words w and began show the same turn, and w shows that the turn is not over. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
@@ -23123,9 +23128,9 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* If the runner is dead and gone, takes the turn away from it and wakes the waiters. The leaving participant without
- * counts as dead; 0: none is leaving. The call gives up if a peer changes the word again and again. Later, a call that
- * needs the turn takes it without a reap. */
+/* If the runner is dead and gone, takes the turn away from it and wakes the waiters. The parameter without is a
+ * participant that is leaving, which counts as dead, or 0. The call gives up if a peer changes the word again and
+ * again. Later, a call that needs the turn takes it without a reap. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     int tries;
@@ -23195,8 +23200,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
         if (ended == SHMI_LATE) /* a free turn takes precedence over the deadline */
             return shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o));
-        /* Only threads of this process store o->thread, and each stores itself. So if o->thread is this thread, the
-         * function that this thread runs has not returned yet. */
+        /* Only threads of this process store to o->thread, and each thread stores only its own shmi_this_thread. So if
+         * o->thread is this thread, the function that this thread runs has not returned yet. */
         if (shmi_once_runner(w) == o->a->self && __atomic_load_n(&o->thread, __ATOMIC_RELAXED) == shmi_this_thread())
             return shmi_fail(EDEADLK, "once.do", shmi_called(&o->o), "the function that it runs calls it, and would wait for itself");
         if (!waits) {
@@ -23229,7 +23234,8 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             shmi_once_check(o);
     }
 }
-/* Notes that the function of a turn has returned, and wakes the waiters. The turn began with the word began. */
+/* Notes that the function of a turn has returned, and wakes the waiters. The parameter began is the word with which the
+ * turn began. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);
@@ -23320,15 +23326,15 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* The lock that a change concerns. */
 struct shmi_record_lock {
-    struct shmi_rq *q;   /* has chosen the queue of the lock */
+    struct shmi_rq *q;   /* its chosen queue is that of the lock */
     uint64_t *state, *accepted;
     /* names the participant whose death has made a FairMutex owner-dead or not recoverable. Its value changes by
      * records */
     uint64_t *died;
-    uint32_t kind, where; /* by which a record finds *state; for *died, the kind is 1 more */
+    uint32_t kind, where; /* a record finds *state by kind and where, and finds *died by kind + 1 and where */
     int release;         /* the policy is SHMSYNC_POLICY_RELEASE */
-    /* not 0: the lock is a key of a MultiLock. For a key, the tag of *state identifies a hold, and a state that is not
-     * recoverable contains an ID */
+    /* not 0: the lock is a key of a MultiLock. The tag in the state of a key identifies a hold. The state of a key
+     * names a participant even if the key is not recoverable */
     int key;
 };
 
@@ -23378,12 +23384,13 @@ SHMI_FN void shmi_lock_set(const struct shmi_record_lock *l, struct shmi_rq_chan
         s |= SHMI_FAIR_OPEN;
     shmi_rq_set(x, l->kind, l->where, l->state, s);
 }
-/* Adds to the change x: a wait leaves the queue without a grant. The word is closed, and stays closed while a key has a
- * holder. A record that opens the word changes its tag, and the tag of a key identifies the hold. */
+/* Adds to the change x: a wait leaves the queue without a grant. The word is closed. The word of a key stays closed
+ * while the key has a holder: a record that opens the word changes its tag, and the tag of a key identifies the
+ * hold. */
 SHMI_FN void shmi_lock_remove(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t s;
-    shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
+    shmi_state_shut(l->state, l->key); /* the word is closed already, unless a peer has overwritten it */
     shmi_rq_detach(l->q, x, w, outcome);
     s = shmi_rq_get(x, l->state);
     if (l->key ? s == 0 : shmi_owner_kind(s) == SHMI_kindHeld)
@@ -23422,9 +23429,8 @@ SHMI_FN shmi_participant_id shmi_lock_pass(const struct shmi_record_lock *l, str
             return granted;
     }
 }
-/* Adds to the change x: the first wait ends, because no process can get a lock in the state s. The field extra of the
- * wait node gives the reason, which is s with the ID of the dead participant. If s is not valid, all bits of extra are
- * set. */
+/* Adds to the change x: the first wait ends, because no process can get a lock in the state s. The wait node gets the
+ * reason in its field extra: s with the ID of the dead participant, or UINT32_MAX if s is not valid. */
 SHMI_FN void shmi_lock_refuse(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wait w, uint32_t s)
 {
     shmi_lock_remove(l, x, w, SHMI_RECORDED_REFUSED);
@@ -23450,7 +23456,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
         if (err != 0)
             return err;
         if (shmi_rq_head(q, x, &w)) {
-            shmi_state_shut(l->state, l->key); /* closes it only if a peer has overwritten the word */
+            shmi_state_shut(l->state, l->key); /* the word is closed already, unless a peer has overwritten it */
             s = shmi_rq_get(x, l->state);
             if (s == 0)
                 granted = shmi_lock_pass(l, x);
@@ -23474,7 +23480,7 @@ SHMI_FN int shmi_lock_serve(const struct shmi_record_lock *l, struct shmi_rq_cha
     return 0;
 }
 /* Takes the lock back from a dead participant, as the policy says: see shmi_owner_died. If other processes change the
- * object all the time, leaves that to the next reap. */
+ * object all the time, the next reap takes the lock back. */
 SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     struct shmi_rq *q = l->q;
@@ -23527,8 +23533,8 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     return 0;
 }
 /* Takes the lock back from a dead holder if the word of the lock is open. In this case no wait is queued, so one CAS is
- * enough, and this process needs no slot record. The result 1 says that the word is closed, and names a participant
- * that is dead or has left. In this case only a record can take the lock back. */
+ * enough, and this process needs no slot record. Returns 1 if the word is closed, and names a participant that is dead
+ * or has left. Then only a record can take the lock back. */
 SHMI_FN int shmi_lock_take_open(const struct shmi_record_lock *l)
 {
     int tries;
@@ -23626,15 +23632,15 @@ SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h
     h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
     h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
 }
-/* Marks a phase as broken by the death of the participant dead. The phase is this one or the next. All later phases are
- * broken, too. */
+/* Marks the given phase, which is this one or the next, as broken by the death of the participant dead. All later
+ * phases are broken, too. */
 SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
 {
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. A share may still expect arrivals: other processes have arrived in
- * place of its parties, and these parties now belong to the other processes. */
+/* Whether all arrivals of this phase have come. Even then, a share may have parties that have not arrived: other
+ * processes have arrived in their place, and these parties now belong to those processes. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
 /* Breaks a phase because the participant of a share is dead. If all parties of the share have arrived in this phase,
  * breaks the next phase; otherwise breaks this phase. The parties of the share are lost. */
@@ -23932,8 +23938,9 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete. The leaving participant without counts as dead; 0: none is
- * leaving. A process without a slot record cannot make this change, so the waiters or the next call make it. */
+/* Breaks the phases that dead participants leave incomplete. The parameter without is a participant that is leaving,
+ * which counts as dead, or 0. A process without a slot record cannot make this change, so the waiters or the next call
+ * make it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -23970,8 +23977,8 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties, or runs the completion. If who is 0, the answer is for any dead participant.
- */
+/* Whether a participant has parties, or runs the completion. The parameter who is the ID of this participant. If who is
+ * 0, the function asks this of all dead participants. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -24222,7 +24229,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* while a completion runs, an arrival counts for the next phase, so wait for that */
+            err = shmi_barrier_wait(x, was.phase, abs); /* while a completion runs, an arrival counts for the next phase, so wait for the end of this phase */
             if (err == EBADF)
                 return shmi_fail(EBADF, "barrier.arrive", shmi_called(&x->e.o), "this process closed the arena");
             if (err == ETIMEDOUT)
@@ -24375,9 +24382,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
 }
 
 /* Makes one attempt to end this phase, if it is broken, and to begin another phase. The attempt does nothing while a
- * dead participant is not gone, because such a participant may still write. This check comes after the load of the
- * commit word, so it covers all deaths in the state. Before the phase ends, the call stores the record of the phase. If
- * this process is stopped before this store, the CAS may fail: see prims/barrier_breaks.go. */
+ * dead participant is not gone, because such a participant may still write. The call looks for such participants after
+ * the load of the commit word, so it considers all deaths in the state. Before the phase ends, the call stores the
+ * record of the phase by a CAS. If this process is stopped before this CAS, the CAS may fail: see
+ * prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -24447,9 +24455,9 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 }
 
 /* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A participant needs a slot record
- * to make a change. If this process has never opened the Barrier, the function makes its record. If that is not possible,
- * it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function does nothing. In both
- * cases the periodic checks of the waiters find the death, too. */
+ * to make a change. If this process has never opened the Barrier, the function makes a slot record for this process. If
+ * it cannot make one, it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function
+ * does nothing. Whatever happens here, the periodic checks of the waiters find the death, too. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
@@ -24506,8 +24514,7 @@ SHMI_FN struct shmi_record_lock shmi_fair_lock_of(struct shmi_fairmutex *f)
     return l;
 }
 
-/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. An open lock that this process holds is
- * unlocked by shmi_fair_unlock_fast. */
+/* Takes a lock that is free and open. Returns 0 if the lock is held or closed. */
 SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
     uint64_t w = shmi_ld64(&f->w->owner);
@@ -24633,7 +24640,7 @@ SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait
     }
 }
 /* Takes the lock. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
- * is NULL, queues nothing. After an error, *result SHMI_fairQueued says that the wait may be queued. With
+ * is NULL, queues nothing. After an error, the wait may be queued if *result is SHMI_fairQueued. If *result is
  * SHMI_fairRefused, *why is the owner word. */
 SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
@@ -24958,8 +24965,8 @@ SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold
         return 0;
     }
 }
-/* Runs repair while this process is recovering f. hold says whether this process holds f afterwards. The caller is
- * within shmi_enter. */
+/* Runs repair while this process is recovering f. If the repair succeeds and hold is not 0, this process holds f
+ * afterwards. The caller is within shmi_enter. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
     struct shmi_wakes b;
@@ -24976,8 +24983,8 @@ SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *)
     return err;
 }
 
-/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call
- * repairs. If another process is already repairing, the call waits again. */
+/* Takes the lock. The caller is within shmi_enter. If the lock is owner-dead and may_repair is not 0, the call recovers
+ * the lock. If another process is already recovering it, the call waits again. */
 SHMI_FN int shmi_fair_lock_slow(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
     int took = 0, err;
@@ -25113,7 +25120,8 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
 /* Takes back the hold of a dead participant. If the owner word is open, a CAS is enough, and w->died stays as it is. If
- * the owner word is closed, a record is needed. A process that has no slot record for its records gets one first. */
+ * the owner word is closed, only a record can take the hold back, and a process without a slot record first makes
+ * one. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
@@ -25166,8 +25174,8 @@ SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 }
 SHMI_FN uint64_t *shmi_future_slot(struct shmi_future *f, uint32_t round) { return &f->w->results[round % SHMI_FUTURE_ROUNDS]; }
 
-/* Whether the producer n has died. In a repair, the participant without counts as dead, too: it is leaving. Outside of
- * a repair, this process never counts itself as dead. */
+/* Whether the producer n has died. In a repair, the parameter without is a participant that is leaving, which counts as
+ * dead, or 0. Outside of a repair, this process never counts itself as dead. */
 SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int repairs, shmi_participant_id without)
 {
     if (repairs)
@@ -25191,7 +25199,7 @@ SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_partic
             if (n == 0 || !shmi_future_dead(f, n, repairs, without))
                 return s;
             if (shmi_future_load(f) != s)
-                continue; /* r may be the result of a later round, so read both again */
+                continue; /* r may be the result of a later round, so read s and r again */
             died = shmi_future_result(shmi_future_round(s), n | SHMI_FUTURE_RESULT_ABANDONED_MASK);
             if (!shmi_cas64(slot, r, died))
                 continue;
@@ -25220,7 +25228,7 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How the given round ended, which is over: returns 0 and the result, EOWNERDEAD or EPROTO. After 32 more rounds have
+/* Says how a round that is over has ended: returns 0 and the result, EOWNERDEAD or EPROTO. After 32 more rounds have
  * ended, the result may be overwritten. In this case, the function says how the latest round ended. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
@@ -25423,8 +25431,8 @@ int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timesp
     int err = shmi_deadline(abs_monotonic, &ns);
     return SHMI_TELL(err != 0 ? err : shmi_future_wait(f->impl, result, ns));
 }
-/* Waits until the producer that the state s names, which is dead, is gone. Also returns when the state is no longer s,
- * or when a living participant has got the ID of the producer. */
+/* Waits until the dead producer that the state s names is gone. Also returns when the state is no longer s, or when a
+ * living participant has got the ID of the producer. */
 SHMI_FN int shmi_future_await_gone(struct shmi_future *f, uint64_t s)
 {
     shmsync_arena *a = f->e.a;
@@ -25531,8 +25539,9 @@ SHMI_FN uint64_t *shmi_cond_word_at(struct shmi_rq *q, uint32_t kind, uint32_t w
 }
 SHMI_FN int shmi_cond_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "cond.change", shmi_called(&q->o), "%s", how); }
 
-/* Returns the bound of the Signal in extra, in full. It has to guess the upper bits from the number of changes in x. If
- * more than 2^31 changes have been made since the Signal, the result is too large. It is never too small. */
+/* Returns the full bound of the Signal whose low 31 bits are in extra. The function has to guess the upper bits from
+ * the number of changes in x. If more than 2^31 changes have been made since the Signal, the result is too large. It is
+ * never too small. */
 SHMI_FN uint64_t shmi_cond_bound(const struct shmi_rq_change *x, uint32_t extra)
 {
     uint64_t now = x->c >> SHMI_RQ_SLOT_BITS;
@@ -25555,7 +25564,8 @@ SHMI_FN void shmi_cond_reconsider(struct shmi_rq *q, const shmi_cond_woken *k)
         shmi_rq_reconsider(q, k->who[i]);
 }
 
-/* Sets *w to the first wait that no Broadcast has covered. Returns 0 if there is none, or if x is torn. */
+/* Sets *w to the first wait that no Broadcast has covered. Returns 0 if there is none, or if the function has set
+ * x->torn. */
 SHMI_FN int shmi_cond_uncovered(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
 {
     uint32_t v = shmi_rq_get(x, q->boundary);
@@ -25572,8 +25582,8 @@ SHMI_FN void shmi_cond_give(struct shmi_rq *q, struct shmi_rq_change *x, struct 
     shmi_cond_note(woken, w);
 }
 /* Adds to the change x: the first waits of the queue are woken, if a Broadcast has covered them. x wakes as many waits
- * as fit into the record, but stops when limit woken waiters compete for their lock. It also stops at a wait whose
- * owner is dead. */
+ * as fit into the record, but stops when the number of woken waiters that compete for their lock reaches the parameter
+ * limit. x also stops at a wait whose owner is dead. */
 SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint32_t limit, shmi_cond_woken *woken)
 {
     struct shmi_rq *q = &k->q;
@@ -25597,9 +25607,9 @@ SHMI_FN void shmi_cond_turns(struct shmi_cond *k, struct shmi_rq_change *x, uint
         shmi_cond_note(woken, w);
     }
 }
-/* Wakes waiters of a Broadcast until limit of them compete for their lock. Takes waits of dead participants off the
- * front of the queue. If other processes change the object all the time, leaves the rest to the periodic checks of the
- * waiters. */
+/* Wakes waiters of a Broadcast until the number of those that compete for their lock reaches the parameter limit. Takes
+ * waits of dead participants off the front of the queue. If other processes change the object all the time, leaves the
+ * rest to the periodic checks of the waiters. */
 SHMI_FN int shmi_cond_serve_to(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, uint32_t limit)
 {
     struct shmi_rq *q = &k->q;
@@ -25642,10 +25652,10 @@ SHMI_FN int shmi_cond_of_dead(struct shmi_rq *q, const shmi_node *n)
     return shmi_ld64(&n->object) == q->o.off && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_rq_absent(q, shmi_node_owner(n));
 }
 /* Settles what the wait w owes. If it owes a Signal, the Signal passes on to the next wait, if that wait was queued
- * before the Signal. If a Broadcast has woken w, further waits are woken. outcome is the new value of the field next of
- * the node: SHMI_RECORDED_LEFT if this process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead. *settled
- * is 0 if the node owes nothing. EAGAIN: the owner is dead, and other processes change the object all the time, so the
- * next reap settles the debt. */
+ * before the Signal. If a Broadcast has woken w, further waits are woken. The parameter outcome says what the node gets
+ * as its outcome: SHMI_RECORDED_LEFT if this process owns the node, or SHMI_RECORDED_REMOVED if the owner is dead.
+ * *settled is 0 if the node owes nothing. EAGAIN: the owner is dead, and other processes change the object all the
+ * time, so the next reap settles the debt. */
 SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b, struct shmi_wait w, uint32_t outcome, int *settled)
 {
     struct shmi_rq *q = &k->q;
@@ -25665,8 +25675,8 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
         next = shmi_ld64(&w.n->next);
         owes = (uint32_t)(next >> 32) == SHMI_RECORDED_OWES && (outcome == SHMI_RECORDED_LEFT || shmi_cond_of_dead(q, w.n));
         extra = shmi_rq_get(x, &w.n->extra);
-        /* If the field next has changed, the owner of the node was not dead: it has ended this wait, and may already
-         * use the node to wait for another object. */
+        /* If w.n->next has changed, the owner of the node was not dead: it has ended this wait, and may already use the
+         * node to wait for another object. */
         owes = owes && shmi_ld64(&w.n->next) == next;
         if (owes && (extra & SHMI_COND_SIGNAL) == 0) {
             uint32_t flying = shmi_rq_get(x, &k->w->flying);
@@ -25702,7 +25712,7 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
             *settled = 1;
             SHMSYNC_CRASHPOINT("cond.settle.committed");
             shmi_cond_reconsider(q, &woken);
-            shmi_cond_serve(q, x, b); /* an error concerns only the waits */
+            shmi_cond_serve(q, x, b); /* the debt is settled even after an error here, which concerns only the waits */
         }
         return 0;
     }
@@ -25712,14 +25722,14 @@ SHMI_FN int shmi_cond_settle(struct shmi_cond *k, struct shmi_rq_change *x, stru
 
 /* The nodes of dead participants that owe a Signal, with the bounds of the Signals as keys. The Signals pass on in the
  * order of their bounds, because a later Signal must not take the only wait that an earlier Signal may wake. If there
- * are more nodes than places, the list has those with the smallest bounds, and is a heap. */
+ * are more nodes than places, the list keeps the nodes with the smallest bounds, and is a heap. */
 enum { SHMI_condDebts = 32 };
 typedef struct shmi_cond_debts {
     struct shmi_cond *k;
     const struct shmi_rq_change *x;
     uint64_t all;  /* the number of nodes that owe a Signal */
     uint64_t n, room;
-    shmi_keyed *at; /* few, or memory of shmi_map_list */
+    shmi_keyed *at; /* the array few, or memory of shmi_map_list */
     shmi_keyed few[SHMI_condDebts];
 } shmi_cond_debts;
 SHMI_FN void shmi_cond_add_debt(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -25785,8 +25795,8 @@ SHMI_FN int shmi_cond_settle_dead(struct shmi_cond *k, struct shmi_rq_change *x,
             if (w.n != NULL)
                 err = shmi_cond_settle(k, x, b, w, SHMI_RECORDED_REMOVED, &settled);
         }
-        /* After EPROTO, the record of the commit word is corrupt, so no change is possible. Each round settles debts,
-         * and dead participants get no new debts, unless a peer overwrites their nodes. */
+        /* The loop ends: each round settles debts, and dead participants get no new debts, unless a peer overwrites
+         * their nodes. After EPROTO no change is possible, because the record of the commit word is corrupt. */
     } while (err == 0 && d.all > d.n && rounds < most);
     if (d.at != d.few)
         shmi_unmap_list(d.at, d.room);
@@ -25926,8 +25936,8 @@ SHMI_FN int shmi_cond_broadcast_locked(struct shmi_cond *k, struct shmi_rq_chang
         }
     }
 }
-/* Makes a Signal or a Broadcast, with the function how. how wakes the first wait that no Broadcast has covered, or all
- * such waits. A signal handler may call this function. */
+/* Makes a Signal or a Broadcast, by a call of *how. This function wakes the first wait that no Broadcast has covered,
+ * or all such waits. A signal handler may call this function. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struct shmi_cond *k, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq *q = &k->q;
@@ -25946,7 +25956,7 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, const char *op, int (*how)(struc
     shmi_wakes_init(&b);
     shmi_rq_lock(q);
     if (shmi_rq_reap_due(q))
-        shmi_cond_reap(q, &x, &b); /* an error here is not lost: the waiters, or the call of how, find it, too */
+        shmi_cond_reap(q, &x, &b); /* an error here is not lost: the waiters find it, and so does the next call */
     err = how(k, &x, &b);
     shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
@@ -26073,8 +26083,8 @@ SHMI_FN int shmi_cond_settle_own(struct shmi_cond *k, shmi_wait_node *s)
     return err != 0 ? err : shmi_cond_corrupt(q, "a wait node, which ended a wait that was not woken");
 }
 /* Ends a wait that was woken, after its owner has got the lock again. If a Signal has woken the wait, the Signal is
- * used up, and one CAS notes that. A record is not needed: only a reaper could also change the field next, and only if
- * this process were dead. */
+ * used up, and one CAS notes that. A record is not needed: another process changes s->node->next only as a reaper, when
+ * this process is dead. */
 SHMI_FN int shmi_cond_land(struct shmi_cond *k, shmi_wait_node *s)
 {
     uint64_t next = shmi_ld64(&s->node->next);
@@ -26216,7 +26226,8 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     *(int *)arg = 1;
 }
 /* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. A
- * process that has not opened the Cond needs a slot record for that. It makes one if there are such waits. */
+ * process that has not opened the Cond needs a slot record for these changes. It makes one if it finds waits of dead
+ * participants. */
 SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
@@ -26301,8 +26312,7 @@ SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_f
 
 SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
-/* Clears the bit of a fast word that says open, so that from now on only records change the word. Returns the new word.
- */
+/* Closes a fast word, so that from now on only records change the word. Returns the new word. */
 SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
 {
     for (;;) {
@@ -26398,8 +26408,8 @@ SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Adds to the change x: the permits become free that were granted to the participant of a share and that it has not
- * accepted. The participant is dead. */
+/* Adds to the change x: if the participant of a share was granted permits that it has not accepted, these permits
+ * become free. The participant is dead. */
 SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t free_ = shmi_sem_free_in(s, x);
@@ -26430,8 +26440,8 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 /* ---- The rules. The caller has the private lock. ---- */
 
 /* Sets *enough to whether n permits are free for the change x. If not, looks for a share with spare permits, and tries
- * to make these permits free. In this case *again is 1, and the caller has to begin its change again. If *enough and
- * *again are both 0, no share has spare permits. */
+ * to make these permits free. If it has found such a share, *again is 1, and the caller has to begin its change again.
+ * If *enough and *again are both 0, no share has spare permits. */
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
@@ -26510,7 +26520,7 @@ SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct s
             if (err != 0)
                 return err;
             if (again) {
-                q->overtaken++; /* another process may open the share again; there are fewer shares than SHMI_OVERTAKEN_MOST */
+                q->overtaken++; /* count this round, because another process may open the share again. There are fewer shares than SHMI_OVERTAKEN_MOST */
                 continue;
             }
             if (!enough) {
@@ -26540,8 +26550,8 @@ SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change
         return shmi_sem_unaccepted(s, x, r) > 0;
     return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
-/* Takes back the share of a dead participant. If other processes change the object all the time, leaves that to the next
- * reap. */
+/* Takes back the share of a dead participant. If other processes change the object all the time, the next reap takes
+ * the share back. */
 SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
 {
     uint64_t until = shmi_rq_until(&s->q);
@@ -26653,8 +26663,8 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
     }
 }
 /* Acquires n permits by a record. If that is not possible now, queues a wait in wait_node, which the caller has
- * prepared. If wait_node is NULL, queues nothing. After an error, *result SHMI_semQueued says that the wait may be
- * queued. */
+ * prepared. If wait_node is NULL, queues nothing. After an error, the wait may be queued if *result is
+ * SHMI_semQueued. */
 SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
 {
     struct shmi_wakes b;
@@ -26688,8 +26698,8 @@ SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x,
     spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
     if (had - spare < n)
         return 0;
-    /* Open the share only if this process also made the latest release by a record, as w->releaser shows. w->releaser
-     * does not show whether other processes have acquired permits since then. */
+    /* Open the share only if this process also made the latest release by a record, as w->releaser shows. But other
+     * processes may have acquired permits since that release. */
     last = shmi_ld64(&s->w->releaser);
     if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
         shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
@@ -26730,7 +26740,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
             shmi_st32(&s->fast, 1);
         SHMSYNC_CRASHPOINT("semaphore.give.committed");
         if (shmi_recorded_value(s->q.first) != 0)
-            shmi_sem_serve(&s->q, &x, b); /* an error concerns only the waits */
+            shmi_sem_serve(&s->q, &x, b); /* the permits are released even after an error here, which concerns only the waits */
         return 0;
     }
 }
@@ -27070,7 +27080,7 @@ struct shmi_rwmutex {
     uint32_t *records;    /* a word in the header of the object: the latest slot record */
     struct shmi_rw_readers *known; /* only a thread that holds registry changes the pointer */
     int release, rollback;
-    shmi_log log; /* the undo log; only if rollback is not 0. The log follows the words, which are as many as a Mutex has */
+    shmi_log log; /* the undo log; only if rollback is not 0. The log begins sizeof(shmi_mutex_words) bytes behind the start of the body */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -27163,9 +27173,9 @@ SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
            !shmi_current(m->a, shmi_rw_who(g)) && !shmi_gone(m->a, shmi_rw_who(g));
 }
-/* Ends the transaction that a dead process has left, which the gate g names, and opens the gate. Returns 0 if the dead
- * process is not gone. This process has the writers' mutex. During the rollback the gate names this process. If this
- * process dies in the rollback, the next process that gets the mutex begins the rollback again. */
+/* Ends the transaction that a dead process has left, and opens the gate. The gate g names the dead process. Returns 0
+ * if the dead process is not gone. This process has the writers' mutex. During the rollback the gate names this
+ * process. If this process dies in the rollback, the next process that gets the mutex begins the rollback again. */
 SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
 {
     shmi_participant_id dead = shmi_rw_who(g);
@@ -27189,8 +27199,8 @@ SHMI_FN int shmi_rw_roll_back_counted(struct shmi_rwmutex *m, uint32_t g)
     return 1;
 }
 /* As shmi_rw_roll_back_counted, for a call that may not be within shmi_enter_for. A close of the arena rolls back, too,
- * and two threads must not restore old bytes at the same time. shmi_enter_for makes the close wait. If it refuses
- * because the close has begun, the close rolls back, and the result is 0. */
+ * and two threads must not restore old bytes at the same time. shmi_enter_for makes the close wait. If shmi_enter_for
+ * refuses because the close has begun, the close rolls back, and the result is 0. */
 SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 {
     int done;
@@ -27240,8 +27250,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Adds to the known reader words those of new slot records, up to the record at head. Returns 0 if there is no memory,
- * or if the list is corrupt. */
+/* Adds the reader words of new slot records, up to the record at head, to the known reader words. Returns 0 if there is
+ * no memory, or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -27256,7 +27266,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* a power of two: each size has spare memory of its own, so there should be few sizes */
+            cap *= 2; /* a power of two, so that there are few sizes: each size has spare memory of its own */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -27286,9 +27296,9 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Returns all reader words, and sets *n to their number. Returns NULL as shmi_rw_learn returns 0. A writer that closes
- * the gate and then calls this function misses no reader. A reader puts its record on the list, then adds to its word,
- * and then reads the gate. */
+/* Returns all reader words, and sets *n to their number. Returns NULL if there is no memory, or if the list is corrupt.
+ * A writer that closes the gate and then calls this function misses no reader. A reader puts its record on the list,
+ * then adds to its word, and then reads the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -27306,9 +27316,10 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Searches the reader words from place at on for a word of a participant that reads. Returns the place of the first
- * such word, and sets *found to the word. Returns 0 if no participant reads. Place 1 has the word that was added first.
- * If the list is corrupt, a reader word may be missing: then the result is not 0, and found->state is NULL. */
+/* Searches the reader words for a word of a participant that reads. The search begins at the place that the parameter
+ * at gives. Returns the place of the first such word, and sets *found to the word. Returns 0 if no participant reads.
+ * Place 1 has the word that was added first. If the list is corrupt, a reader word may be missing: then the result is
+ * not 0, and found->state is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -27347,8 +27358,8 @@ SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 }
 SHMI_FN int shmi_rw_corrupt_readers(struct shmi_rwmutex *m, const char *op) { return shmi_fail(EPROTO, op, m->called, "its list of slot records"); }
 
-/* Wakes the writer that waits for the last reader of this process, which has left. The writer may have the lock
- * already, and may close the handle. */
+/* A reader of this process has left: wakes the writer if it waits for readers. The writer may have the lock already,
+ * and may close the handle. */
 SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
 {
     if (shmi_wake_word_announced(&m->writer_wake_word) && shmi_enter_late(m, m->a)) {
@@ -27606,7 +27617,7 @@ SHMI_COLD int shmi_rw_rlock_wait(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no wake comes when a dead owner is gone, so the waiter asks from time to time whether the owner is gone */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -27707,9 +27718,9 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* For a reader: rolls back what a dead process has left, which the gate g names, if that is possible without a wait.
- * Otherwise returns 0. A reader must not wait for the writers' mutex. The process that has this mutex may roll back,
- * and then keep the mutex for long, while readers could already read. */
+/* For a reader: rolls back what a dead process has left, if that is possible without a wait. Otherwise returns 0. The
+ * gate g names the dead process. A reader must not wait for the writers' mutex: the process that has this mutex may
+ * roll back, and then keep the mutex for long, while readers could already read. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
     int err;
@@ -27965,8 +27976,8 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
 }
 
 /* Takes m, and waits if necessary. Only a call that has to wait calls shmi_enter_for, and stays within it until it has
- * given back everything. Before this, it releases the writers' mutex: if shmi_enter_for refuses, the arena, with the
- * mutex, may already be unmapped. */
+ * given back everything. The call first releases the writers' mutex: if shmi_enter_for refuses, the arena may already
+ * be unmapped, and the mutex with it. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -28111,7 +28122,7 @@ SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op,
 SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
 {
     const char *op = "rwmutex.lock_upgradable";
-    int err = shmi_enter_for(m, m->a, op); /* keeps the handle open until it knows the hold: see shmi_rw_end */
+    int err = shmi_enter_for(m, m->a, op); /* keeps the handle open until m->upgradable shows the hold: see shmi_rw_end */
     if (err != 0)
         return err;
     if (shmi_mutex_trylock(&m->writers) == 0) {
@@ -28389,8 +28400,8 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The slow part of an unlock, after it has opened the gate: if readers wait, or if the mutex cannot be unlocked at
- * once. */
+/* The slow part of an unlock that has already opened the gate. It is needed if readers wait, or if the mutex cannot be
+ * unlocked at once. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -28697,9 +28708,9 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
     return SHMI_TELL(err != 0 ? err : shmi_rw_begin(m->impl, "rwmutex.timedbegin", abs, tx));
 }
 
-/* Whether the reap of the participant dead has to roll back for the process that the gate names, which is dead and
- * gone. This is the participant dead, or an earlier dead process. A reaper of the earlier one could not roll back if
- * the participant dead had the writers' mutex. */
+/* Whether the reap of the participant dead has to roll back for the process that the gate names. This process is dead
+ * and gone: it is the participant dead, or a process that died earlier. The reaper of an earlier process could not roll
+ * back if the participant dead had the writers' mutex. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
@@ -28715,10 +28726,10 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     for (tries = 0; tries < SHMI_REAP_TRIES && shmi_rw_undo_due(m, dead, &g) && shmi_rw_roll_back(m, g); tries++) {
     }
 }
-/* Rolls back what a dead participant has left, which the gate names, unless another process has the writers' mutex.
- * That other process rolls back before it closes the gate, or when it releases the mutex: see shmi_rw_release_writers.
- * The reap of the dead participant does not end before that. If this process dies in this function, its own reaper
- * frees the mutex. */
+/* Rolls back for the dead participant that the gate names, unless another process has the writers' mutex. In this case
+ * the other process rolls back before it closes the gate, or when it releases the mutex: see shmi_rw_release_writers.
+ * The reap of the dead participant does not end before the rollback. If this process dies in this function, its own
+ * reaper frees the mutex. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -28816,7 +28827,7 @@ struct shmi_spinlock {
     shmi_object o;
     shmi_spin_words *w;
     int readers; /* 0: it is a SpinLock; otherwise an RWSpinLock */
-    uint64_t *mine; /* the count in the slot record of this process; like known, NULL in a reaper without a handle */
+    uint64_t *mine; /* the count in the slot record of this process. In a reaper without a handle, mine and known are NULL */
     uint64_t **known; /* known[i]: the count of slot i + 1; NULL: the slot has none. Atomic. */
     uint64_t known_head; /* the start of the list of slot records when known was filled: see shmi_known_list. Atomic. */
     uint32_t most; /* the highest slot whose count is in known. Atomic. */
@@ -28866,7 +28877,7 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether the lock becomes free when the dead process is gone that the state word o names. */
+/* Whether the lock becomes free as soon as a dead process is gone. The state word o names this process. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
@@ -29102,8 +29113,8 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as says which
- * hold: SHMI_SPIN_READ, or the kind that the state word gets. */
+/* Takes the lock if that is possible without a wait. Returns 0, EBUSY or another errno. The parameter as is
+ * SHMI_SPIN_READ for a hold for reading, or the kind that the state word gets. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err, counted = 0;
@@ -29118,7 +29129,7 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
                 if (!counted)
                     return EBUSY;
             } else if (shmi_spin_valid(l, o) && shmi_spin_held(o)) {
-                return EBUSY; /* as shmi_spin_step would find */
+                return EBUSY; /* another process, which is alive, holds the lock */
             }
         }
         err = shmi_spin_step(l, o, as, &took, &changed);
@@ -29148,8 +29159,8 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep while the state word is o. It may if the next change of the word wakes it. It also may if
- * a dead process keeps the hold until it is gone. */
+/* Whether a waiter may sleep while the state word is o. It may sleep while the owner lives, because the next change of
+ * the word wakes it. It may also sleep while a dead owner that is not gone yet keeps the hold. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
@@ -29262,7 +29273,7 @@ SHMI_FN int shmi_spin_wait_entered(struct shmi_spinlock *l, uint32_t as, int64_t
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no wake comes when a dead owner is gone, so the waiter asks for it from time to time */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no wake comes when a dead owner is gone, so the waiter asks from time to time whether the owner is gone */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -29304,8 +29315,8 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Drains: waiting for readers to leave ---- */
 
-/* The state words of a wait for readers to leave. from: at its start; pending: while it lasts; to: after its success;
- * back: after its failure. */
+/* The values of the state word for a wait until all readers have left. from: when the wait starts; pending: while it
+ * lasts; to: after its success; back: after its failure. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -29388,7 +29399,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
             shmi_rwspin_check_drained(l);
         } else {
             err = shmi_rwspin_reader(l, &who);
-            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* beside a close, no lock is taken: the close would make it owner-dead */
+            if (err == 0 && (who != 0 || r == SHMI_CLOSED)) /* while the arena is closed, this call takes no lock, because the close would make it owner-dead */
                 err = r == SHMI_LATE ? ETIMEDOUT : shmi_fail(EBADF, "rwspinlock.lock", l->called, "this process closed the arena");
             break;
         }
@@ -29539,7 +29550,7 @@ SHMI_FN void shmi_spin_view(struct shmi_spinlock *l, shmsync_arena *a, const shm
         l->drained.poller = &l->w->drainPoller;
     }
 }
-/* Ends an opening, and sends the wakes that calls have left to this end: see shmi_enter_late. */
+/* Ends an opening, and sends the wakes that earlier calls have left to this function: see shmi_enter_late. */
 SHMI_FN void shmi_spin_end(void *handle)
 {
     struct shmi_spinlock *l = (struct shmi_spinlock *)handle;
@@ -30029,9 +30040,9 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins the wait for x. The parameter thing is the object of the handle in x. The caller has read it at its start,
- * because another thread may close the handle meanwhile. If x is reached, or the wait has failed, no wait begins, and
- * *err is its result. If the function itself returns an error, the whole call fails. */
+/* Begins the wait for x. The parameter thing is the object of the handle in x. The caller has read this parameter at
+ * its own start, because another thread may close the handle meanwhile. If x is reached, or the wait has failed, no
+ * wait begins, and *err is the result of the wait. If the function itself returns an error, the whole call fails. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, void *thing, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -30512,7 +30523,7 @@ SHMI_FN uint32_t shmi_key_list(struct shmi_key_bucket *k) { return shmi_ld32(shm
 /* A walk through the blocks of a bucket that are not in the table of this process, the latest first. */
 typedef struct shmi_key_walk {
     shmi_record_walk v;
-    uint32_t from, until; /* values of the word objRecords: the present one, and that for the table */
+    uint32_t from, until; /* values of the word objRecords: from is the present one; the table has all blocks of the value until */
     uint32_t known;       /* number of blocks in the table */
     shmi_multilock_block *at;
 } shmi_key_walk;
@@ -30676,7 +30687,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     if (blocks <= shmi_table_room(was))
         return 1;
     while (room < blocks)
-        room = 2 * room + 1; /* each size has spare memory of its own, so there should be few sizes */
+        room = 2 * room + 1; /* few sizes, because each size has spare memory of its own */
     table = (shmi_multilock_block **)shmi_new_thing((room + 1) * sizeof *table);
     if (table == NULL)
         return 0;
@@ -30686,7 +30697,7 @@ SHMI_FN int shmi_grow_table(struct shmi_key_bucket *k, size_t blocks)
     __atomic_store_n(&k->table, table, __ATOMIC_RELEASE);
     return 1;
 }
-/* Adds the blocks to the table of the bucket that other calls have pushed on the list, so that calls need not walk
+/* Adds the blocks that other calls have pushed on the list to the table of the bucket, so that calls need not walk
  * through the list. The caller must not have the private lock: this function may allocate memory, and other threads
  * would have to wait for it. */
 SHMI_FN void shmi_multi_catch_up(struct shmi_rq *q)
@@ -30752,9 +30763,9 @@ SHMI_FN uint64_t *shmi_multi_word_at(struct shmi_rq *q, uint32_t kind, uint32_t 
 }
 SHMI_FN int shmi_multi_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "multilock.change", shmi_called(&q->o), "%s", how); }
 
-/* Takes a key that is free and open by one CAS. Returns 0 if that is not possible. Reads the hold word before the key.
- * A record that changes the key of an entry also changes the tag of the hold word. So if the CAS succeeds, the entry
- * still has the key. */
+/* Takes, by one CAS, a key that is free and open. Returns 0 if that is not possible. Reads the hold word before the
+ * key. A record that changes the key of an entry also changes the tag of the hold word. So if the CAS succeeds, the
+ * entry still has the key. */
 SHMI_FN int shmi_key_lock_open(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t key, shmsync_hold *out)
 {
     uint64_t w = shmi_ld64(&e->hold), held = SHMI_RECORDED(SHMI_FAIR_OPEN | k->q.a->self, (uint32_t)w + 1);
@@ -30887,7 +30898,7 @@ SHMI_FN int shmi_state_dead(struct shmi_key_bucket *k, uint32_t s)
 /* Whether the participant that holds the key of an entry, or to which the key was granted, is dead. */
 SHMI_FN int shmi_key_dead(struct shmi_key_bucket *k, const shmi_multilock_entry *e) { return shmi_state_dead(k, shmi_key_state(e)); }
 /* Whether the holder of a key of the bucket is dead while threads wait for the key. Other keys are left out, because
- * the bucket may have thousands of them. A call that arrives at such a key checks the holder itself. */
+ * the bucket may have thousands of them. A call for a key checks the holder of this key itself. */
 SHMI_FN int shmi_multi_dead(struct shmi_rq *q)
 {
     struct shmi_key_bucket *k = shmi_bucket_of_queue(q);
@@ -31059,8 +31070,8 @@ SHMI_FN void *shmi_multi_build(shmsync_arena *a, const shmi_object *o, const voi
     shmi_built_ends_with(a, o->off, shmi_multi_end);
     return x;
 }
-/* Sets *out to this process's handle on an object that has been opened. policy and log are the options that were asked
- * for; -1 as log accepts any number of buckets. */
+/* Sets *out to this process's handle on an object that has been opened. policy and log are the options that the caller
+ * asks for. If log is -1, any number of buckets will do. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
 {
     struct shmi_multilock x;
@@ -31166,8 +31177,8 @@ typedef struct shmi_key_result {
     uint32_t tag;                /* the tag of the hold; set with SHMI_keyTaken */
 } shmi_key_result;
 
-/* Finds an entry that may get another key, because its own key is free and no process waits for it. Closes the word
- * hold of this entry. Each search begins at another entry, so that an entry keeps its key for some time. */
+/* Finds an entry that may get another key, because its own key is free and no process waits for it. Closes the hold
+ * word of this entry. Each search begins at another entry, so that an entry keeps its key for some time. */
 SHMI_FN int shmi_key_room(struct shmi_key_bucket *k, const struct shmi_rq_change *x, struct shmi_key_entry *at)
 {
     uint32_t n = shmi_key_entries(k), i, begin;
@@ -31238,7 +31249,7 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
             takes = 1;
         } else {
             s = shmi_key_state(at.e);
-            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* a holder keeps an open word */
+            if (s == SHMI_FAIR_OPEN || (shmi_fair_is_open(s) && wait_node == NULL)) { /* while the key has a holder, a call that queues no wait does not close the word */
                 shmsync_hold h;
                 if (s == SHMI_FAIR_OPEN && shmi_key_lock_open(k, at.e, key, &h)) {
                     r->how = SHMI_keyTaken;
@@ -31280,8 +31291,8 @@ SHMI_FN int shmi_key_take_locked(struct shmi_key_bucket *k, uint64_t key, shmi_w
     }
 }
 /* Takes the key. If that is not possible now, queues a wait in wait_node, which the caller has prepared. If wait_node
- * is NULL, queues nothing. If all entries of the bucket are in use, adds a block to the bucket. After an error, r->how
- * SHMI_keyQueued says that the wait may be queued. */
+ * is NULL, queues nothing. If all entries of the bucket are in use, adds a block to the bucket. After an error, the
+ * wait may be queued if r->how is SHMI_keyQueued. */
 SHMI_FN int shmi_key_take(struct shmi_key_bucket *k, uint64_t key, shmi_wait_node *wait_node, shmi_key_result *r)
 {
     for (;;) {
@@ -31879,11 +31890,11 @@ SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
     return others;
 }
 /* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
- * CAS is enough. If a closed word names a dead participant, a record is needed. A process that has no slot record for
- * its records gets one first.
+ * CAS is enough. If a closed word names a dead participant, only a record can take the key back, and a process without
+ * a slot record first makes one.
  *
- * The queue k.q is not that of a handle, so its field unreaped is lost. If the reap gives up a key, the next call for
- * the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
+ * The queue k.q exists only during this call, so its field unreaped is lost. If the reap gives up a key, the next call
+ * for the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -31929,8 +31940,8 @@ SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o
     }
     shmi_view_end(&x);
 }
-/* Completes the last change of each participant: the slot record of the participant says in which bucket it is. Returns
- * 0 if that was not possible. */
+/* Completes the last change of each participant: the slot record of the participant says in which bucket the change is.
+ * Returns 0 if that was not possible. */
 SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_multilock x;
@@ -31965,7 +31976,7 @@ SHMI_FN int shmi_complete_multilock(shmsync_arena *a, const shmi_object *o)
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
 #define SHMI_SIGNAL_CHECK 256U /* number of gates that one check examines */
-#define SHMI_SIGNAL_PASSES 64 /* how many times next searches the summary before it leaves the rest to another worker */
+#define SHMI_SIGNAL_PASSES 64 /* after this many searches, shmsync_signalwaker_next leaves the work to another worker */
 
 struct shmi_signalwaker {
     shmsync_arena *a;
@@ -32049,18 +32060,18 @@ SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECU
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
 /* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* Returns the word after g: participant n has begun the next execution. */
+/* Returns the word that follows g when participant n begins the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* Returns the word after g: the execution has ended. If again is not 0, the queue is scheduled even if no item came
- * during the execution. */
+/* Returns the word that follows g when the execution ends. If the parameter again is not 0, the queue is scheduled even
+ * if no item came during the execution. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* Returns the word after g: the executor has died. */
+/* Returns the word that follows g when the executor has died. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
@@ -32121,9 +32132,9 @@ SHMI_FN shmi_tuning shmi_signal_tuning(struct shmi_signalwaker *w)
     return t;
 }
 
-/* Wakes up to n waiters, after n permits were issued. The first wake is sent whenever a waiter is announced. The number
- * of sleepers decides about further wakes, and may be wrong: each waiter that takes a permit wakes another waiter while
- * there are more permits. */
+/* Wakes up to n waiters, after n permits were issued. If a waiter is announced, the first wake is always sent. Further
+ * wakes depend on the number of sleepers. A wrong number does no harm: each waiter that takes a permit wakes another
+ * waiter while there are more permits. */
 SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
 {
     shmi_tuning t = shmi_signal_tuning(w);
@@ -32139,12 +32150,12 @@ SHMI_FN void shmi_signal_rouse(struct shmi_signalwaker *w, uint64_t n)
     for (k = 0; k + UINT64_C(1) < n && k + UINT64_C(1) < sleepers; k++)
         shmi_deliver_one(w->a, &w->wake_word, k);
 }
-/* Issues n permits, n > 0. Returns 0, and issues none, if there would be too many. A caller that releases a permit for a
- * signal needs none then. */
+/* Issues n permits, n > 0. If there would be too many, issues none and returns 0. Then there are more than enough
+ * permits for all signals. */
 SHMI_FN int shmi_signal_release(struct shmi_signalwaker *w, uint64_t n)
 {
     uint64_t p;
-    /* An addition that wraps and is undone would lose all permits if the process died between the two steps. */
+    /* Use a CAS. An addition that is undone if it wraps would lose all permits if the process died before the undo. */
     do {
         p = shmi_ld64(&w->w->permits);
         if (p > UINT64_MAX - n)
@@ -32252,8 +32263,8 @@ SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue whose gate did not wait for an executor. Another process may have scheduled the queue, and
- * set the bit, since the caller read the gate. So the function checks the gate once more. */
+/* Clears the bit of a queue that did not wait for an executor when the caller read its gate. Since then, another
+ * process may have scheduled the queue, and set the bit. So the function checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -32320,8 +32331,8 @@ SHMI_FN void shmi_signal_sweep(struct shmi_signalwaker *w)
         shmi_signal_reap_gate(w, q, 0);
     shmi_signal_reap_index(w);
 }
-/* Makes a sweep ten times a second. Calls of next do so, too, because the workers of a process never wait if each
- * always finds work. The coarse clock costs only a few nanoseconds. */
+/* Makes a sweep, ten times a second at most. shmsync_signalwaker_next calls this function, because workers that always
+ * find work never wait, and so make no periodic check. The coarse clock costs only a few nanoseconds. */
 SHMI_FN void shmi_signal_sweep_if_due(struct shmi_signalwaker *w)
 {
     struct timespec ts;
@@ -32376,7 +32387,7 @@ SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
     struct shmi_signalwaker w;
     if (!shmi_signal_view(&w, a, o))
         return;
-    /* If there are several permits, the dead process may have been about to wake as many waiters. */
+    /* If there are several permits, the dead process may have been about to wake several waiters. */
     if (owed == SHMI_OWED_ALL || shmi_ld64(&w.w->permits) > 1)
         shmi_wake_word_wake_all(a, &w.wake_word);
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(&w.wake_word))
@@ -32661,7 +32672,8 @@ int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out)
     return 0;
 }
 
-/* Searches once through the signals in active for a queue to execute. Returns whether it has begun to execute one. */
+/* Searches once through the signals whose bits are set in active for a queue to execute. Returns whether it has begun
+ * to execute one. */
 SHMI_FN int shmi_signal_pass(struct shmi_signalwaker *w, uint64_t active, uint32_t near_queue, shmsync_gate *g)
 {
     int first = (int)(near_queue / SHMI_SIGNAL_BITS);
@@ -32710,8 +32722,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             *out = g;
             return 0;
         }
-        /* This pass has found only superfluous bits, and has cleared them. A queue that was scheduled before its signal
-         * lost the bit in the summary got no permit. So the loop searches again. */
+        /* This pass has found only superfluous bits, and has cleared them. Another process may have scheduled a queue
+         * before this pass cleared the bit of its signal in the summary. That process has issued no permit for the
+         * queue. So the loop searches again. */
     }
     shmi_signal_release(w, 1); /* the worker that takes this permit searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
