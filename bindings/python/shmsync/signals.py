@@ -276,7 +276,8 @@ class Barrier(Object):
     """A point at which a number of parties wait for each other.
 
     The death of a process that has registered, or whose arrival counts in this phase, breaks the phase: its waits
-    raise :class:`BrokenBarrier`, which names the process. ``reset`` begins a new phase.
+    raise :class:`BrokenBarrier`, which names the process. ``reset`` begins a new phase of a broken barrier, and does
+    nothing else: it ends no waits. Phases have numbers: a process can :meth:`arrive`, and later :meth:`wait_phase`.
     """
 
     _kind = "barrier"
@@ -294,16 +295,21 @@ class Barrier(Object):
         check(code)
 
     def wait(self, timeout: Optional[float] = None) -> int:
-        """Arrive, wait for the other parties, and return the number of the phase.
+        """Arrive, wait for the other parties, and return the index of the arrival.
 
-        :class:`TimedOut` after timeout seconds. The arrival counts all the same, unless another process has run a
-        completion all that time.
+        The index is the number of parties that arrived before in this phase: 0 for the first, ``parties - 1`` for the
+        last. So exactly one party gets 0, and can do what one of them has to do.
+
+        :class:`TimedOut` after timeout seconds. This does not break the barrier: the arrival counts all the same,
+        unless another process has run a completion all that time.
         """
         deadline = deadline_of(timeout)
-        phase = self._arrive(1, deadline)
-        if not self._wait_phase(phase, deadline):
+        phase, index = _U64(), _I64()
+        call, timed = self._function("arrive_index", P, P, P), self._function("timedarrive_index", P, P, P, P)
+        self._check(wait(call, timed, (self._ref, ctypes.byref(phase), ctypes.byref(index)), deadline))
+        if not self._wait_phase(phase.value, deadline):
             raise TimedOut(errno.ETIMEDOUT, f"{self!r}: the other parties have not arrived in time")
-        return phase
+        return index.value
 
     def arrive(self, n: int = 1) -> int:
         """Count n arrivals, and return the number of the phase, for :meth:`wait_phase`.
@@ -311,13 +317,9 @@ class Barrier(Object):
         The call does not wait for other parties. If another process runs a completion, as programs in Go and C have,
         the call waits for its end.
         """
-        return self._arrive(n, None)
-
-    def _arrive(self, n: int, deadline: Optional[int]) -> int:
         phase = _U64()
-        call, timed = self._function("arrive", P, _I64, P), self._function("timedarrive", P, _I64, P, P)
-        args = (self._ref, i64(n, "n"), ctypes.byref(phase))
-        self._check(wait(call, timed, args, deadline))
+        call = self._function("arrive", P, _I64, P)
+        self._check(wait(call, call, (self._ref, i64(n, "n"), ctypes.byref(phase)), None))
         return phase.value
 
     def wait_phase(self, phase: int, timeout: Optional[float] = None) -> bool:

@@ -123,13 +123,15 @@ class Waits(ArenaCase):
         def arrive(c: Child, a: shmsync.Arena) -> None:
             theirs = shmsync.Barrier(a, "b", create=False)
             c.say(str(theirs.wait()))
+            c.say(str(theirs.wait(20)))
             theirs.register()
             c.say("registered")
             c.hear()
 
         c = self.child(arrive)
-        phase = b.wait()
-        self.assertEqual(c.hear(), str(phase))
+        for timeout in (None, 20):
+            index = b.wait(timeout)
+            self.assertEqual({index, int(c.hear())}, {0, 1})  # as in multiprocessing, one party gets 0
         self.assertEqual(c.hear(), "registered")
         c.end(signal.SIGKILL)
         with self.assertRaises(shmsync.BrokenBarrier) as e:
@@ -140,10 +142,19 @@ class Waits(ArenaCase):
         self.assertTrue(b.reset(1))
         b.wait()
 
+    def test_barrier_phases(self) -> None:
+        b = shmsync.Barrier(self.arena, "b", 3)
+        for phase in range(3):
+            self.assertEqual(b.arrive(2), phase)
+            self.assertFalse(b.wait_phase(phase, 0))
+            self.assertEqual(b.wait(), 2)
+            self.assertTrue(b.wait_phase(phase))
+
     def test_barrier_timeout(self) -> None:
         b = shmsync.Barrier(self.arena, "b", 2)
         with self.assertRaises(TimeoutError):
             b.wait(0.001)
+        self.assertEqual(b.wait(), 1)  # the first arrival counts all the same
 
     def test_cond(self) -> None:
         cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))

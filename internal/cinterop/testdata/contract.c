@@ -231,6 +231,7 @@ static void outs_of_closed(struct handles *h)
 /* What a call returns through its last argument. */
 union result {
     uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+    int64_t signed_u;
     int i;
     size_t size;
     void *p;
@@ -1553,6 +1554,7 @@ static int forked_calls(void)
     if (pid == 0) {
         union {
             uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+            int64_t signed_u;
             int i;
             size_t size;
             void *p;
