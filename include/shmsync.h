@@ -3643,6 +3643,20 @@ SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err 
 /* The begin and the end of a public function: if the function fails, shmsync_error describes this failure. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
+SHMI_COLD int shmi_no_arena(const char *op, const char *object) { return shmi_fail(EINVAL, op, object, "the arena is NULL"); }
+/* As SHMI_BEGIN, for a function with the parameter a, which is an arena. */
+#define SHMI_BEGIN_IN(a, op)                 \
+    do {                                     \
+        SHMI_BEGIN();                        \
+        if ((a) == NULL)                     \
+            return shmi_no_arena(op, NULL);  \
+    } while (0)
+/* As SHMI_BEGIN_IN, for a function that opens the object at an offset. After a failure, the handle *out is closed. */
+#define SHMI_BEGIN_AT(a, op, out)            \
+    do {                                     \
+        (out)->impl = NULL;                  \
+        SHMI_BEGIN_IN(a, op);                \
+    } while (0)
 
 #define SHMI_TEXT(x) #x
 #define SHMI_VERSION(major, minor, patch) SHMI_TEXT(major) "." SHMI_TEXT(minor) "." SHMI_TEXT(patch)
@@ -7832,7 +7846,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object and has the parameters name, opts and existing. After this
+/* The first statement of a function that opens an object and has the parameters a, name, opts and existing. After this
  * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
  * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
@@ -7840,6 +7854,8 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
     SHMI_ASSERT(sizeof(type) >= (first), "options only grow");                                        \
     impl = NULL;                                                                                      \
+    if (a == NULL)                                                                                    \
+        return shmi_no_arena(op, name);                                                               \
     if (opts != NULL) {                                                                               \
         int bad = shmi_take_options(op, name, opts, &own_options, sizeof own_options, first, &flags); \
         if (bad != 0)                                                                                 \
@@ -8449,7 +8465,7 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.delete");
     size_t len = strlen(name);
     int deleted, err = shmi_enter(a, "arena.delete");
     if (err != 0)
@@ -8469,7 +8485,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
 }
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.delete");
     shmi_header h;
     int deleted, found = 0, err = shmi_enter(a, "arena.delete");
     if (err != 0)
@@ -9796,7 +9812,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.on_death");
     int err = shmi_enter(a, "arena.on_death"); /* the call writes into the slot, which after the close may belong to another process */
     if (err != 0)
         return SHMI_TELL(err);
@@ -14437,7 +14453,7 @@ int shmsync_arena_close(shmsync_arena *a)
     shmi_failure before = shmi_last;
     int last, err = 0;
     if (a == NULL)
-        return SHMI_TELL(EINVAL);
+        return shmi_no_arena("arena.close", NULL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     if (shmi_calls_beyond != 0) /* one of these calls may be of a */
@@ -14497,12 +14513,22 @@ int shmsync_arena_close(shmsync_arena *a)
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
-uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
-void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
+uint64_t shmsync_arena_size(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.size", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size;
+}
+void *shmsync_arena_base(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.base", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base;
+}
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.self");
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
@@ -14511,7 +14537,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.participants");
     uint32_t i, slots = a->geo.slots;
     for (i = 1; i <= slots; i++) {
         shmsync_participant p;
@@ -14533,11 +14559,10 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
-    SHMI_BEGIN();
-    shmi_off off = 0;
-    int err;
     *out = 0;
-    err = shmi_enter(a, "arena.alloc");
+    SHMI_BEGIN_IN(a, "arena.alloc");
+    shmi_off off = 0;
+    int err = shmi_enter(a, "arena.alloc");
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_claim(a, size, &off);
@@ -14553,7 +14578,7 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 
 int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.free");
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     int err = shmi_enter(a, "arena.free");
@@ -14573,6 +14598,10 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
 {
+    if (a == NULL) {
+        shmi_no_arena("arena.at", NULL);
+        return NULL;
+    }
     if (__atomic_load_n(&a->retired, __ATOMIC_ACQUIRE)) {
         shmi_fail(EBADF, "arena.at", a->label, "this process closed the arena");
         return NULL;
@@ -14595,6 +14624,8 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.flags = flags;
     spec.any_size = any_size;
     *out = NULL;
+    if (a == NULL)
+        return shmi_no_arena(kind == SHMI_KIND('B', 'L', 'O', 'K') ? "arena.block" : "arena.value", name);
     err = shmi_spec_type(&spec, "arena.value", layout, type);
     if (err == 0)
         err = shmi_open_object(a, &spec, &o, &created);
@@ -16785,10 +16816,9 @@ int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "mutex.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
@@ -17046,10 +17076,9 @@ int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "futex.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
@@ -19374,10 +19403,9 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "sequencer.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, shmi_sequencer_bytes(a), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
 
@@ -20146,10 +20174,9 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "event.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, sizeof(shmi_event_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
 
@@ -21417,10 +21444,9 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "queue.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_queue_handle(a, &o, item_size, 0, out)));
 }
 
@@ -22695,7 +22721,7 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 }
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "waitgroup.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -22796,7 +22822,7 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 }
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "latch.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -22983,7 +23009,7 @@ int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_o
 }
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "once.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
@@ -24001,7 +24027,7 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 }
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "barrier.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
@@ -24689,7 +24715,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 }
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "fairmutex.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
@@ -25205,7 +25231,7 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 }
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "future.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
@@ -25936,7 +25962,7 @@ int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_o
 }
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "cond.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
@@ -26749,7 +26775,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 }
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "semaphore.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
@@ -28238,7 +28264,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 }
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "rwmutex.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
@@ -29555,7 +29581,7 @@ int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "spinlock.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
@@ -29564,7 +29590,7 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 }
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "rwspinlock.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
@@ -31042,10 +31068,9 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 }
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "multilock.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(a, 0), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
@@ -32371,10 +32396,9 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 }
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "signalwaker.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_signal_handle(a, &o, 0, out)));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
@@ -33289,10 +33313,9 @@ int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size,
 
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "synchronized.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
         return SHMI_TELL(shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST));
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
@@ -33889,7 +33912,9 @@ SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
 
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
 {
-    SHMI_BEGIN();
+    if (recovered != NULL)
+        *recovered = 0;
+    SHMI_BEGIN_IN(a, "recover_all");
     static const struct {
         uint32_t kind;
         uint16_t version;
@@ -33912,8 +33937,6 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     shmi_recovery r;
     shmi_objects l;
     size_t i, k;
-    if (recovered != NULL)
-        *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
     r.err = shmi_enter(a, "recover_all"); /* shmi_visit writes into the slot of this process, so a close must wait */

@@ -2058,7 +2058,7 @@ int shmsync_arena_close(shmsync_arena *a)
     shmi_failure before = shmi_last;
     int last, err = 0;
     if (a == NULL)
-        return SHMI_TELL(EINVAL);
+        return shmi_no_arena("arena.close", NULL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     if (shmi_calls_beyond != 0) /* one of these calls may be of a */
@@ -2118,12 +2118,22 @@ int shmsync_arena_close(shmsync_arena *a)
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
-uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
-void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
+uint64_t shmsync_arena_size(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.size", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size;
+}
+void *shmsync_arena_base(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.base", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base;
+}
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.self");
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
@@ -2132,7 +2142,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.participants");
     uint32_t i, slots = a->geo.slots;
     for (i = 1; i <= slots; i++) {
         shmsync_participant p;
@@ -2154,11 +2164,10 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
-    SHMI_BEGIN();
-    shmi_off off = 0;
-    int err;
     *out = 0;
-    err = shmi_enter(a, "arena.alloc");
+    SHMI_BEGIN_IN(a, "arena.alloc");
+    shmi_off off = 0;
+    int err = shmi_enter(a, "arena.alloc");
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_claim(a, size, &off);
@@ -2174,7 +2183,7 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 
 int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.free");
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     int err = shmi_enter(a, "arena.free");
@@ -2194,6 +2203,10 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
 {
+    if (a == NULL) {
+        shmi_no_arena("arena.at", NULL);
+        return NULL;
+    }
     if (__atomic_load_n(&a->retired, __ATOMIC_ACQUIRE)) {
         shmi_fail(EBADF, "arena.at", a->label, "this process closed the arena");
         return NULL;
@@ -2216,6 +2229,8 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.flags = flags;
     spec.any_size = any_size;
     *out = NULL;
+    if (a == NULL)
+        return shmi_no_arena(kind == SHMI_KIND('B', 'L', 'O', 'K') ? "arena.block" : "arena.value", name);
     err = shmi_spec_type(&spec, "arena.value", layout, type);
     if (err == 0)
         err = shmi_open_object(a, &spec, &o, &created);

@@ -564,7 +564,7 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 }
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "barrier.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
