@@ -205,7 +205,7 @@ typedef struct shmsync_arena_options {
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128. Each participant takes 2 KiB of size */
-    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    uint32_t mode;               /* permissions of a new arena's file, only bits of 0666; 0: 0600 */
     const char *label;           /* the name of this process in errors and tools; NULL: the program's name */
     const uint32_t *trust_uids;  /* this process also joins files of these users, besides its own user and root */
     size_t n_trust_uids;
@@ -12536,12 +12536,18 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
         memcpy(path, name, n + 1);
         return 0;
     }
-    if (n == 0 || n > 200 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    if (n == 0)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is %s", name == NULL ? "NULL" : "empty");
+    if (n > 200)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is %zu bytes long, more than 200", n);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is that of a directory");
     for (i = 0; i < n; i++) {
-        char c = name[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
-            return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+        char c = name[i], shown[8];
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-')
+            continue;
+        snprintf(shown, sizeof shown, c >= ' ' && c <= '~' ? "'%c'" : "0x%02x", (unsigned char)c);
+        return shmi_fail(EINVAL, "arena.open", name, "the name has byte %s at %zu; only letters, digits, '.', '_' and '-' are allowed; a path has a '/'", shown, i);
     }
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
@@ -12642,6 +12648,14 @@ SHMI_FN void shmi_unmap(shmi_segment *s)
     s->fd = -1;
 }
 
+/* Returns the smallest size of an arena for a number of participants. */
+SHMI_COLD uint64_t shmi_least_size(uint32_t slots)
+{
+    uint64_t size = SHMI_chunkSize;
+    while (shmi_plan(size, slots).chunk_count == 0)
+        size += SHMI_chunkSize;
+    return size;
+}
 /* Sizes, formats and maps s->fd, an empty file that no other process can reach. */
 SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
@@ -12655,7 +12669,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     size = (size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
-        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants; %llu are needed", (unsigned long long)size, slots, (unsigned long long)shmi_least_size(slots));
     /* If the size exceeds the limit, the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
@@ -12668,7 +12682,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
         return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
-    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
+    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)o->mode : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
     s->created = 1;
     return 0;
@@ -13925,6 +13939,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
         return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
         return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    if (o != NULL && (o->mode & ~(uint32_t)0666) != 0)
+        return shmi_fail(EINVAL, "arena.open", name, "mode %#o has bits other than 0666", (unsigned)o->mode);
     if (o != NULL && o->attach_only && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
         return shmi_fail(EINVAL, "arena.open", name, "it is to create only, and to attach only");
     return 0;
