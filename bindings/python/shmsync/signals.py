@@ -45,9 +45,11 @@ _release_leaving = _calls.leaving("semaphore_release", _permit_not_released, 1)
 class Semaphore(_calls.Semaphore, Object):
     """Permits that processes acquire in the order of their arrival.
 
-    ``value`` is the number of permits. The permits of a process that dies are returned. A ``transferable`` semaphore
-    only counts: any process may release permits, a death returns none, and ``initial`` of its permits are available
-    at first.
+    ``value`` is the number of permits. The permits of a process that dies are returned.
+
+    A ``transferable`` semaphore only counts: any process may release permits, and a death returns none. ``value`` is
+    the number of permits that there can be, and ``initial`` of them are available at first. So a counter that begins
+    at 0 is ``Semaphore(arena, name, 1000, transferable=True, initial=0)``, if it never exceeds 1000.
     """
 
     _kind = "semaphore"
@@ -65,7 +67,15 @@ class Semaphore(_calls.Semaphore, Object):
         create: bool = True,
     ) -> None:
         opts = SemaphoreOptions(transferable=transferable)
+        if create and transferable and value < 1:
+            raise Incompatible(
+                errno.EINVAL,
+                f"semaphore {name!r}: value is {value}, but there has to be room for at least 1 permit; "
+                "initial=0 makes none of them available at first",
+            )
         if initial is not None:
+            if initial < 0 or not transferable:
+                raise ValueError(f"initial is {initial}, but only a transferable semaphore has one, which is at least 0")
             opts.initial = i64(initial, "initial") if initial > 0 else -1
         self._open(arena, name, create, opts, i64(value, "value"))
         # 0 if it is not known: with create=False, which only finds a semaphore.

@@ -64,6 +64,40 @@ class Waits(ArenaCase):
         s.release(2)
         self.assertEqual(s.get_value(), 2)
 
+    def test_semaphore_without_a_permit(self) -> None:
+        s = shmsync.Semaphore(self.arena, "s", 1)
+        for wrong in (0, -1):
+            with self.assertRaisesRegex(shmsync.Incompatible, "initial=0 makes none of them available"):
+                shmsync.Semaphore(self.arena, "t", wrong, transferable=True)
+        with self.assertRaisesRegex(ValueError, "only a transferable semaphore"):
+            shmsync.Semaphore(self.arena, "s", 1, initial=1)
+        with self.assertRaisesRegex(ValueError, "at least 0"):
+            shmsync.Semaphore(self.arena, "t", 1, transferable=True, initial=-1)
+        self.assertEqual(s.get_value(), 1)
+
+    def test_errors_say_what_to_do_in_python(self) -> None:
+        class Old(ctypes.Structure):
+            _fields_ = [("a", ctypes.c_uint64)]
+
+        class New(ctypes.Structure):
+            _fields_ = [("a", ctypes.c_double)]
+
+        a = self.arena
+        shmsync.RecordQueue(a, "r", Old)
+        calls: List[Any] = [
+            (lambda: shmsync.Semaphore(a, "x", 0), "create=False opens one that exists"),
+            (lambda: shmsync.Barrier(a, "x", 0), "create=False opens one that exists"),
+            (lambda: shmsync.Queue(a, "x", 0), "create=False opens one that exists"),
+            (lambda: shmsync.RecordQueue(a, "x", Old, 0), "create=False opens one that exists"),
+            (lambda: a.block("x", 0), "without a size, the call opens one that exists"),
+            (lambda: shmsync.RecordQueue(a, "r", New), "Arena.delete drops its contents"),
+        ]
+        for call, what in calls:
+            with self.assertRaises(shmsync.Incompatible) as e:
+                call()
+            self.assertIn(what, str(e.exception))
+            self.assertNotRegex(str(e.exception), "shmsync_|SHMSYNC_")
+
     def test_event(self) -> None:
         e = shmsync.Event(self.arena, "e", bidirectional=True)
         self.assertFalse(e.wait(0.001))
