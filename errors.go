@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// These are the sentinel errors of the module. If POSIX has an errno for the condition, an error of the
-// module that Is a sentinel also Is this [Errno].
+// These are the sentinel errors of the module. The comment of each sentinel names its [Errno]. An error of the module
+// that Is a sentinel also Is the Errno of this sentinel.
 var (
 	// ErrOwnerDead says that a process died while it held the object. The caller does not hold the
 	// object. Matches EOWNERDEAD.
@@ -27,7 +27,7 @@ var (
 	// uses. It also says that a named object differs in its kind or its options from what the caller wants. Matches
 	// EINVAL.
 	ErrIncompatible = errors.New("incompatible")
-	// ErrCanceled says that the object was stopped, or that the wait was cancelled by Stop or Cancel. If a wait ends
+	// ErrCanceled says that the object was stopped or shut down, or that a call cancelled the wait. If a wait ends
 	// because its context ends, the error is that of the context instead. Matches ECANCELED.
 	ErrCanceled = errors.New("canceled")
 	// ErrClosed says that the segment, arena or handle was closed. Matches
@@ -87,8 +87,8 @@ func (id Identity) String() string {
 	return fmt.Sprintf("%s (pid %d, slot %d.%d)", label, id.PID, id.Slot, id.Generation)
 }
 
-// Error is the type of the errors that the packages of the module return. It wraps a sentinel error of this package. If
-// an errno stands for the condition, errors.Is matches the errno as well.
+// Error is the type of the errors that the packages of the module return. It wraps a sentinel error of this package.
+// The function errors.Is matches both the sentinel and its errno.
 type Error struct {
 	Op     string    // the operation, as in "mutex.lock"
 	Object string    // the object's name, or its offset if it has no name

@@ -56,7 +56,7 @@ func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n in
 	return n, Woken, nil
 }
 
-// futexCount returns the number of sleepers for a number n of a caller. The kernel takes counts of 31 bits.
+// futexCount returns n as a count for the kernel, which takes counts of 31 bits.
 func futexCount(n int) int { return min(max(n, 0), math.MaxInt32) }
 
 // WaitV sleeps while every word of ws has its expected value, until a wake on one of the words or until
@@ -79,8 +79,7 @@ func WaitV(ws []WaitVEntry, deadline int64) (index int, o Outcome, err error) {
 	return -1, o, err
 }
 
-// classify turns the errno of a wait into an Outcome. No other function knows which errnos are part
-// of the protocol.
+// classify turns the errno of a wait into an Outcome. It returns an error only with Failed.
 func classify(op string, errno unix.Errno) (Outcome, error) {
 	switch errno {
 	case 0:
@@ -127,8 +126,8 @@ func Monotonic() int64 {
 }
 
 // MonotonicOf converts a time with a monotonic reading, such as the deadline of a context, to nanoseconds of
-// CLOCK_MONOTONIC. A time that is too far in the future becomes the latest possible time, after 292 years. The
-// result is never 0, because 0 means no deadline.
+// CLOCK_MONOTONIC. A time that is too far in the future becomes the largest int64, which is 292 years after the boot.
+// The result is never 0, because 0 means no deadline.
 func MonotonicOf(t time.Time) int64 {
 	d := min(int64(t.Sub(clockBase)), math.MaxInt64-clockOffset)
 	if d == -clockOffset {

@@ -123,8 +123,8 @@ func sleepers(t *testing.T, w words, n int, sleep func(i int)) (woken chan int) 
 			woken <- i
 		}()
 	}
-	// Requeue wakes no sleeper here. It moves all sleepers of the word to the same word, and so it
-	// returns their number.
+	// Here Requeue wakes no sleeper. It moves each sleeper of the word to the same word again, so its result is the
+	// number of sleepers.
 	for {
 		count, _, err := shmsync.Requeue(w.raw(0), 0, 0, w.raw(0), 1<<20)
 		require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestWakeOfNoneWakesNobody(t *testing.T) {
 
 func TestRequeueOfAnyNumber(t *testing.T) {
 	w, _ := newWords(t)
-	// The kernel reads only the low 32 bits of a count. In the last number they are 0.
+	// The kernel reads only the low 32 bits of a count. In the last number of this list, these bits are 0.
 	for _, n := range []int{math.MaxInt32, math.MaxInt, math.MaxInt &^ math.MaxUint32} {
 		woken := sleepers(t, w, 2, func(int) { shmsync.Wait(w.raw(0), 0, 0) })
 		k, o, err := shmsync.Requeue(w.raw(0), 0, 0, w.raw(1), n)

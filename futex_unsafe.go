@@ -122,8 +122,8 @@ func NewRobustList() (*RobustList, error) {
 	return l, nil
 }
 
-// Link puts n words on the list. The address of the first word is first, and each further word is 8 bytes after the
-// previous one. The kernel marks the words in reverse order.
+// Link puts n words on the list. The parameter first points to the first word, and each further word is 8 bytes after
+// the previous one. The kernel marks the words in reverse order.
 func (l *RobustList) Link(first *uint32, n int) {
 	h := l.head
 	h.offset = int64(uintptr(unsafe.Pointer(first))) - int64(uintptr(unsafe.Pointer(&h.nodes[0])))

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// refuse makes all system calls that the library can do without fail with the errno answer. They fail from now on, in
-// all threads.
+// refuse forbids all system calls that the library can do without. From now on they fail in all threads, and the
+// parameter answer is their errno.
 func refuse(answer syscall.Errno) error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

@@ -50,9 +50,9 @@ func NoProcess(pid int) bool {
 	return pid > 0 && FeatureThreads.Have() && unix.Kill(pid, 0) == unix.ESRCH
 }
 
-// taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID
-// is given to another process later. A pool keeps taskDirs for reuse, because a survivor of a death waits for the
-// result, and should not wait for an allocation as well.
+// taskDir is an open directory /proc/PID/task. All look-ups in it concern the same process, even if the number PID is
+// given to another process later. A pool keeps taskDirs for reuse, so that a process that waits for the end of a dead
+// process does not also wait for an allocation.
 type taskDir struct {
 	fd            int
 	st            unix.Stat_t
@@ -113,8 +113,8 @@ func (d *taskDir) detached(leader int, startTime uint64) bool {
 	if d.mayHaveMemory(leader) {
 		return false
 	}
-	// Reading this file takes a reference to the memory of the leader, if the leader has memory. It has none, as
-	// has just been seen.
+	// Reading this file takes a reference to the memory of the leader if the leader has memory. The check above has
+	// shown that the leader has none.
 	stat, err := unix.Openat(d.fd, d.path(leader, "/stat"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -165,8 +165,7 @@ func (d *taskDir) path(thread int, file string) string {
 	return string(append(strconv.AppendInt(b[:0], int64(thread), 10), file...))
 }
 
-// mayHaveMemory reports whether a thread has memory, or whether that is unknown. A thread that has
-// ended has none.
+// mayHaveMemory returns false only if a thread has no memory. A thread that has ended has none.
 func (d *taskDir) mayHaveMemory(thread int) bool {
 	_, err := unix.Readlinkat(d.fd, d.path(thread, "/exe"), d.buf[:1])
 	return err != unix.ENOENT && err != unix.ESRCH
@@ -226,7 +225,7 @@ func (d *taskDir) stat(fd int) (threads int, startTime, size uint64, ok bool) {
 	// The name of the program, in parentheses, may contain any byte.
 	_, rest, ok := bytes.Cut(d.buf[bytes.LastIndexByte(d.buf[:n], ')')+1:n], []byte(" "))
 	const threadsField, startField, sizeField = 20, 22, 23
-	for field := 3; ok; field++ { // the rest starts with field 3
+	for field := 3; ok; field++ { // the text in rest starts with field 3
 		var value []byte
 		value, rest, ok = bytes.Cut(rest, []byte(" "))
 		switch field {
@@ -292,8 +291,8 @@ func probeThreads() error {
 	return nil
 }
 
-// isShortage reports whether a call failed because something is used up for the moment. Such a failure says nothing
-// about the system.
+// isShortage reports whether a call failed because there are too few file descriptors or too little memory now. Such a
+// failure says nothing about /proc.
 func isShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }

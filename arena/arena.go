@@ -54,7 +54,8 @@ func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error
 
 // Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it. If the
 // name is taken, the error Is [fs.ErrExist]. If Create has made the arena and then fails to join it, for example because
-// OnFirst fails, the arena stays as after Open, and the next Create finds the name taken.
+// OnFirst fails, the arena stays, unless it has [LifetimeEphemeral] and no participant is in. If the arena stays, the
+// next Create finds the name taken.
 func Create(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Create(name, opts.kernel())
 	return (*Arena)(a), err
@@ -140,8 +141,8 @@ const (
 // [Arena.Metrics] reports the state, too.
 //
 // The state is PathNone for an arena in a memfd, or if the arena was opened by a path that does not lead to its file.
-// It is also PathNone if this process has changed its root directory or its mount namespace since it joined, so that the
-// path does not lead to the file any more, but the file still has a name.
+// If this process has changed its root directory or its mount namespace, the path may lead elsewhere although the file
+// was not removed. Then the state is PathNone, too.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size returns the size of the arena in bytes.

@@ -26,9 +26,9 @@ type Finding struct {
 
 // Diagnose examines the arena twice, a moment apart. It returns the findings that both examinations have, the worst
 // first. While a living participant may be about to reap a dead one, Diagnose repeats the examination, for up to a
-// second. The command "shmctl waits" prints the same findings. If all processes that are involved in a wait are alive,
-// the wait is a finding only if it has lasted for the time older. If older is 0, this time is 10 s for a lock, and one
-// minute for permits, parties and room in a queue.
+// second. The command "shmctl waits" prints the same findings. If no process that is involved in a wait is dead or
+// stopped, the wait is a finding only if it has lasted for a minimum time. The parameter older sets this time. If older
+// is 0, the time is 10 s for a lock, and one minute for permits, parties and room in a queue.
 //
 // The program must import the packages that define the objects, such as prims. Diagnose returns the errors of Refresh.
 func (i *Inspector) Diagnose(older time.Duration) ([]Finding, error) {

@@ -29,10 +29,9 @@ const (
 	// the lock is free. If the Repair of the options made it, the call that ran the Repair holds the
 	// lock.
 	EventRepaired = arenakernel.EventRepaired
-	// EventNotRecoverable means that no process can take a lock any more. One of three things has
-	// happened in this process: a repair has failed, what a dead participant left could not be
-	// undone, or an Update has found or left an unusable undo log. Calls that take the lock fail
-	// with ErrNotRecoverable.
+	// EventNotRecoverable means that no process can take a lock any more. One of three things has happened in this
+	// process: a repair has failed, the rollback of a dead participant's changes has failed, or an Update has found or
+	// left an unusable undo log. Calls that take the lock fail with ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
 	// EventCorrupt means that a call on an open handle of this process has found bytes in the
 	// object that no correct process writes. Usually there is one such event for each object. If
@@ -41,8 +40,7 @@ const (
 	EventCorrupt = arenakernel.EventCorrupt
 )
 
-// Event describes something that went wrong in an arena, or was put right. The function
-// [Options].OnEvent gets it, for logs and alerts.
+// Event describes a death, damage or a repair in an arena. The function [Options].OnEvent gets it, for logs and alerts.
 //
 // A goroutine first makes a change and then reports it. So the object may have changed again before
 // the event arrives, and two events of one object may arrive in the wrong order. Read the state

@@ -55,8 +55,8 @@ type Wait struct {
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
 	How   string        // one of the constants below
 	Count uint64        // number of goroutines, as far as the arena records it; 0 if unknown
-	// On lists the holds that have to end before this wait can end, as indices of Inspection.Holds. If
-	// Any is false, all of them have to end. If Any is true, it is enough that some of them end.
+	// On lists the holds that block this wait, as indices of Inspection.Holds. If Any is false, the wait
+	// ends only when all these holds have ended. If Any is true, the end of fewer holds may be enough.
 	On  []int
 	Any bool
 }

@@ -23,7 +23,7 @@ type Participant struct {
 	State     string    // joining, live, leaving or dead
 	Self      bool      // whether the participant is this process
 	UID       int       // effective user
-	TID       int       // the ID, in the pid namespace of the process, of the thread whose end shows the death
+	TID       int       // thread ID, in the pid namespace of the process; the end of this thread shows the death
 	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
 	PIDNS     uint64    // inode of the pid namespace of the process
 	BootID    [16]byte  // identifies the boot of the host on which the process runs

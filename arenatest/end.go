@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// never is how long a World waits for something that ends at once unless the program hangs.
+// never limits a wait for something that happens soon unless the program hangs.
 const never = 2 * time.Minute
 
 // held are the modes of holds that a program has to release before the end of the test.

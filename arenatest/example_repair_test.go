@@ -74,8 +74,8 @@ func (b *bank) transfer(ctx context.Context, amount int64) error {
 	return nil
 }
 
-// This is the test: if a process dies at any point of a transfer, the next process finds the balances of before
-// or after the transfer.
+// This is the test: if a process dies at any point of a transfer, the next process finds either the old balances or the
+// new ones.
 func TestBankSurvivesADeathAnywhereInATransfer(t *testing.T) {
 	ctx := context.Background()
 	w := arenatest.New(t, nil)

@@ -13,8 +13,8 @@ import (
 
 type stats struct{ Requests, Bytes uint64 }
 
-// count is the program under test. The tests pass an interrupt that kills its process in the middle
-// of count.
+// count is the program under test. It calls interrupt in the middle of the Update, so that a test can kill the process
+// there.
 func count(s *prims.Synchronized[stats], bytes uint64, interrupt func()) error {
 	return s.Update(func(v *stats) error {
 		v.Requests++

@@ -31,8 +31,8 @@ import (
 const envTracer = "SHMSYNC_ARENATEST_TRACE"
 
 // tracerVariable is the environment variable that the function record sets to start a tracer. Tests that measure
-// coverage use another variable than envTracer, because a process with envTracer ends in an init function, and so would
-// write no coverage data.
+// coverage set another variable than envTracer: a process with envTracer ends in an init function, so it does not write
+// its coverage data.
 var tracerVariable = envTracer
 
 // The files of a tracer.
@@ -172,8 +172,7 @@ func record(file *os.File, op func()) (*recording, error) {
 	return &r, nil
 }
 
-// tracer single-steps one thread of its parent. One thread of the tracer makes all its calls, as
-// ptrace requires.
+// tracer single-steps one thread of its parent. It makes all calls of ptrace on one thread, as ptrace requires.
 type tracer struct {
 	pid, tid int
 	text     map[uint64]bool // by address: whether the instruction there is a system call
@@ -341,7 +340,7 @@ func (t *tracer) calls(at uint64) []uintptr {
 	if race.Enabled {
 		at, frame = t.goAt, t.goFrame
 	}
-	all := []uintptr{uintptr(at) + 1} // plus 1, because the function where expects return addresses
+	all := []uintptr{uintptr(at) + 1} // plus 1: where() expects return addresses
 	for err == nil && frame != 0 && len(all) < 64 {
 		var words [16]byte
 		local := []unix.Iovec{{Base: &words[0], Len: uint64(len(words))}}

@@ -45,9 +45,9 @@ func TestLeftoversAreCounted(t *testing.T) {
 	require.Contains(t, said, `"worker" has it: permits (2)`)
 }
 
-// TestCheckThatAlwaysFails: check returns the same error after every death. The error is reported once, with the
-// number of the further deaths after which check failed. A store into memory that belongs to no object is described
-// by its offset in the arena.
+// TestCheckThatAlwaysFails uses a check that returns the same error after every death. The report has the error once,
+// and says how many further deaths caused it. A store into memory that belongs to no object is described by its offset
+// in the arena.
 func TestCheckThatAlwaysFails(t *testing.T) {
 	report := failures(t, func(t testing.TB) {
 		w := arenatest.New(t, nil)

@@ -106,7 +106,7 @@ func (r *recording) place(n int) string {
 	return fmt.Sprintf("right after store %d of %d", n, len(r.Stores))
 }
 
-// last describes the last store before the death after n stores.
+// last describes store n, the last one before the death. It returns "" if n is 0.
 func (r *recording) last(w *World, n int) string {
 	if n == 0 {
 		return ""
@@ -139,8 +139,8 @@ func (w *World) placeOf(c change) string {
 	return text(at) + " of the arena"
 }
 
-// tryImage makes a copy of the arena from the bytes image, and runs check in the copy. The second result
-// is false if check hangs, or if the memory of the copy cannot be freed.
+// tryImage makes a copy of the arena, with the bytes in image, and runs check in the copy. The second result is false
+// if check hangs, or if the memory of the copy cannot be freed.
 func (w *World) tryImage(image []byte, check func(a *arena.Arena) error) (err error, goes bool) {
 	w.t.Helper()
 	seg, err := shm.CreateMemfd("arenatest", int64(len(image)), func(s *shm.Segment) error {

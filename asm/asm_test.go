@@ -32,7 +32,7 @@ func forEachVariant(t *testing.T, f func(*testing.T, variant)) {
 	}
 }
 
-// fastest returns the shortest of several calls of f.
+// fastest calls f several times, and returns the shortest time that a call took.
 func fastest(f func()) time.Duration {
 	best := time.Duration(1<<63 - 1)
 	for range 30 {
@@ -46,7 +46,7 @@ func fastest(f func()) time.Duration {
 // The compiler neither removes nor shortens the loop of Pause.
 func TestPauseTakesTime(t *testing.T) {
 	forEachVariant(t, func(t *testing.T, v variant) {
-		v.pause(0) // a count of 0 returns
+		v.pause(0) // returns, although the count is 0
 		v.pause(1)
 		short := fastest(func() { v.pause(1_000) })
 		long := fastest(func() { v.pause(100_000) })

@@ -181,7 +181,7 @@ typedef struct shmsync_epoch {
 
 /* The values of lifetime in shmsync_arena_options: what happens to an arena when no participant is in it any more. The
  * last close of an ephemeral arena removes the file. The close first waits for any process that is opening or removing
- * the arena. If this takes more than a second, for example because the other process is stopped, the file stays. */
+ * the arena. If this takes more than a second, for example because such a process is stopped, the file stays. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* the arena stays until shmsync_arena_remove or, on a tmpfs, until a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -255,8 +255,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Closes one opening of the arena. With the last close, this process leaves the arena: its holds are treated as after
  * its death, the waits of its other threads end with EBADF, and its pointers and handles into the arena become invalid.
- * ENOTCONN: the arena is not open. EDEADLK: a function of the program makes this call while the helper thread, or
- * another call on the arena, runs this function. The result is also EDEADLK if two such closes would wait for each
+ * ENOTCONN: the arena is not open. EDEADLK: a function of the program closes the arena, and the helper thread or
+ * another call on the arena runs this function. The result is also EDEADLK if two such closes would wait for each
  * other, for example if the on_death functions of two arenas close each other's arena. Any other errno: this process
  * has left the ephemeral arena, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);
@@ -625,7 +625,7 @@ typedef struct shmsync_queue_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     uint32_t capacity; /* of a new queue; an existing queue must have the same, unless an attach gives 0 */
-    uint64_t layout;   /* fingerprint of an item, from shmsync_layout; 0: an existing queue may have any */
+    uint64_t layout;   /* fingerprint of an item, from shmsync_layout; 0: an existing queue may have any type */
     int64_t spin_ns;   /* see shmsync_mutex_options */
     const char *type;  /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
 } shmsync_queue_options;
@@ -2123,20 +2123,21 @@ SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 }
 
 /* shmi_full_fence orders all loads and stores before it before all those after it; shmi_load_fence orders only loads.
- * The thread sanitizer does not know fences, so a build for it has none. The words that it watches are atomics, which
- * are ordered without fences. */
+ * The thread sanitizer sees no order between threads in a fence. But the words of the library stand beside plain data
+ * of the program, so the CPU must execute the fences in a build for the sanitizer, too. There gcc warns about
+ * __atomic_thread_fence, and not about __sync_synchronize. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define SHMI_NO_FENCES 1
+#define SHMI_THREAD_SANITIZER 1
 #endif
 #endif
 #if defined(__SANITIZE_THREAD__)
-#define SHMI_NO_FENCES 1
+#define SHMI_THREAD_SANITIZER 1
 #endif
 SHMI_FN void shmi_full_fence(void)
 {
-#ifdef SHMI_NO_FENCES
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#ifdef SHMI_THREAD_SANITIZER
+    __sync_synchronize();
 #else
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
@@ -2153,8 +2154,8 @@ SHMI_FN void shmi_order_loads(void)
 }
 SHMI_FN void shmi_load_fence(void)
 {
-#ifdef SHMI_NO_FENCES
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#ifdef SHMI_THREAD_SANITIZER
+    __sync_synchronize();
 #else
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 #endif
@@ -2616,8 +2617,9 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
-/* Whether fences work here, or no probe has shown that yet. */
-SHMI_FN int shmi_may_have_fences(void) { return shmi_has(&shmi_have.membarrier) || (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0; }
+/* Whether fences work here, or no probe has shown that yet. The function loads what is known first: a probe in another
+ * thread stores its result before it stores that the result is known. */
+SHMI_FN int shmi_may_have_fences(void) { return (shmi_has(&shmi_have.known) & SHMI_knowMembarrier) == 0 || shmi_has(&shmi_have.membarrier); }
 
 /* Registers this process for membarrier, so that the shmi_fence of another process reaches its threads. The
  * registration is quick while the process has only one thread. Returns whether a later call may succeed although this
@@ -3895,6 +3897,8 @@ struct shmsync_arena {
     int started;         /* shmi_start_watcher has started the watcher, and no call has ended it */
     int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
+    uint32_t unwatched;  /* 1: the watcher no longer uses the mapping. Atomic; the leave sleeps on it. */
+    int repaired;        /* what this process held is taken back, so the watcher ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
     char start_text[sizeof(((shmi_failure *)0)->text)]; /* why the join failed */
@@ -11972,6 +11976,14 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     }
     a->linked = 1;
 }
+/* Makes the kernel mark the alive words through another mapping of the arena, which begins at base. One store moves all
+ * words of the list, so the kernel finds them in one of the two mappings whenever this process dies. */
+SHMI_FN void shmi_robust_move(shmsync_arena *a, const unsigned char *base)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (r != NULL && a->linked)
+        __atomic_store_n(&r->offset, r->offset + (intptr_t)((uintptr_t)base - (uintptr_t)a->base), __ATOMIC_RELEASE);
+}
 SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 {
     shmi_robust *r = (shmi_robust *)(void *)a->robust;
@@ -12309,6 +12321,16 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
     }
 }
 
+/* Waits until the leave of this process has taken back what the process held. Until then the kernel marks the alive
+ * words if the process dies. */
+SHMI_FN void shmi_await_repairs(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->start_lock);
+    while (!a->repaired)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    pthread_mutex_unlock(&a->start_lock);
+}
+
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
@@ -12340,6 +12362,9 @@ SHMI_FN void *shmi_watcher(void *arg)
     pthread_mutex_unlock(&a->start_lock);
     if (err == 0) {
         shmi_watch(a);
+        __atomic_store_n(&a->unwatched, 1, __ATOMIC_RELEASE);
+        shmi_wake(&a->unwatched, SHMI_ALL);
+        shmi_await_repairs(a);
         shmi_robust_unregister(a);
     }
     shmi_end_thread();
@@ -13493,6 +13518,42 @@ SHMI_FN void shmi_close_home(shmsync_arena *a)
     shmi_close_file(a->home, a->home_dev, a->home_ino);
     a->home = -1;
 }
+SHMI_FN void shmi_init_locks(shmsync_arena *a)
+{
+    int i;
+    pthread_mutex_init(&a->start_lock, NULL);
+    pthread_cond_init(&a->start_cond, NULL);
+    pthread_mutex_init(&a->handles, NULL);
+    pthread_mutex_init(&a->walking, NULL);
+    pthread_mutex_init(&a->handles_of, NULL);
+    pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->endings, NULL);
+    pthread_mutex_init(&a->wait_nodes_lock, NULL);
+    pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->counter_lock, NULL);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_init(&a->searches[i].turn, NULL);
+}
+SHMI_FN void shmi_destroy_locks(shmsync_arena *a)
+{
+    int i;
+    pthread_mutex_destroy(&a->start_lock);
+    pthread_cond_destroy(&a->start_cond);
+    pthread_mutex_destroy(&a->handles);
+    pthread_mutex_destroy(&a->walking);
+    pthread_mutex_destroy(&a->handles_of);
+    pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->endings);
+    pthread_mutex_destroy(&a->wait_nodes_lock);
+    pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->counter_lock);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_destroy(&a->searches[i].turn);
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -13514,20 +13575,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a->notices);
     free(a->asked);
     free(a->told);
-    pthread_mutex_destroy(&a->start_lock);
-    pthread_cond_destroy(&a->start_cond);
-    pthread_mutex_destroy(&a->handles);
-    pthread_mutex_destroy(&a->walking);
-    pthread_mutex_destroy(&a->handles_of);
-    pthread_mutex_destroy(&a->reaping);
-    pthread_mutex_destroy(&a->endings);
-    pthread_mutex_destroy(&a->wait_nodes_lock);
-    pthread_mutex_destroy(&a->death_lock);
-    pthread_mutex_destroy(&a->counter_lock);
-    for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
-    for (i = 0; i < SHMI_classes; i++)
-        pthread_mutex_destroy(&a->searches[i].turn);
+    shmi_destroy_locks(a);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -13758,7 +13806,6 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
     struct stat home;
-    int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
@@ -13779,20 +13826,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     a->ino = s->ino;
     a->stage = SHMI_opening;
     shmi_note_word(a->label, sizeof a->label, path);
-    pthread_mutex_init(&a->start_lock, NULL);
-    pthread_cond_init(&a->start_cond, NULL);
-    pthread_mutex_init(&a->handles, NULL);
-    pthread_mutex_init(&a->walking, NULL);
-    pthread_mutex_init(&a->handles_of, NULL);
-    pthread_mutex_init(&a->reaping, NULL);
-    pthread_mutex_init(&a->endings, NULL);
-    pthread_mutex_init(&a->wait_nodes_lock, NULL);
-    pthread_mutex_init(&a->death_lock, NULL);
-    pthread_mutex_init(&a->counter_lock, NULL);
-    for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
-    for (i = 0; i < SHMI_classes; i++)
-        pthread_mutex_init(&a->searches[i].turn, NULL);
+    shmi_init_locks(a);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
@@ -14255,26 +14289,68 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
 
 /* ---- Leaving: other processes treat what this process still holds, and its waits, as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still use
- * the mapping, and must not store to the slot of the next participant. So the mapping is replaced before the slot is
- * free. The leave goes on in a mapping of its own, unless there is no room for one. */
-SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+/* Replaces the mapping of this process by private memory. From then on, no other thread of this process stores to the
+ * arena, whatever it is about to do. So this process can take back what it holds, as if the process were dead. Otherwise,
+ * if a thread was preempted before a plain store, such as that of an unlock, the store could change what a peer has by
+ * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. */
+SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
-    uint32_t number, synced;
-    int here = 0, fd = own != NULL ? shmi_borrow_file(a) : -1;
+    shmi_notice *notices = (shmi_notice *)malloc((a->geo.slots + 1) * sizeof *notices);
+    int here, fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
     void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
     shmi_return_file(a, fd);
     if (base == MAP_FAILED) {
         free(own);
-        own = a;
-    } else {
-        *own = *a;
-        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
-        own->base = (unsigned char *)base;
-        here = shmi_unmap_file(a);
-        __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+        free(notices);
+        return a;
     }
+    shmi_robust_move(a, (unsigned char *)base);
+    *own = *a;
+    own->base = (unsigned char *)base;
+    /* Calls for which the leave does not wait may still use the locks and lists of a, but only for themselves. */
+    shmi_init_locks(own);
+    pthread_mutex_lock(&a->endings);
+    memcpy(notices, a->notices, (a->geo.slots + 1) * sizeof *notices);
+    pthread_mutex_unlock(&a->endings);
+    own->notices = notices;
+    pthread_mutex_lock(&a->handles);
+    own->deferred = a->deferred;
+    own->n_deferred = a->n_deferred;
+    own->cap_deferred = a->cap_deferred;
+    a->deferred = NULL;
+    a->n_deferred = a->cap_deferred = 0;
+    pthread_mutex_unlock(&a->handles);
+    own->refs = NULL;
+    own->refs_log = own->n_refs = 0;
+    own->upgradable = NULL;
+    own->crowd = NULL;
+    own->wait_nodes = NULL;
+    own->free_nodes = 0;
+    memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
+    here = shmi_unmap_file(a);
+    __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    return own;
+}
+/* Frees what shmi_replace_mapping has made for the leave. */
+SHMI_FN void shmi_end_own(shmsync_arena *own)
+{
+    int i;
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&own->dead_waits[i]);
+    munmap(own->base, (size_t)own->size);
+    shmi_destroy_locks(own);
+    free(own->deferred);
+    free(own->notices);
+    free(own);
+}
+
+/* Frees the slot of this participant, as the last step of its leave. own is the arena in a mapping of the leave, or a if
+ * there was no room for one. In the first case, calls that shmi_enter does not count do not store to the slot of the next
+ * participant: see shmi_replace_mapping. */
+SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, shmsync_arena *own, uint32_t leaving, int unknown, const shmi_concern *concern)
+{
+    uint32_t number, synced;
     shmi_record_leave(own);
     number = shmi_epoch_of_write_back(own, &synced);
     shmi_free_slot(own, a->my_slot, leaving, unknown != 0);
@@ -14284,12 +14360,10 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_ring_watchers_of(own, a->my_slot);
     shmi_count_death(own, concern); /* a peer that was woken earlier may have found this participant still current */
     shmi_drop_lock(a);
-    if (own != a) {
-        munmap(base, (size_t)a->size);
-        free(own);
-    } else {
+    if (own != a)
+        shmi_end_own(own);
+    else
         __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
-    }
 }
 
 /* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
@@ -14315,20 +14389,61 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
  * back, a peer could claim the same, and the store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
- * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go.
+ *
+ * A call that has read from shmsync_arena.fenced that this process has registered for membarrier may make its claim with
+ * a plain store. Such a call needs the fence below. If this function reads 0 from fenced, a call that reads 1 does so
+ * later, and then sees that this process leaves. */
 SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;
     __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
+        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
+/* Waits until the watcher no longer uses the mapping. The watcher may be running a function of the user's for a death.
+ * Peers that need what this process holds must not wait for the end of that function. So this function returns 0 after a
+ * second. */
+SHMI_FN int shmi_await_unwatched(shmsync_arena *a)
+{
+    int64_t end = shmi_now() + SHMI_UNCOUNTED_MOST;
+    while (!__atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) && shmi_now() < end)
+        shmi_futex_sleep(&a->unwatched, 0, end);
+    return __atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) != 0;
+}
+/* Forgets what a call may have noted in the slot of this participant before the mapping was replaced under it. Returns
+ * whether such a call was about to tell the owner of a wait that the wait is over. Then any participant may miss a wake. */
+SHMI_FN int shmi_cut_off(shmsync_arena *own)
+{
+    uint32_t *telling = shmi_slot32(own, own->my_slot, SHMI_slotTelling);
+    int told = shmi_ld32(telling) == 0;
+    own->acting = 0;
+    shmi_forget_acts(own);
+    if (told)
+        return 0;
+    shmi_rest_guard(own, SHMI_WALK_OWED);
+    shmi_st32(telling, 0);
+    return 1;
+}
+/* Ends the watcher, after this process has taken back what it held. */
+SHMI_FN void shmi_end_watcher(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->start_lock);
+    a->repaired = 1;
+    pthread_cond_broadcast(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    pthread_join(a->watcher, NULL);
 }
 
 /* Leaves the arena. With keep_file, the descriptor of the file stays open. */
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmsync_arena *own;
     shmi_concern concern;
-    int unknown;
+    int all, unknown;
     /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
@@ -14338,6 +14453,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
      * this slot, which has to test the byte lock from now on. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell)); /* for shmi_await_unwatched */
     while (shmi_ld32(&a->calls) != 0) { /* wake the threads that wait in calls */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
@@ -14349,26 +14465,29 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     shmi_await_uncounted(a);
+    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
-    a->left = 1;
+    a->left = own->left = 1;
     pthread_mutex_unlock(&a->handles);
-    unknown = shmi_repair_all(a, a->self, 0, &concern);
+    all = own != a && shmi_cut_off(own);
+    unknown = shmi_repair_all(own, own->self, all, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     if (!concern.unfinished)
-        shmi_reclaim_memory(a, a->self);
+        shmi_reclaim_memory(own, own->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* wakes that were sent to this process are lost, as after a death */
+    shmi_wake_all_for(own, own->self, &concern); /* wakes that were sent to this process are lost, as after a death */
     if (!concern.unfinished)
-        shmi_clear_open_bits(a, a->self);
+        shmi_clear_open_bits(own, own->self);
     pthread_mutex_unlock(&a->reaping);
 
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
-    pthread_join(a->watcher, NULL);
+    shmi_end_watcher(a);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_give_up_slot(a, leaving, unknown, &concern);
+    if (own == a)
+        own = shmi_replace_mapping(a);
+    shmi_give_up_slot(a, own, leaving, unknown, &concern);
     if (!keep_file)
         shmi_close_file(a->fd, a->dev, a->ino);
     shmi_close_home(a);
@@ -33079,7 +33198,8 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A pseudorandom number for each call. A search begins there, so that searches of different callers spread. */
+/* Returns a pseudorandom number, at which a search begins. So the searches of different callers begin at different
+ * places. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -33103,7 +33223,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the CAS fails, another participant has the queue. The bit was wrongly clear, so it stays set. */
+        /* If the CAS fails, another participant has the queue. Then the bit should have been set, so it stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;
@@ -33220,8 +33340,8 @@ struct shmi_synchronized {
     shmi_synchronized_words *w;
     unsigned char *copies[2];
     size_t size;
-    /* 1: if this process has the lock, then for the program, between a begin and a commit or abort, and no call stores to
-     * the copies. Atomic. */
+    /* Counts only while this process has the lock. 1: the program has the lock, between a begin and a commit or abort,
+     * so no call stores to the copies. 0: a call has the lock. Atomic. */
     uint32_t lent;
 };
 
@@ -33385,22 +33505,32 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
+SHMI_COLD int shmi_synchronized_left(struct shmi_synchronized *x, const char *op)
+{
+    shmi_xchg32(&x->lent, 1);
+    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+}
 /* Begins the use of the copies by a call. The caller has the lock. Returns EBADF if this process is leaving the arena and
  * does not wait for this call. Then the lock stays as it is, and the leave, or a reaper, takes it back.
  *
  *     the call                    the leave: shmi_await_uncounted
  *     lent := 0                   leaving := 1
+ *                                 shmi_fence
  *     load of leaving             load of lent: see shmi_synchronized_in_call
  *
- * So either the call sees the leave, or the leave waits for the call. */
-SHMI_FN int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
+ * So either the call sees the leave, or the leave waits for the call. If this process has registered for membarrier, the
+ * fence of the leave makes a plain store enough in the call, as in shmi_mutex_unlock_at_once. */
+SHMI_FAST int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
 {
-    if (shmi_ld32(&x->lent) != 0)
-        shmi_xchg32(&x->lent, 0);
-    if (SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)))
-        return 0;
-    shmi_xchg32(&x->lent, 1);
-    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+    if (shmi_ld32(&x->lent) != 0) {
+        if (SHMI_LIKELY(__atomic_load_n(&x->m.a->fenced, __ATOMIC_SEQ_CST))) {
+            __atomic_store_n(&x->lent, 0, __ATOMIC_RELAXED);
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        } else {
+            shmi_xchg32(&x->lent, 0);
+        }
+    }
+    return SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)) ? 0 : shmi_synchronized_left(x, op);
 }
 /* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
@@ -33471,7 +33601,7 @@ SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
     return shmi_fail(EPERM, op, x->m.called, "this process does not hold it (owner word %#010x)", o);
 }
 
-/* Begins the call that ends what a begin has begun. */
+/* Begins a commit or an abort: the program gives the copy back that a begin gave to it. */
 SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char *op)
 {
     int err = shmi_synchronized_holds(x, op);
@@ -33480,9 +33610,6 @@ SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char 
 /* Commits and unlocks, after shmi_synchronized_use. */
 SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 {
-    int err = shmi_synchronized_holds(x, "synchronized.commit");
-    if (err != 0)
-        return err;
     SHMSYNC_CRASHPOINT("synchronized.update.written");
     shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
     SHMSYNC_CRASHPOINT("synchronized.update.committed");
@@ -33511,7 +33638,8 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    return shmi_synchronized_commit(x);
+    err = shmi_synchronized_holds(x, "synchronized.store"); /* the leave may have given up its wait for the memcpy */
+    return err != 0 ? err : shmi_synchronized_commit(x);
 }
 /* Keeps the object open until this call has unlocked, even if another thread closes the handle meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)
@@ -33580,7 +33708,7 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
         return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
         return 0;
-#ifndef SHMI_NO_FENCES /* the thread sanitizer sees only the order that the lock makes */
+#ifndef SHMI_THREAD_SANITIZER /* the thread sanitizer sees only the order that the lock makes */
     {
         int tries;
         for (tries = 0; tries < SHMI_synchronizedTries; tries++)
@@ -33744,7 +33872,7 @@ SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
     free(x);
     return yes;
 }
-/* Whether the object at r->lost.offset needs recovery. The answer is 0, too, if the object cannot be opened, or has
+/* Whether the object at r->lost.offset needs recovery. Returns 0 also if the object cannot be opened, or has
  * another version. */
 SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
 {
@@ -33792,9 +33920,9 @@ SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)
 #undef SHMI_RECOVER_LOCK
 
 enum { SHMI_keyTries = 64 }; /* how many times shmi_key_left reads an entry that changes */
-/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. *key is the key that the entry
- * had at that moment: another process may recover the key, and then the entry may get another key. If a peer changes
- * the entry all the time, *key is a key that the entry had at some moment of the call. */
+/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. If so, stores the key in *key.
+ * The entry may get another key when another process recovers this key. If a peer changes the entry all the time, *key
+ * may be a key that the entry had at another moment of the call. */
 SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
 {
     int tries;

@@ -15,9 +15,9 @@ func (c *spinCore) refuse() { park.Refuse(c.queues()...) }
 
 func (c *spinCore) callsLeft() bool { return park.Left(c.queues()...) && c.calls.Load() == 0 }
 
-// begin makes Close wait for a call that waits in two queues one after the other. Close waits until the call has called
-// finish. begin returns false if the handle is being closed. The call is not counted in one of the queues, because
-// tools would show the call as a wait in that queue.
+// begin makes Close wait for a call that waits in two queues one after the other. Close waits until the call has
+// called finish. begin returns false if the handle is being closed. begin counts the call in the field calls and not
+// in a queue, because tools show each call that a queue counts as a wait.
 func (c *spinCore) begin() bool {
 	c.calls.Add(1)
 	if c.opening.closing.Load() {
@@ -35,8 +35,8 @@ func (c *spinCore) end() {
 	}
 }
 
-// wakeOwed is called by Close. It makes the wakes of calls that found the handle closing, and so woke nobody; see
-// enterLate.
+// wakeOwed is called by Close. It makes the wakes that other calls had to make. These calls woke nobody, because the
+// handle was being closed; see enterLate.
 func (c *spinCore) wakeOwed() {
 	if c.waited() && spinWord(c.state.Load()).free() {
 		c.wakeWaited()

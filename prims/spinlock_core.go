@@ -85,9 +85,10 @@ func (c *spinCore) lock(ctx context.Context) error {
 // own takes the lock exclusively. It does what lock does, except that it does not report the hold to the race detector
 // and to tests.
 //
-// For an RWSpinLock, own first waits until it can claim the lock, and then until the readers have left. Between the two
-// waits, the state word names this process, but the call is in no queue. Close must not leave the arena at that time,
-// because another process would then get the lock. So begin makes Close wait for the whole call.
+// For an RWSpinLock, own first waits until it can claim the lock, and then until the readers have left. Between the
+// two waits, the state word names this process, but the call is in no queue. If this process left the arena at that
+// time, another process could get the lock, and the call would not notice. So begin makes Close wait for the whole
+// call.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
@@ -128,8 +129,8 @@ func (c *spinCore) try(as spinKind) bool {
 		switch n := o.participant(); {
 		case counted, n == 0, n == c.name:
 		case c.a.Dead(n): // this call may be the first one that finds the death
-			// Count this call, so that Close of the handle waits for it. The reason: step may take the lock from the
-			// dead process, and the next holder may then close the handle.
+			// Count this call, so that Close of the handle waits for it. The reason: after step has taken the lock
+			// from the dead process, another goroutine may get the lock and close the handle.
 			if !c.queue.Enter() {
 				return false
 			}
@@ -206,7 +207,7 @@ type spinWaiter struct {
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
-	dying    bool // the last sleep was for a holder that is dead, but whose process has not ended
+	dying    bool // the waiter last slept because the process of a dead holder had not ended
 	exit     goneWait
 }
 

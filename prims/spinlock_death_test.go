@@ -213,8 +213,8 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 				r = other.op(t, "state", "rw")
 				require.Equal(t, []string{"owner-dead"}, r.Is)
 				require.Equal(t, victim.proc.Pid(), r.Who.PID)
-				// While a recovery waits for readers, no word has the ID of the dead holder, so another participant may
-				// get this ID. The recovery has given up, so the state word names no participant.
+				// The recovery gave up, and the state word names no participant now. While the recovery waited for
+				// readers, no word named the dead holder, so another participant could have got its ID.
 				require.Equal(t, "owner-dead", r.Text)
 				rec := other.blocked(t, order{Op: "recover", Object: "rw"})
 				reader.must(t, "runlock", "rw")

@@ -104,8 +104,8 @@ func RewriteSpin(a *arena.Arena, o arenakernel.Object, b []byte) {
 	}
 }
 
-// Readers returns the word with the holds of this process for reading, and a function that returns the value that a dead
-// participant in the same slot would have left there.
+// Readers returns the word that counts the read holds of this process. The function ofDead returns the value that the
+// word has if a dead participant of the same slot has left it with so many holds.
 func (l *RWSpinLock) Readers() (word *atomic.Uint64, ofDead func(holds uint32) uint64) {
 	const generation = 1 << 28 // the highest bit of the generation
 	return l.mine, func(holds uint32) uint64 { return uint64(makeRWSpinCount(l.core.name^generation, holds)) }

@@ -156,9 +156,9 @@ func (c *spinCore) checkFor(waiters *park.WakeWord) {
 	}
 }
 
-// meetAgain stores the present time as the date of the present hold; see metWords. A waiter may have stored an earlier
-// date, but this date is void if the holder then waited for readers: at the end of that wait the holder changed the
-// state word, and a date counts only while the state word is unchanged.
+// meetAgain stores the present time as the date of the present hold; see metWords. A date counts only while the state
+// word is unchanged. If the holder has waited for readers, it changed the state word after that, so earlier dates of
+// the hold are void.
 func (c *spinCore) meetAgain() {
 	next, gate := c.words.wake.Load(), c.words.gate.Load()
 	o := spinWord(c.state.Load())

@@ -38,7 +38,7 @@ import (
 //	         seq-cst before the loads of the wake words; seq-cst against the counts
 //	         of readers
 //	futex:   none; waiters sleep on the wake words
-//	crash:   names the dead until a process finds it; see docs/robustness.md
+//	crash:   names the dead participant until a process finds the death; see docs/robustness.md
 type spinWord uint32
 
 type spinKind uint32

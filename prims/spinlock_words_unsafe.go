@@ -14,7 +14,7 @@ import (
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
-	// drain is the futex word of the waiter for readers to leave; see park.Word. It belongs to an RWSpinLock.
+	// drain is the futex word of a call that waits for readers to leave; see park.Word. It belongs to an RWSpinLock.
 	// It is on this cache line because each RUnlock reads it.
 	drain atomic.Uint32
 	_     [8]byte

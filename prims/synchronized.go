@@ -15,9 +15,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Synchronized is a value of type T with its lock. An Update happens wholly or not at all, even if its process
-// is killed in the middle of it, or if its function panics or returns an error. So no repair is needed after a
-// death, and no call returns an error because of it.
+// Synchronized is a value of type T with its lock. An Update happens wholly or not at all, even if its process is
+// killed in the middle of it, or if its function panics or returns an error. So no repair is needed after a death,
+// and no call returns an error because of a death.
 //
 // Load reads the value without the lock. It never waits for an Update, not even if the Update's
 // process is stopped or dead, and never sees a part of an Update.
@@ -42,9 +42,9 @@ type Synchronized[T any] struct {
 type synchronized struct {
 	lock  *Mutex
 	words *synchronizedWords
-	// inside is set while a goroutine that got the lock through this handle may be using the two copies of the value.
-	// The holder of the lock writes inside. The goroutine that closes this handle reads it, and so does a goroutine
-	// that closes another handle of the process.
+	// The mark inside is set while a goroutine that got the lock through this handle may be using the two copies of
+	// the value. Only the holder of the lock writes the mark. The goroutine that closes this handle reads the mark,
+	// and so does a goroutine that closes another handle of the process.
 	inside goroutineMark
 	// heldSince is a time in ns of CLOCK_MONOTONIC. At that time, Close found for the first time that the owner word
 	// names this process while no goroutine of this handle uses the copies; see the method left. 0 means that Close has
@@ -327,8 +327,9 @@ func (s *synchronized) lockFor(timeout int64) error {
 //	CAS of the owner word          closing = true
 //	enter: load of closing         left: load of the owner word
 //
-// Both sides are sequentially consistent. So enter finds that the handle is being closed, or left finds that this
-// process has the lock. If the Update loaded closing before the CAS, both could miss the store of the other side.
+// Both sides are sequentially consistent. So enter finds that the handle is being closed, or the method left finds
+// that this process has the lock. If the Update loaded the flag closing before its CAS, each method could miss what
+// the other call has stored.
 func (s *synchronized) enter(verb string) error {
 	s.inside.begin()
 	if s.lock.opening.closing.Load() {
@@ -360,7 +361,7 @@ func (s *synchronized) holds() bool {
 	return o.held() && o.participant() == s.lock.name
 }
 
-// commit turns the copy that the function of an Update, or Store, has written into the value.
+// commit makes a copy of the value the valid one. An Update or a Store has written this copy.
 func (s *synchronized) commit(verb string, n uint64) error {
 	crashpoint.Hit("synchronized.update.written")
 	if !s.holds() {

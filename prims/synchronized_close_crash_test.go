@@ -31,7 +31,7 @@ func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 			case err := <-closed:
 				t.Errorf("Close returned %v, and the Update has not unlocked yet", err)
 				closed <- err
-			case <-after(500 * time.Millisecond): // an earlier version of Close waited only for 1/25 of this time
+			case <-after(500 * time.Millisecond): // an earlier version of Close waited for 20 ms only
 			}
 		})
 		require.NoError(t, s.Update(func(v *int) error { *v = 2; return nil }))

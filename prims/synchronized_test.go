@@ -360,8 +360,8 @@ func TestSynchronizedInspection(t *testing.T) {
 	}))
 }
 
-// BenchmarkSynchronizedRatios runs all operations in turn, each for a short time. It repeats that, and reports
-// the fastest run of each operation. So other programs on the host disturb all operations alike.
+// BenchmarkSynchronizedRatios runs all operations in turn, each for a short time, many times. Because the operations
+// take turns, other programs on the host disturb all of them alike. The result for an operation is its fastest run.
 func BenchmarkSynchronizedRatios(b *testing.B) {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "reference", nil)

@@ -12,12 +12,12 @@ import (
 // synchronizedWords is the head of the body of a Synchronized, 256 bytes. Two copies of the
 // value follow, each at a multiple of 64 bytes.
 //
-//	owner word  current  valid copy  other copy                       meaning                 left by
+//	owner word  current  valid copy  other copy                       meaning                 ended by
 //	free        c        c&1         what earlier Updates left there  idle                    Lock
 //	held by n   c        c&1         n writes it                      n is in an Update       commit, abort, death
 //	held by n   c+1      (c+1)&1     the previous value               n has committed         Unlock, death
-//	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  when n is gone, another
-//	dead                                                                                      process frees the lock
+//	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  another process, which
+//	dead                                                                                      frees the lock when n is gone
 //
 // The store of current+1 is the commit. If a process dies before the commit, the value is unchanged. A commit swaps the
 // roles of the two copies. Only a later holder of the lock writes to the copy that was valid before. So a reader

@@ -65,8 +65,8 @@ func forbid(a *arena.Arena) error {
 	return nil
 }
 
-// registerSilent registers a helper process for [silent]. open opens objects of the arena, and returns the
-// function act, which uses them.
+// registerSilent registers a helper process for [silent]. The function open opens objects of the arena, and returns a
+// function that uses them.
 func registerSilent(process string, open func(a *arena.Arena) (act func(how string), err error)) {
 	proctest.Register(process, func(c *proctest.Child) {
 		var p struct{ Arena, How string }

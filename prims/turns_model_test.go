@@ -82,7 +82,7 @@ type turnsState struct {
 	thread   [turnsMost]turnsThread
 	queue    [turnsMost]uint8    // goroutines plus 1, in order of arrival
 	line     [2][turnsMost]uint8 // the line of each process, in the same form
-	held     [2]bool             // whether a goroutine of the line holds the lock, for each process
+	held     [2]bool             // for each process: a goroutine of its line holds the lock
 	owner    uint8               // the goroutine that holds the lock, or to which it was granted, plus 1
 	private  uint8               // the goroutine that has the private lock, plus 1
 	arrivals uint8

@@ -14,7 +14,7 @@ import (
 // killed at each step, and so may a process that rolls back.
 type txBlocksModel struct {
 	kills int
-	twice bool // one process runs transactions of both locks; otherwise of one lock, and two processes roll back
+	twice bool // one process runs transactions of both locks; if false, of one lock, and two processes roll back
 	bug   bug
 }
 

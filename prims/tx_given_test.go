@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// TestRollbackLeavesABlockThatAnEarlierOneGave: a process died in a rollback, after it had given the log record of a
-// block the kind logGiven. Since then the block was freed and allocated again, and another goroutine of this process is
-// freeing it. The next rollback must leave the block to that goroutine.
+// TestRollbackLeavesABlockThatAnEarlierOneGave: a process died in a rollback, after it had changed the kind of a
+// block's log record to logGiven. Since then the block was freed and allocated again, and another goroutine of this
+// process is freeing it. The next rollback must leave the block to that goroutine.
 func TestRollbackLeavesABlockThatAnEarlierOneGave(t *testing.T) {
 	const undone, committed, given = 2, 3, 4
 	for name, phase := range map[string]uint64{"undone": undone, "committed": committed} {

@@ -118,7 +118,8 @@ type logRecord struct {
 	n     uint32 // how many bytes are saved
 }
 
-// before reads and validates the record that ends at the position end of the log.
+// The method before reads and validates a record of the log. The parameter end is the position at which the record
+// ends.
 func (l *undoLog) before(end uint32) (r logRecord, err error) {
 	if end < logFooter || end > l.size {
 		return r, errBadLog
@@ -178,19 +179,19 @@ func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 // another process. If a block is not logged in the name of n, endBlocks skips it, because an earlier call has dealt
 // with it, or because it was never logged.
 //
-// endBlocks frees no block itself. Instead it makes the block one of this process, and gives its record the kind
-// logGiven. The method release frees the block later, when the log is idle. If endBlocks itself freed the block, a
-// transaction of n with another log could allocate it. If this process then died, the next process that finishes this
-// log would free the block again.
+// endBlocks frees no block itself. Instead it takes the block over from the transaction for this process, and changes
+// the kind of the record to logGiven. The method release frees the block later, when the log is idle. If endBlocks
+// itself freed the block, a transaction of n with another log could allocate it. If this process then died, the next
+// process that finishes this log would free the block again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {
 		case r.kind == logBytes:
 			return
 		case r.kind == logGiven:
-			// An earlier process gave the record the kind logGiven, and that process, or its reaper, frees the block.
-			// The method release would free it again. By that time the block may be in use again, or another goroutine
-			// of this process may be freeing it. So the record gets another kind.
+			// An earlier process has set the kind logGiven. That process, or its reaper, frees the block, so this
+			// process must not: the block may already be in use again, or another goroutine of this process may be
+			// freeing it. The method release frees the blocks of the kind logGiven, so change the kind.
 			if commit {
 				l.setKind(end, logAlloc)
 			} else {

@@ -112,7 +112,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 		return
 	}
 	k := tx.nSaved
-	if end <= tx.within.to && tx.within.from <= at { // this is false if a program saves the fields of a struct in order
+	if end <= tx.within.to && tx.within.from <= at { // false, for example, if a program saves fields in order
 		for i := range tx.saved[:min(k, uint(len(tx.saved)))] {
 			if r := &tx.saved[i]; r.from <= at && end <= r.to {
 				return

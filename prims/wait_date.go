@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// This file estimates, for tools, how long a FairMutex, permits of a Semaphore, or a key of a MultiLock have been held.
-// These objects serve their waits strictly in order. So no process can have got the lock since the present first wait
-// became the first: the present holds began before that moment. Design note 47 has the argument.
+// This file estimates, for tools, how long a FairMutex, permits of a Semaphore, or a key of a MultiLock have been
+// held. These objects serve their waits strictly in order. While a wait is the first one, no other process gets the
+// lock. So the present holds began before the present first wait became the first. Design note 47 has the argument.
 //
 // Neither a lock nor a grant reads the clock for this purpose. Instead, when the periodic check of a waiter's process
 // finds that a wait is the first, it stores the time in the word stamp of the node; see recordQueue.dateFirst. That
@@ -25,7 +25,7 @@ func firstDate(ns int64) uint32 { return max(uint32(ns/int64(time.Millisecond)+1
 func firstSince(date uint32, now int64) int64 {
 	ms := now/int64(time.Millisecond) + 1
 	age := int32(uint32(ms) - date)
-	if date == 0 || age < -1 { // -1: firstDate rounds up, and skips 0
+	if date == 0 || age < -1 { // -1 is valid, because firstDate returns 1 instead of 0
 		return 0
 	}
 	return (ms - int64(age)) * int64(time.Millisecond)
@@ -42,7 +42,8 @@ func (i *inspection) dateByStamp(holds []int) {
 }
 
 // dateByWait does what dateByStamp does, for the given wait w, the first one of a queue. The caller reads the holds
-// before this call. The result is false if w has ended, or is about to end, so that its stamp may not be a date.
+// before this call. The result is false if w has ended, or is about to end, because its stamp may then be something
+// other than a date.
 func (i *inspection) dateByWait(w *arenakernel.Wait, holds []int) bool {
 	n, err := i.a.NodeAt(w.Node)
 	if err != nil {

@@ -115,9 +115,9 @@ func TestEventBeatsTheEndOfTheWait(t *testing.T) {
 	}
 }
 
-// TestCloseBeatsAFreeLock: a lock becomes free while a call that wants it is about to sleep. Then the handle is closed
-// before the call runs again. The call fails, and the lock stays free. If the call took the lock, the Close of the arena
-// would leave the lock to other processes as that of a dead holder.
+// TestCloseBeatsAFreeLock: a lock becomes free while a call that wants it is about to sleep. Then the handle is
+// closed before the call runs again. The call fails, and the lock stays free. If the call took the lock, it would
+// still have the lock when the arena is closed. Then other processes would find the lock as if its holder had died.
 func TestCloseBeatsAFreeLock(t *testing.T) {
 	if !shmsync.FeatureWaitV.Have() {
 		t.Skip("needs futex_waitv: without it, a wait with a context does not sleep in the kernel")

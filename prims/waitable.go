@@ -43,7 +43,7 @@ type Waitable[S, E any] struct {
 	fields uint64            // see packExtra
 	copied S                 // the copy of the state on which a rule works. guarded by: private
 	marks  []waitableMark[E] // see begins. guarded by: private
-	marked bool              // guarded has made x not recoverable after a runtime.Goexit in a rule; guarded by: private
+	marked bool              // after a runtime.Goexit in a rule, x was made not recoverable. guarded by: private
 	copies sync.Pool         // of *S: the copies of the state on which the functions of Update work
 }
 

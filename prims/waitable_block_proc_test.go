@@ -34,8 +34,8 @@ func (p *pause) enter() {
 	}
 }
 
-// finish lets the function go on, as often as the function runs, until a receive from the channel over succeeds. It
-// returns how many times the function has run.
+// finish lets each run of the function go on, until the parameter over is closed. It returns how many times the
+// function has run.
 func (p *pause) finish(over chan bool) (runs int) {
 	p.goOn <- true
 	for runs = 1; ; runs++ {
@@ -50,7 +50,8 @@ func (p *pause) finish(over chan bool) (runs int) {
 
 // TestWaitableFunctionThatBlocksDelaysNoOtherObject: the function of an Update or a rule blocks. Meanwhile another
 // process, which holds a Mutex and a claim, dies. The goroutines of the first process that wait for other objects are
-// still notified. While the function of an Update blocks, the claim is undone, too.
+// still notified. While the function of an Update blocks, the claim of the dead process is undone, too. While a rule
+// blocks, the claim stays.
 func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 	const blocks = 100 // the argument of a wait whose Release blocks
 	for name, c := range map[string]struct {
@@ -99,7 +100,7 @@ func TestWaitableFunctionThatBlocksDelaysNoOtherObject(t *testing.T) {
 			waiting(t, a, "mutex", lockers)
 			holder.Stop(t) // so that this process is the one that reaps
 			victim.Kill(t)
-			alone(t, a, 2) // the first reap is over, although it could not undo the claim if a rule blocks
+			alone(t, a, 2) // the first reap is over, even if a blocked rule has kept it from undoing the claim
 			holder.Kill(t)
 			for range lockers {
 				select {

@@ -98,7 +98,7 @@ func TestWaitableListOfBlocksOverwritten(t *testing.T) {
 			for e := range int64(n) {
 				require.True(t, x.TryWait(e))
 			}
-			x.Update(func(*int64) {})  // now the last record names no hold, which the next handle would look for
+			x.Update(func(*int64) {})  // the last record names no hold now, so a new handle does not look for blocks
 			early, err := many(a, "x") // has not looked for blocks yet
 			require.NoError(t, err)
 			blocks := x.Blocks()

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// waitableMark remembers where a wait of this process was in the queue: the node, an offset divided by 64, and what
-// the wait wants.
+// waitableMark remembers where a wait of this process was in the queue. The field at is the offset of the wait's
+// node, divided by 64. The field e says what the wait wants.
 type waitableMark[E any] struct {
 	at uint32
 	e  E

@@ -194,8 +194,9 @@ const (
 )
 
 // waitableModel is a model with some threads. The string of a thread has the number of its process and then its
-// operations. W waits, C waits with a context that may end, T tries, and R releases what the operation before has claimed.
-// U adds a permit, S reads the state, P calls a rule that panics, and X recovers. The argument follows each operation.
+// operations. W waits, C waits with a context that may end, T tries, and R releases what the preceding operation has
+// claimed. U adds a permit, S reads the state, P calls a rule that panics, and X recovers. The argument follows each
+// operation.
 type waitableModel struct {
 	threads  []string
 	size     uint8

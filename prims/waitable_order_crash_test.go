@@ -23,7 +23,8 @@ func openOrdered(a *arena.Arena) (*prims.Waitable[int32, int32], error) {
 	}, &prims.WaitableOptions{Spin: -1})
 }
 
-// waitMoves is an order to a helper process: give up the wait of the order before, and wait for the value To.
+// waitMoves is an order to a helper process: give up the wait that the preceding order has begun, and begin a wait
+// for the value To.
 type waitMoves struct{ To int32 }
 
 func init() {

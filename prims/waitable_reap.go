@@ -80,8 +80,8 @@ func completeWaitable(a *arenakernel.Arena, o arenakernel.Object) bool {
 func (x *Waitable[S, E]) reapDead() {
 	if !x.private.TryLock() {
 		x.missed.Store(true)
-		// Either this TryLock succeeds, or the goroutine that has the lock will find missed set after it has released
-		// the lock.
+		// Either this TryLock succeeds, or the goroutine that has the lock calls reapMissed later, which finds that
+		// the flag missed is set.
 		if !x.private.TryLock() {
 			x.completeBare()
 			return

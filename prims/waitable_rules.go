@@ -12,8 +12,8 @@ import (
 // dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// counted reports whether a claim needs a hold. It does if processes hold claims. It also does if the claim is granted
-// to a wait, whose process may die before the wait accepts the claim.
+// counted reports whether a claim needs a hold. It does if processes hold claims. If the rules have Undo, a claim
+// that is granted to a wait needs a hold, too, because the process may die before the wait accepts the claim.
 func (x *Waitable[S, E]) counted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
@@ -71,7 +71,7 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 			c.set(recordPrev, first.index(), first.Extra(), grantedWithoutHold)
 		}
 	}
-	if c.n == recordMost || c.tooMany { // the record has no room for the word current, which put changes
+	if c.n == recordMost || c.tooMany { // the record has no room for the word current, which the method put changes
 		*c = before
 		x.label(c, h, n, extra)
 		return labelled
@@ -81,8 +81,8 @@ func (x *Waitable[S, E]) claim(c *recordedChange, n arenakernel.ParticipantID, e
 }
 
 // grantedWithoutHold is a value of the extra word of a wait node. It means that the wait was granted a claim that no
-// hold counts. If a hold counts the claim, the value is 0. While a wait is queued, the word links to the node in front.
-// A wait is granted only when it is the first, and then there is no node in front.
+// hold counts. If a hold counts the claim, the value is 0. While a wait is queued, the same word names the node in
+// front. The two uses do not conflict, because only the first wait is granted, and there is no node in front of it.
 const grantedWithoutHold = 1
 
 // serve ends the waits that can go on, in the order of the queue. If x is stopped or not recoverable, it ends all

@@ -177,7 +177,7 @@ func (m *waitableModel) settled(s *wtState, i int) bool {
 	return true
 }
 
-// over ends the main part of a call, which changes nothing.
+// over ends the main part of a call without a change.
 func (m *waitableModel) over(s *wtState, i int, out uint8) {
 	if m.settled(s, i) {
 		s.thread[i].out, s.thread[i].pc = out, wtUnlock

@@ -155,7 +155,7 @@ func TestWaitableDiesWithManyClaims(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
 	require.NoError(t, err)
-	const n, first = 30, 100 // no rule fails for the values from first on
+	const n, first = 30, 100 // no rule fails for a value of 100 or more
 	k.x.Update(func(s *stock) { s.Free = n })
 	for range 2 {
 		victim := newStockist(t, a)
@@ -202,7 +202,7 @@ func TestWaitableWithoutRoomForHolds(t *testing.T) {
 	require.NoError(t, err)
 	other := newStockist(t, a)
 	k.x.Update(func(s *stock) { s.Free = 20 })
-	const first = 100 // no rule fails for the values from first on
+	const first = 100 // no rule fails for a value of 100 or more
 	require.Equal(t, stockAnswer{ID: 1}, other.do(t, "wait", first))
 	k.x.Update(func(s *stock) { s.Free = 0 })
 	waits := other.begin("wait", first) // so that the other process has the wait node that it needs

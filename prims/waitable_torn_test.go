@@ -62,7 +62,7 @@ func TestWaitableWaitWithoutAHoldEnds(t *testing.T) {
 	for e := range int64(9) {
 		require.True(t, x.TryWait(e))
 	}
-	x.Update(func(*int64) {}) // now the last record names no hold, which the next handle would look for
+	x.Update(func(*int64) {}) // the last record names no hold now, so a new handle does not look for blocks
 	early := open()           // has not looked for blocks yet
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- x.Wait(8) }()
@@ -74,9 +74,9 @@ func TestWaitableWaitWithoutAHoldEnds(t *testing.T) {
 	require.NoError(t, waitEnds(t, a, first))
 }
 
-// TestWaitableTornWaitOfTheDead: a process waits, and a peer overwrites the link that leads to its wait from the wait
-// behind. Then this process dies, and so does a process that has a claim. The claim is undone, and the permit goes to
-// the first wait.
+// TestWaitableTornWaitOfTheDead: three waits are queued, and a peer overwrites the link from the third wait to the
+// second. Then the process of the second wait dies, and so does a process that has a claim. The claim is undone, and
+// the permit goes to the first wait.
 func TestWaitableTornWaitOfTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)

@@ -7,9 +7,9 @@ import "context"
 // Is ErrNotRecoverable.
 //
 // Update calls f again if another call has changed the state meanwhile. So f must do nothing but change *s. In
-// particular, f must not change the Waitable by other calls, because Update would then not end. If f takes less than 5
-// ms, other calls let an Update go first that has called f several times in vain. If f takes longer, and the state
-// changes often, Update may call f again for a long time.
+// particular, f must not change the Waitable by other calls, because Update would then not end. If f takes less than
+// 5 ms, and Update has called f many times in vain, other calls let this Update go first. If f takes longer, and the
+// state changes often, Update may call f again for a long time.
 //
 // While f runs, no other call waits for it, except Close. So if f closes x or its arena, Close panics.
 func (x *Waitable[S, E]) Update(f func(s *S)) {

@@ -52,16 +52,17 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	return x.ended(s, x.pack(e))
 }
 
-// take makes a claim for this process if no wait is queued and the rules allow the claim. It first serves the queue,
-// because another process may have changed the state and then have been stopped. If another call has asked all calls
-// not to begin a change, take waits, but not after the end of ctx; see yield.
+// take makes a claim for this process if no wait is queued and the rules allow the claim. If waits are queued, take
+// serves the queue once and tries again: a process may have been stopped after it changed the state and before it
+// served the queue. While another call keeps calls from beginning a change, take waits, at most until ctx ends; see
+// yield.
 func (x *Waitable[S, E]) take(ctx context.Context, e E) (made bool, err error) {
 	var tries attempts
 	defer x.over(&tries)
 	x.yield(ctx)
 	x.underLock(func(c *recordedChange, b *wakes) (changed bool) {
 		for served := false; ; {
-			// The loop repeats only after another process has changed the Waitable, and once after it has served
+			// The loop repeats after another process has changed the Waitable, and once after this call has served
 			// the queue.
 			x.again(&tries)
 			r, failed := x.tryClaim(c, b, e, &tries)
@@ -162,7 +163,7 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (qu
 			}
 			alone := x.empty(c)
 			prev, ok := x.behind(c, e, place)
-			// If the change does not take effect, the next walk begins at the node place.
+			// If the change does not take effect, the next walk begins where this walk has ended.
 			if place = prev; place == 0 {
 				place = c.get(x.first)
 			}
@@ -180,11 +181,12 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, s *park.WaitNode, e E) (qu
 				joined = true
 				x.counts.add(countContended)
 				if prev == 0 && !alone {
-					// By the rule Before, the wait is the first now. The rules run in a separate goroutine, because
-					// a rule may end its goroutine after this wait was granted.
+					// The rule Before has made this wait the first one, so serve the queue. The rules run in a
+					// separate goroutine, because a rule may end its goroutine. This goroutine must not end, because
+					// its wait may be granted.
 					x.resolveAside(c, b)
 				}
-				return false // no other wait can go on because of this one
+				return false // a new wait in the queue does not let any other wait go on
 			}
 		}
 	})
@@ -239,8 +241,8 @@ func (x *Waitable[S, E]) withdraw(s *park.WaitNode) bool {
 	return left
 }
 
-// takeOff takes the wait of this process off the queue, and gives its node back. left is false if the wait was already
-// granted or refused. The result more says whether other waits are queued.
+// takeOff takes the wait of this process off the queue, and gives its node back. The result left is false if the wait
+// was already granted or refused. The result more says whether other waits are queued.
 func (x *waitableCore) takeOff(s *park.WaitNode) (left, more bool) {
 	b := takeWakes()
 	defer x.wake(b)

@@ -91,8 +91,9 @@ type waitableTextBlock struct {
 	// text is the text of the last panic of a rule in the slot textOf, truncated, and ended by a 0 if it is shorter.
 	//
 	//	writers: the participant of the slot, before it makes the record that stores its ID in lostBy
-	//	readers: processes that have read that ID in lostBy
-	//	order:   relaxed; that record orders it
+	//	readers: processes that have read that ID in lostBy. They copy the text, and discard the copy if lostBy has
+	//	         changed meanwhile
+	//	order:   relaxed; that record orders it. A load fence comes before the second load of lostBy
 	//	futex:   none
 	//	crash:   without the record, the text means nothing
 	text [waitableTextBytes]byte
@@ -127,7 +128,7 @@ var (
 const (
 	waitableHoldSize = 48
 	// waitableRecordBytes is the size of a slot record without the images, and the size of a block without the text.
-	// Reports can leave out the bytes after these: images and texts.
+	// The bytes behind these are images and texts. Reports of tools can leave them out.
 	waitableRecordBytes = 240
 	waitableBlockHolds  = 4
 	waitableTextBytes   = 144

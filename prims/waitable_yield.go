@@ -46,7 +46,7 @@ func (x *waitableCore) again(t *attempts) {
 	t.began = now
 }
 
-// over is called when a call ends. The other processes need not wait any longer.
+// over is called when a call ends. If the call has asked other calls to wait, over ends their wait.
 func (x *waitableCore) over(t *attempts) {
 	if t.until != 0 {
 		x.words.yieldUntil.CompareAndSwap(uint64(t.until), 0)

@@ -18,9 +18,9 @@ import (
 // the work, and that the child is killed. Then a wait lasts for ever, unless the child has called Claim(1) first.
 //
 // When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead and names the
-// process. Waits fail until other processes have done the work and the counter is 0, until another process has claimed
-// the work, or until Reset. Done first counts for the work of the calling process, as long as it has some, and then for
-// the work of others.
+// process. Waits fail until other processes have done the work and the counter is 0, until another process has
+// claimed the work, or until Reset. Done counts for work of the calling process as long as the process has some, and
+// otherwise for work of others.
 //
 // In the terminology of the Go memory model, and across processes: a call of Done synchronizes
 // before the return of any Wait that it ends.
@@ -92,8 +92,8 @@ func (g *WaitGroup) Add(delta int) {
 }
 
 // Claim makes this process responsible for n of the units of work that other processes added. If this process dies
-// before that work is done, waits fail; the death of the process that added it no longer has an effect. The counter
-// does not change.
+// before that work is done, waits fail. The death of the process that added the work no longer has an effect. The
+// counter does not change.
 //
 // Claim first takes work that dead processes left, and then work of the process that has the most unclaimed work.
 // It takes no work that another process claimed. If a process is just dying, Claim first waits until the work of

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestWaitGroupClaim: a parent adds work for two children, and each child claims its part. When one child dies,
-// waits fail. After another process has claimed that part, waits work again.
+// TestWaitGroupClaim: a parent adds work for two children, and each child claims its part. When one child dies, waits
+// fail. After another process has claimed the part of the dead child, waits work again.
 func TestWaitGroupClaim(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

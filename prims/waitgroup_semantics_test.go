@@ -79,8 +79,8 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 	}
 }
 
-// TestWaitGroupReuse: two processes alternately add work for each other, a hundred thousand times. No waiter
-// goes on a round too early, and no count is lost.
+// TestWaitGroupReuse: two processes alternately add work for each other, many times. No waiter goes on before the
+// work of its round is done, and no count is lost.
 func TestWaitGroupReuse(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)

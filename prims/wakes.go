@@ -25,8 +25,8 @@ func queued(n arenakernel.NodeWord) bool {
 }
 
 // wakes is a list of waits that have ended and whose owners have to be woken. The wakes take place after the private
-// lock is released. Before its wake, an owner may already use the node for another wait, unless the node was parked. A
-// thread that is woken by mistake reads its node and sleeps again.
+// lock is released. Unless its node was parked, an owner may go on before it is woken, and use the node for another
+// wait. Then the wake reaches the thread of that other wait, which reads the node and sleeps again.
 type wakes struct {
 	n    int
 	few  [4]wakeUp

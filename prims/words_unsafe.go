@@ -20,19 +20,19 @@ type mutexWords struct {
 	wake atomic.Uint32
 	// starving is the ID of a participant that has waited too long and asks to get the lock at the next release. It
 	// is 0 if there is none.
-	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves the lock for
+	//   writers: a waiter that has lost for long (CAS 0 to its ID); a process that reserves the lock for
 	//            that waiter, and reapers (CAS to 0)
 	//   readers: Unlock's slow path
 	//   order:   seq-cst, against the owner word
 	//   futex:   none
-	//   crash:   may name the dead; a process that would reserve the lock for the dead clears it
+	//   crash:   may name a dead participant; a process that would reserve the lock for it clears the word
 	starving atomic.Uint32
 	// handoff is the word that starving waiters sleep on. It is increased each time the lock is reserved for one of
 	// them.
 	//   writers: a process that reserves the lock
 	//   readers: starving waiters
 	//   order:   seq-cst, against the owner word
-	//   futex:   WAIT by starving waiters, which sleep on wake as well; WAKE all by its writers
+	//   futex:   WAIT by starving waiters, which also sleep on the word wake; WAKE all by its writers
 	//   crash:   as for the word wake
 	handoff atomic.Uint32
 	policy  uint32        // the result of Policy.stored. Immutable after init.
@@ -137,8 +137,9 @@ func takeWords(own, wake **uint32) {
 
 // redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load. It gets the old or the
 // new value, because a pointer is stored in one piece. The race detector must not see this store. An Unlock of an
-// RWMutex, for example, reads the pointer after the detector has learned of its release. If another goroutine then
-// gets the lock and closes the handle, the detector would report a race, although both values are correct.
+// RWMutex, for example, tells the detector that it releases the lock, and then reads the pointer. If another
+// goroutine gets the lock meanwhile and closes the handle, the detector would report a race, although both values are
+// correct.
 //
 //go:norace
 //go:noinline

@@ -56,8 +56,9 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
-// reapLimit is for how long the test kills other processes, one after the other, until the victim is the
-// process that reaps one of them. For some crash points that can take a hundred deaths.
+// reapLimit bounds how long the test waits for the victim to reap a dead process. The test kills other processes for
+// it, one after the other, and the partner or the test may reap them. For some crash points that can take a hundred
+// deaths.
 func reapLimit() time.Duration { return 5 * timeout() }
 
 // crashAt makes a process die when it passes a point for the n'th time. Some points are passed only by a
@@ -83,7 +84,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 	} else if strings.HasPrefix(point, "future.reap.") {
 		dies = "future.claim.claimed"
 	} else if strings.HasPrefix(point, "record.reap.") {
-		dies = "record.commit.named" // after any death, a call visits the waits that are queued
+		dies = "record.commit.named" // any death will do: then a call visits the queued waits, and passes these points
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
 	begun := time.Now()

@@ -50,10 +50,9 @@ func TestWorkerGroupHostile(t *testing.T) {
 	})
 }
 
-// scribble writes random values into words of objects and of queued nodes. A body begins with a word that each call
-// reads first, such as a commit word, or with the words of a Mutex. If firstWords is false, scribble does not change
-// these words. While such a word is corrupt, each call fails before it reads the other words, so the other words would
-// not be tested.
+// scribble writes random values into words of objects and of queued nodes. A body begins with the words that each
+// call reads first: a single word, such as a commit word, or the words of a Mutex. While these are corrupt, each call
+// fails before it reads the rest of the body. So if firstWords is false, scribble changes only the rest.
 func scribble(a *arena.Arena, r *rand.Rand, firstWords bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {

@@ -40,8 +40,8 @@ type workload struct {
 	without []string
 	// nodes is the maximal number of waits that a goroutine has at a time; 0 means 1.
 	nodes uint64
-	// lists is how many lists of poller nodes the objects have beyond the first one of each object, such as
-	// those of local locks or cells. A process that has waited on a list has a poller node there.
+	// lists is how many additional lists of poller nodes the objects have, such as the lists of local locks or cells.
+	// The first list of each object is not counted. A process that has waited on a list has a poller node in it.
 	lists uint64
 }
 
@@ -55,7 +55,7 @@ type worker interface {
 
 // A halting worker has turns that may last until other goroutines take their turns, or until the work ends.
 type halting interface {
-	// until is called before the first turn. The context halted ends when the work ends.
+	// until is called before the first turn. Its argument is a context that ends when the work ends.
 	until(halted context.Context)
 }
 
@@ -284,7 +284,7 @@ func (x *workerGroup) end() {
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.lists)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 
-// workerGroupMost is how many processes work at a time. A dead process that is not fully reaped counts.
+// workerGroupMost is how many processes work at a time, including dead processes that are not fully reaped.
 const workerGroupMost = 5
 
 // erase closes a handle of a new object at off. Then it deletes the object, unless another process has it open
@@ -302,7 +302,7 @@ func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) 
 	return nil
 }
 
-// ends calls f, either with a context that ends soon, or with one that does not end.
+// The function ends calls f, either with a context that ends soon, or with one that does not end.
 func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	ctx, cancel := context.Background(), func() {}
 	switch r.IntN(4) {

@@ -48,9 +48,9 @@ func init() {
 // TestCreatorDies: a creator is killed at each crash point. The next process finds a complete segment
 // or none, and the next creator removes what is left.
 func TestCreatorDies(t *testing.T) {
-	// A point is a way to pass a crash point. The field disable is the feature that is disabled, which selects one of
-	// the two ways to create a segment. The field published says whether the segment has been published at the crash
-	// point.
+	// A point is a way to reach a crash point. There are two ways to create a segment, and the feature in the field
+	// disable, which the test disables, selects one of them. The field published says whether the creator has
+	// published the segment when it reaches the crash point.
 	type point struct {
 		disable   string
 		published bool

@@ -13,8 +13,8 @@ import (
 var (
 	// ErrClosed is returned by operations on a segment after its Close.
 	ErrClosed = shmsync.ErrClosed
-	// ErrIncompatible is returned for a file that cannot be a segment, because it is not a regular
-	// file or because no segment has its size.
+	// ErrIncompatible is returned for a file that cannot be a segment, because it is not a regular file or because a
+	// segment cannot have its size.
 	ErrIncompatible = shmsync.ErrIncompatible
 	// ErrNoSpace is returned if the filesystem, or the pool of huge pages, has too little room.
 	ErrNoSpace = shmsync.ErrNoSpace

@@ -61,8 +61,8 @@ func chosen(file string) (string, bool) {
 	return word, ok
 }
 
-// anyChosen reports whether the setting for at least one page size permits huge pages. The setting for
-// all sizes does not matter.
+// anyChosen reports whether the setting for at least one page size permits huge pages. It does not read the setting
+// that is for all page sizes together.
 func anyChosen(pattern string) bool {
 	files, _ := filepath.Glob(pattern)
 	for _, f := range files {

@@ -28,9 +28,9 @@ type Image struct {
 // OpenImage returns an image of the segment /dev/shm/name or, if name has a slash, of the file at that
 // path. The file may belong to any user, because a reader of an Image trusts none of its bytes.
 //
-// OpenImage follows symbolic links in a path, also at its end, unlike [OpenAt]: an operator who examines an arena chooses
-// the path, which may be /proc/PID/fd/N, and the image changes nothing in the file. It follows no link in /dev/shm, where
-// every user may create links, and it opens only regular files.
+// Unlike [OpenAt], OpenImage follows symbolic links in a path, also at its end, such as /proc/PID/fd/N. This is safe,
+// because the caller chooses the path, and the image never changes the file. OpenImage follows no link in /dev/shm,
+// where every user may create links. It opens only regular files.
 func OpenImage(name string) (*Image, error) { return openImage(name) }
 
 // ImageOf returns an image of an open file. From then on the file belongs to the image, even if ImageOf

@@ -49,10 +49,11 @@ func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 // is true, the move has failed, and the caller must not unmap mem: the kernel may have removed the old mapping before it
 // failed, and then other code may already use the addresses.
 //
-// A mapping with MAP_FIXED would be one call less. But before Linux 6.12, the kernel first removes the old mapping and
-// then refuses the new one if memory must not be overcommitted. So the memory is mapped elsewhere, and moved. The kernel
-// makes most checks of a move before it removes anything, but may lack memory of its own after that. Under mlockall, a
-// mapping that is readable from the start is allocated in full, so this one becomes readable only later.
+// A mapping with MAP_FIXED would need one call less. But before Linux 6.12, the kernel removes the old mapping first,
+// and may then refuse the new one if memory must not be overcommitted. So replace maps the memory elsewhere and moves
+// it. The kernel makes most checks of a move before it removes the old mapping. After that, a move fails only if the
+// kernel lacks memory of its own. replace unlocks the memory before it makes the memory readable: under mlockall, the
+// kernel allocates every page of a mapping that is readable from the start.
 func replace(mem []byte) (lost bool, _ error) {
 	n := uintptr(len(mem))
 	p, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)

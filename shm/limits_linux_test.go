@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// limited is the result in a process whose limit on the size of files is below the size of a segment.
+// limited is the report of a process that cannot make a segment because of one of its limits.
 type limited struct {
 	Skip string // why the test cannot run here
 	Text string

@@ -16,8 +16,9 @@ func (s *Segment) isFile(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && uint64(st.Dev) == s.dev && st.Ino == s.ino
 }
 
-// descriptor returns a descriptor of the segment's file. The caller calls done when it no longer needs the descriptor.
-// If the segment has lost its own descriptor, this call opens the file again, if the path still leads to it.
+// descriptor returns a descriptor of the segment's file. The caller calls done when it no longer needs the
+// descriptor. If the program has closed the descriptor of the segment, this call opens the file again by its path. It
+// fails if the path leads to no file or to another file.
 func (s *Segment) descriptor(op string) (fd int, done func(), err error) {
 	if fd = int(s.file.Fd()); s.isFile(fd) {
 		return fd, func() {}, nil
@@ -40,8 +41,8 @@ func (s *Segment) descriptor(op string) (fd int, done func(), err error) {
 	return -1, nil, fail(op, s.name, "this program has closed the descriptor of the segment, and could not open the file again", err)
 }
 
-// lost holds the files of closed segments that had lost their descriptors. The garbage collector closes the descriptor
-// of a file that nothing refers to, so these files stay here.
+// The map lost holds the files of closed segments whose descriptors were lost. If nothing referred to such a file,
+// the garbage collector would close its descriptor, which may belong to other code of the program.
 var lost sync.Map // *os.File to nil
 
 // closeFile closes the file of the segment, unless its descriptor is lost.

@@ -66,8 +66,8 @@ func TestLostDescriptorWithoutADescriptor(t *testing.T) {
 	require.NoError(t, s.Reserve(0, 4*page))
 }
 
-// TestOverflowUIDIsReadAgain: a process that could not read the overflow uid for lack of descriptors does not take the
-// usual number for it. Once it has read the uid, it remembers the uid.
+// TestOverflowUIDIsReadAgain: a process without a free descriptor cannot read the overflow uid, and gets an error.
+// Later it has a descriptor and gets the right uid. After that it needs no descriptor to get the uid.
 func TestOverflowUIDIsReadAgain(t *testing.T) {
 	known := knownOverflowUID.Swap(0)
 	defer knownOverflowUID.Store(known)

@@ -31,8 +31,8 @@ func nodeList(t *testing.T, which string) []int {
 	return p.Nodes
 }
 
-// severalNodes returns the NUMA nodes with memory. It skips the test if there
-// are fewer than two, or if the system does not let it place memory there.
+// severalNodes returns the NUMA nodes with memory. It skips the test if there are fewer than two, or if the system
+// does not let this process place memory on a node.
 func severalNodes(t *testing.T, helpers ...string) []int {
 	nodes := nodeList(t, "has_memory")
 	if len(nodes) < 2 {

@@ -183,9 +183,10 @@ func owns(fd int, uid, euid uint32) (bool, error) {
 // knownOverflowUID is 1 plus the overflow uid, or 0 if overflowUID has not read it yet.
 var knownOverflowUID atomic.Uint64
 
-// overflowUID returns the uid as which a user namespace shows users that it does not map. Without /proc, this is the
-// usual number. It returns an error if this process has too few descriptors or too little memory to read the number. It
-// does not use os.ReadFile, which could start a netpoller; see reopen.
+// overflowUID returns the uid as which a user namespace shows users that it does not map. If this process cannot find
+// out the uid, for example without /proc, overflowUID returns the usual uid, 65534. But if the process has too few
+// descriptors or too little memory, it returns an error. overflowUID does not use os.ReadFile, which could start a
+// netpoller; see reopen.
 func overflowUID() (uint32, error) {
 	const path, usual = "/proc/sys/kernel/overflowuid", 65534
 	if known := knownOverflowUID.Load(); known != 0 {

@@ -47,7 +47,7 @@ func (m PolicyMode) String() string {
 
 // Policy is a NUMA placement. The zero Policy places a page where it is first touched.
 type Policy struct {
-	Mode PolicyMode // how pages are chosen
+	Mode PolicyMode // how the nodes of pages are chosen
 	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault and PolicyLocal have no
 	// nodes, PolicyPreferred has one, and the other modes have one or more.
 	Nodes []int

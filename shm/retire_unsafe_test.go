@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRetireLeavesAddressesThatItMayHaveLost: the kernel unmaps the segment and then fails to move the new memory there.
-// By then, other code uses the addresses. Retire does not unmap them.
+// TestRetireLeavesAddressesThatItMayHaveLost: the kernel unmaps the segment, and then fails to move the new memory to
+// the addresses of the segment. Other code has mapped memory there meanwhile. Retire does not unmap that memory.
 func TestRetireLeavesAddressesThatItMayHaveLost(t *testing.T) {
 	s, err := CreateMemfd("lost", 4*page, nil, nil)
 	require.NoError(t, err)

@@ -48,9 +48,9 @@ func (s *Segment) Bytes() []byte {
 // Size returns the size of the segment in bytes, a multiple of the page size.
 func (s *Segment) Size() int64 { return int64(len(s.mem)) }
 
-// Name returns the name that error messages show. This is the absolute path of the segment, or "memfd:"
-// and the label, or the name of the file that the segment was made from. If that name is a relative path
-// with a slash that leads to the file, Name returns an absolute one.
+// Name returns the name that error messages show. This is the absolute path of the segment, or "memfd:" and the
+// label, or the name of the file that was passed to [FromFile]. If the name of that file is a relative path that has
+// a slash and leads to the file, Name returns the absolute path.
 func (s *Segment) Name() string { return s.name }
 
 // Path returns the path by which the segment was made or opened, or "" if it has none: a memfd has no path. The name
@@ -62,8 +62,8 @@ func (s *Segment) Path() string { return s.path }
 // belongs to the segment, and is closed with it.
 func (s *Segment) File() *os.File { return s.file }
 
-// ID returns the device and inode number of the segment. If two segments have the same ID, in any
-// processes of this system, they are the same memory.
+// ID returns the device and inode number of the segment. Two segments with the same ID are the same memory, even if
+// different processes of this system have opened them.
 func (s *Segment) ID() (dev, ino uint64) { return s.dev, s.ino }
 
 // Close unmaps the segment and closes its file. It does not affect other mappings of the segment. Close
@@ -77,11 +77,11 @@ func (s *Segment) Close() error {
 	return s.release()
 }
 
-// Retire is Close for a program in which calls of other goroutines still use a slice from Bytes, and end soon. For the
-// time d these goroutines can still read and write the slice, but it is private memory now, zero at first: no other
-// process sees what they write. After that, the memory is unmapped. If the kernel refuses the private memory, or if
-// addresses have 32 bits and are scarce, Retire does the same as Close. If the kernel has the memory but fails to put it
-// in the place of the segment, nothing unmaps the addresses, because other code may use them by then.
+// Retire is Close for a program in which calls of other goroutines still use a slice from Bytes, and end soon. For
+// the time d these goroutines can still read and write the slice, but it is private memory now, zero at first: no
+// other process sees what they write. After that, the memory is unmapped. If the kernel refuses the private memory,
+// or if addresses have 32 bits and are scarce, Retire does the same as Close. If the kernel has the memory but fails
+// to move it to the addresses of the segment, nothing unmaps these addresses, because other code may have got them.
 func (s *Segment) Retire(d time.Duration) error {
 	if strconv.IntSize > 32 {
 		s.keep.CompareAndSwap(0, int64(d))
@@ -144,9 +144,9 @@ func (s *Segment) Reserve(off, n int64) error {
 	return s.reserve(off, n)
 }
 
-// Discard gives the memory of the n bytes from offset off back to the filesystem, as far as it consists of
-// whole pages. All n bytes become 0. A later write to them can fail for lack of space, as it can before
-// Reserve. If the filesystem cannot do that, the bytes stay, and the error Is [ErrNotSupported].
+// Discard gives the memory of the n bytes from offset off back to the filesystem, as far as it consists of whole
+// pages. All n bytes become 0. A later write to them can fail for lack of space, unless they are reserved again. If
+// the filesystem cannot free a part of a file, the bytes stay, and the error Is [ErrNotSupported].
 func (s *Segment) Discard(off, n int64) error {
 	if err := s.acquire("discard"); err != nil {
 		return err

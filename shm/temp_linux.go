@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// If a file must have a name from the start, its creator gives it a temporary name. While the file has
-// this name, the creator holds a flock on it. If the creator dies, the kernel releases the lock. The next
-// process that creates a file in the directory then removes the old file; that process is the sweeper here.
+// If a file must have a name from the start, its creator gives it a temporary name. While the file has this name, the
+// creator holds a flock on it. If the creator dies, the kernel releases the lock. The next process that creates a
+// file in the directory then removes the old file. The table calls that process a sweeper.
 //
 //	state of the temporary file    remover of its name
 //	named, not locked yet          a sweeper; the creator notices and begins again

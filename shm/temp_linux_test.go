@@ -82,8 +82,8 @@ func TestSweepOfLinkedFiles(t *testing.T) {
 	require.ElementsMatch(t, []string{"by-somebody", "seg.1"}, entries(t, dir))
 }
 
-// TestLongNamesOfWideCharacters: a name that the file system accepts is short enough for a segment with a temporary
-// name, however many bytes its characters have.
+// TestLongNamesOfWideCharacters: a segment can have any name that the file system accepts, even if each character has
+// several bytes. The temporary name is then short enough, too.
 func TestLongNamesOfWideCharacters(t *testing.T) {
 	t.Setenv("SHMSYNC_DISABLE", "otmpfile")
 	dir := t.TempDir()

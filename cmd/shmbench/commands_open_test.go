@@ -10,11 +10,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// If a lock is once held for a long time (a stall), the figures of an open loop show the stall, even if the lock is
-// shared only by threads of one process.
+// Once, a thread holds a lock for a long time: a stall. With --rate, the figures show the stall, even if only threads
+// of one process share the lock.
 func TestOpenLoopSeesAStall(t *testing.T) {
-	// On a busy machine, many requests are late even without the stall. Then the stall may concern less than 1 % of the
-	// requests, so there are several attempts.
+	// On a busy machine, many requests are late even without the stall, so there are several attempts.
 	for a := new(attempts); ; {
 		m := stalled(t)
 		seen := m["p99-ns"] > 0.7*float64(subjects.StallTime) && m["corrected-p99-ns"] > 0.5*float64(subjects.StallTime)

@@ -39,7 +39,7 @@ func TestPairsRunWhereTheySay(t *testing.T) {
 		require.Equal(t, cpus[0], c.Reps[0].Workers[1].CPU)
 	}
 
-	// A cell of a class that the chosen CPUs lack is skipped, with a reason.
+	// A cell is skipped, with a reason, if no pair of the chosen CPUs has the placement of the cell.
 	code, out, errs = shmbench(t, "handoff", "--prim=go:pipe", "--place="+bench.PlaceRemote, "--cpus="+strconv.Itoa(cpus[0]), "--time=5ms", "--count=1", "--format=json", "--cc=none")
 	require.Zero(t, code, errs)
 	for _, c := range parseDocument(t, out).Cells {

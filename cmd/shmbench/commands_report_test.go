@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// resultFile writes a result file that comes from no run. change may modify its document first.
+// resultFile writes a file with made-up results. change may modify the document first.
 func resultFile(t *testing.T, change func(*report.Document)) string {
 	t.Helper()
 	text, err := madeUp()
@@ -39,8 +39,8 @@ func resultFile(t *testing.T, change func(*report.Document)) string {
 	return name
 }
 
-// madeUp returns the text of a result file that comes from no run. It makes the text only once, because the histograms
-// take longer to make than the tests take to use them.
+// madeUp returns the text of a file with made-up results. It makes the text only once, because the histograms take
+// longer to make than the tests take to use them.
 var madeUp = sync.OnceValues(func() ([]byte, error) {
 	o, results, err := madeup.Results()
 	if err != nil {
@@ -90,7 +90,8 @@ func TestCompare(t *testing.T) {
 	require.Contains(t, out, a.Cells[2].Key)
 }
 
-// On the command line, several files of each side stand before and after "--". Each file is one sample.
+// The arguments before "--" are the result files of one side, and the arguments after it are those of the other side.
+// Each file is one sample.
 func TestCompareSides(t *testing.T) {
 	a := resultFile(t, func(d *report.Document) { steady(d, 0, 1) })
 	b := resultFile(t, func(d *report.Document) { steady(d, 0, 9) })
@@ -111,7 +112,7 @@ func TestCompareSides(t *testing.T) {
 	}
 }
 
-// A path of a file may have any bytes, also such that are no valid UTF-8.
+// The path of a result file may have any bytes, even if they are not valid UTF-8.
 func TestResultFileWithAnyBytes(t *testing.T) {
 	dir := t.TempDir()
 	whole, err := os.ReadFile(resultFile(t, nil))

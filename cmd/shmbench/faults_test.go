@@ -35,7 +35,7 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	temp, cache := t.TempDir(), t.TempDir()
 	cmd := exec.Command(self, "lock", "--prim=shmsync:mutex", "--place=any", "--threads=1", "--time=5ms", "--warmup=1ms", "--count=100000", "--cc=none", "-v")
 	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "TMPDIR="+temp, "XDG_CACHE_HOME="+cache)
-	for range 20 { // so many that other files of a worker do not replace all of them
+	for range 20 { // many, because a worker gets its own files in place of the first ones
 		cmd.ExtraFiles = append(cmd.ExtraFiles, w)
 	}
 	errs, err := cmd.StderrPipe()

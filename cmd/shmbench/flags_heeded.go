@@ -39,13 +39,12 @@ var commandScenarios = map[string][]string{
 	"matrix":      {"matrix"},
 }
 
-// scenarioFlags lists, for each scenario, the flags that affect the scenario although its field Keys does not name
-// them.
+// scenarioFlags lists, for each scenario, the flags that affect it in addition to those in [bench.Scenario].Keys.
 var scenarioFlags = map[string][]string{
 	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "stream": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
 }
 
-// settled lists, for each scenario, the parameters in its field Keys whose values no flag changes.
+// settled lists, for each scenario, the parameters in [bench.Scenario].Keys whose values no flag changes.
 var settled = map[string][]string{"idle": {"place"}}
 
 // runFlags are the flags that say how measurements are run and shown. They apply to every scenario.

@@ -29,8 +29,8 @@ func foreign(t *testing.T, paths ...string) {
 	}
 }
 
-// plant writes a program to the place in a cache where shmbench keeps its helper. If the program is run, it creates
-// the file marker.
+// plant writes a program to the place in a cache where shmbench keeps its helper. The program creates the file with the
+// path marker when it runs.
 func plant(t *testing.T, cache string) (helper, marker string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")

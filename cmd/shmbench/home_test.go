@@ -33,7 +33,7 @@ func TestHomeRuns(t *testing.T) {
 	}
 }
 
-// A home cell checks its lock, or the round trips of its lines.
+// A home cell detects a lock that does not exclude others, and a wrong number of round trips.
 func TestHomeSeesViolations(t *testing.T) {
 	for prim, reason := range map[string]string{"test:open": "counter under the lock", "test:miscount": "round trips were made"} {
 		args := []string{"home", "--prim=" + prim, "--home=first", "--time=150ms", "--warmup=2ms", "--count=1", "--format=json", "--cc=none"}

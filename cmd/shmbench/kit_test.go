@@ -95,7 +95,7 @@ func TestKitUsage(t *testing.T) {
 	}
 }
 
-// The key of a cell writes a number of a skew in its shortest form: zipf:1.20 becomes zipf:1.2.
+// The key of a cell has the number of a skew in its shortest form: zipf:1.20 becomes zipf:1.2.
 func TestSkewsInKeysOfCells(t *testing.T) {
 	code, out, errs := shmbench(t, "multi", "-n", "--prim=shmsync:multilock", "--keys=9", "--skew=zipf,zipf:1.20")
 	require.Zero(t, code, errs)

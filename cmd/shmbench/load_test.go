@@ -78,7 +78,7 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 
 func TestWakeCurveRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	// A waiter that has nothing to do sleeps. On a busy machine, some are woken before they fall asleep.
+	// A waiter that has nothing to do sleeps. On a busy machine, some waiters are woken before they fall asleep.
 	sleeps := func(c report.Cell) bool {
 		slept := c.Values("slept")
 		return c.Scenario != "wake" || c.Params["gap"] != "300us" || len(slept) == 0 || !strings.HasSuffix(c.Subject, "futex") || stats.Median(slept) > 0.5
@@ -112,8 +112,8 @@ func TestWakeCurveRuns(t *testing.T) {
 	require.Equal(t, 2, seen["wake c:futex"])
 }
 
-// Even with a gap of 0, a wake cell has samples of the way from the waker to the sleeper, in C and in Go. On a busy
-// machine, one run may have no sample, so there are several attempts.
+// Even with a gap of 0, a wake cell measures some wakes, in C and in Go. On a busy machine, one run may measure none,
+// so there are several attempts.
 func TestWakeWithoutAGap(t *testing.T) {
 	proctest.CCompiler(t)
 	for _, prim := range []string{"c:futex", "go:futex"} {

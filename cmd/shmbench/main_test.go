@@ -59,8 +59,8 @@ func patient(args []string) []string {
 
 func measures(command string) bool { return commandScenarios[command] != nil }
 
-// measured runs shmbench until metric is true for each cell. On a busy machine the time of a run may be too short, so
-// there are several attempts, each with more time.
+// measured runs shmbench until the function metric returns true for each cell. On a busy machine the time of a run may
+// be too short, so there are several attempts, each with more time.
 func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) report.Document {
 	t.Helper()
 	for length := 30 * time.Millisecond; ; length *= 2 {
@@ -73,8 +73,8 @@ func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) rep
 	}
 }
 
-// hasSummary reports whether a cell has a value of any metric. It also returns true for a cell that was not measured
-// well.
+// hasSummary reports whether a cell has a value of any metric. It also returns true if the status of the cell is not
+// OK.
 func hasSummary(c report.Cell) bool { return c.Status != bench.StatusOK || len(c.Summary) != 0 }
 
 // needsCPUs reports whether a cell was skipped because this process may use only one CPU.
@@ -113,7 +113,7 @@ func (a *attempts) another() bool {
 	return a.made <= 10 || time.Since(a.begun) < proctest.Scale(2*time.Minute)
 }
 
-// until repeats f until f returns true, because a busy machine may not succeed in one call.
+// until calls done again and again, and ends when done returns true. On a busy machine, one attempt may not be enough.
 func until(done func() bool) {
 	for a := new(attempts); a.another() && !done(); {
 	}

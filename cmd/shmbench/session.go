@@ -236,7 +236,7 @@ func (s *session) write(r *report.Run) error {
 }
 
 // saveEvery is the shortest time between two saves of the results. The program saves results only between rounds. So a
-// kill of the program loses at most the results of this time and of one round.
+// kill of the program loses at most the results of 5 s and of one further round.
 const saveEvery = 5 * time.Second
 
 // regular reports whether the name is that of a regular file. Other files, such as a pipe, can be written only once.

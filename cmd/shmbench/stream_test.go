@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// Stream cells measure single loads and bandwidth, and find their memory where it should be.
+// Stream cells measure single loads and bandwidth. The memory is on the requested nodes, if the system reports where
+// pages are.
 func TestStreamRuns(t *testing.T) {
 	complete := func(c report.Cell) bool {
 		return c.Status != bench.StatusOK || c.Summary["chase-ns"].Center > 0 && (c.Params["streams"] == "0" || c.Summary["MB/s"].Center > 0)

@@ -72,7 +72,7 @@ matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of
 }
 
 // recordTree copies the files that describe the topology of a host to the directory dir, which must be empty or
-// missing. The files come from the recording with the name from, or from this host if from is empty.
+// missing. The parameter from names a recording that has these files. If it is empty, they are those of this host.
 func recordTree(from, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("--record %s: there are files in it already", dir)

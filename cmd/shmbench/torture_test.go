@@ -78,8 +78,8 @@ func TestTorture(t *testing.T) {
 	require.Empty(t, jobs)
 }
 
-// The promises also hold if the library does without features of the kernel: without each one of robust, waitv and
-// membarrier, and without all three.
+// The promises also hold without the features robust, waitv and membarrier of the kernel. The test disables each of
+// them alone, and then all three.
 func TestTortureFallbacks(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it runs a torture for each feature")
@@ -170,7 +170,7 @@ func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
 	planted := 0
 	var out, errs bytes.Buffer
 	var err error
-	for a := new(attempts); err == nil && a.another(); { // on a busy machine few die during a torture
+	for a := new(attempts); err == nil && a.another(); { // on a busy machine few processes die
 		out.Reset()
 		err = torture.Run(t.Context(), &torture.Options{
 			Duration: time.Minute, Processes: 4, Residents: 2, Only: []string{"tx"}, Bound: time.Minute, Timeout: time.Minute, CC: cc,
@@ -203,7 +203,7 @@ func TestTortureWithoutCompiler(t *testing.T) {
 
 func TestTortureSeesViolations(t *testing.T) {
 	for _, c := range []struct{ job, duration, reason string }{
-		{"test:open", "20s", "not alone inside|came inside meanwhile"}, // one text for each process that may notice
+		{"test:open", "20s", "not alone inside|came inside meanwhile"}, // either process may notice the violation
 		{"test:lossy", "2s", "one item is gone"},                       // seen when the torture ends
 		{"test:panicky", "20s", "panic: shmsync: no"},
 	} {

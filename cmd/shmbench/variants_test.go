@@ -44,8 +44,8 @@ func TestHelperGiven(t *testing.T) {
 	require.Contains(t, errs, "no C compiler")
 }
 
-// TestSlowConsumersLag checks that consumers that are slower than the counter fall behind it. If --slow would let a
-// consumer fall behind by more values than shmbench keeps times for, shmbench skips the cell.
+// TestSlowConsumersLag checks that consumers that are slower than the counter fall behind it. If --slow is so long that
+// the consumers fall too far behind, shmbench skips the cell.
 func TestSlowConsumersLag(t *testing.T) {
 	lag := func(slow string, metric func(c report.Cell) bool) []report.Cell {
 		return measured(t, metric, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",

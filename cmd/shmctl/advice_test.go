@@ -16,7 +16,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// obey runs the command of the first finding of an arena, as a user would paste it, until there are no findings.
+// obey runs the command of the first finding of an arena, as a user would paste it, until there are no findings. The
+// parameter most limits the number of these commands.
 func obey(t *testing.T, arenaName string, most int) {
 	t.Helper()
 	shell := pasted(t)

@@ -21,9 +21,9 @@ func TestBesideWork(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, &arena.Options{Label: "busy"})
 	require.NoError(t, err)
-	// Each agent uses only one Mutex. If it used both, shmctl could report a deadlock of the agent and the process of the
-	// test: holds belong to processes, and on a busy machine both processes may not run for the time between two
-	// snapshots.
+	// Each agent uses only one Mutex. If an agent used both, shmctl could report a deadlock of the agent and the
+	// process of the test. Holds belong to processes, not to goroutines. So the wait of one goroutine and the hold of
+	// another look like a deadlock if, on a busy machine, neither process runs between two snapshots.
 	for k := range 2 {
 		newAgent(t, name, fmt.Sprint("other", k)).begins("spin mutex", fmt.Sprint("m", k))
 	}

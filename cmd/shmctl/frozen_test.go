@@ -89,8 +89,8 @@ func TestFrozenHolderIsNamed(t *testing.T) {
 	}
 }
 
-// shmctl does not say what a process does if it cannot see the process, because the process is in another pid namespace
-// or the arena is a dump.
+// If a process is in another pid namespace, or the arena is a dump, shmctl cannot see the process. Then it does not say
+// what the process does.
 func TestHolderThatCannotBeSeen(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -108,8 +108,8 @@ func TestHolderThatCannotBeSeen(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	// Without --mount-proc, shmctl sees the /proc of the outer namespace. The pids there mean other processes in its own
-	// namespace.
+	// Without --mount-proc, shmctl is in an inner pid namespace, but sees the /proc of the outer one. There, the pids
+	// of the inner namespace belong to other processes.
 	for _, flags := range [][]string{{"--pid", "--fork", "--mount-proc"}, {"--pid", "--fork"}} {
 		cmd := exec.Command("unshare", append(flags, self, "waits", "--older=1ms", name)...)
 		cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1")

@@ -37,8 +37,8 @@ func (c *graphCmd) Run(s *session) error {
 	})
 }
 
-// graph is the wait-for graph: its nodes are participants, and an edge leads from a participant to one for which it
-// waits.
+// graph is the wait-for graph: its nodes are participants, and an edge leads from each participant that waits to the
+// participant that it waits for.
 type graph struct {
 	arena    string
 	nodes    []string // participants
@@ -76,7 +76,7 @@ func graphOf(d *document, snap *snapshot) *graph {
 }
 
 const (
-	aboveFirst = 3  // how many waiters of a process are drawn again although they are above
+	aboveFirst = 3  // how many waiters of a process get a further line, marked "(above)"
 	depthMost  = 16 // how deep a tree gets
 )
 
@@ -214,7 +214,7 @@ func (g *graph) svg(w io.Writer) error {
 		// centres that lies inside one box.
 		out := math.Min(boxW/2/math.Max(math.Abs(dx), 1e-9), boxH/2/math.Max(math.Abs(dy), 1e-9))
 		x1, y1, x2, y2 := from.x+dx*out, from.y+dy*out, to.x-dx*out, to.y-dy*out
-		// k lines already lead from the same participant to the same participant. The next line is drawn beside them.
+		// If k lines already lead from e.From to e.To, the next line is drawn beside them.
 		k := lines[[2]string{e.From, e.To}]
 		lines[[2]string{e.From, e.To}]++
 		shift := 8 + 16*float64(k)

@@ -49,8 +49,8 @@ func newForgery(t *testing.T) *forgery {
 	for slot := range forgedSlots {
 		s := f.b[4096+slot*2048:]
 		if slot > 0 {
-			binary.LittleEndian.PutUint32(s, 2|forgedGeneration<<3) // live
-			binary.LittleEndian.PutUint32(s[8:], 1)                 // capRobust: the kernel marks the alive words
+			binary.LittleEndian.PutUint32(s, 2|forgedGeneration<<3)      // live
+			binary.LittleEndian.PutUint32(s[8:], 1|forgedGeneration<<14) // capRobust: the kernel marks the alive words
 		} else {
 			binary.LittleEndian.PutUint32(s, binary.LittleEndian.Uint32(s)&^(1<<21)) // it has no byte lock
 		}
@@ -58,8 +58,8 @@ func newForgery(t *testing.T) *forgery {
 	return f
 }
 
-// chunk makes a slab with blocks of 64 bytes from a free chunk. For each of these blocks it calls the parameter block
-// with the offset and the bytes. The result of this call is the block word.
+// chunk makes a slab with blocks of 64 bytes from a free chunk. For each block, it calls the function block with the
+// offset and the bytes of the block. The function returns the block word.
 func (f *forgery) chunk(class uint64, block func(off uint64, b []byte) uint32) {
 	le := binary.LittleEndian
 	words, heap := f.b[le.Uint64(f.b[128:]):], le.Uint64(f.b[144:])

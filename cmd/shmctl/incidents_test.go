@@ -217,7 +217,7 @@ var incidents = []incident{
 		awaitIdentities(t, name)
 		view := filepath.Join(shm.Dir, name)
 		require.NoError(t, os.WriteFile(view+".new", fileBytes(t, name), 0o600))
-		require.NoError(t, os.Rename(view+".new", view)) // a copy has no byte locks, as a view through another mount
+		require.NoError(t, os.Rename(view+".new", view)) // like some mounts, a copy has no byte locks
 	}, "and 2 more exist, but have no byte lock on this file", false},
 }
 
@@ -356,7 +356,7 @@ func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
 	return f
 }
 
-// stringer is a variable whose text is read when the message is printed.
+// stringer is an argument of a message. Its text is read only when the message is printed, so it is the last text.
 type stringer struct{ text *string }
 
 func (s stringer) String() string { return *s.text }

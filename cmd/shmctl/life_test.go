@@ -163,8 +163,8 @@ func TestRecoverAll(t *testing.T) {
 	}
 }
 
-// TestRecoverAllGoesOnAfterAFailure checks that recover --all recovers the remaining locks and keys after one of them
-// has failed. It reports each failure, and ends with the status of a refusal.
+// TestRecoverAllGoesOnAfterAFailure checks that recover --all goes on with the remaining locks and keys after it has
+// failed to recover one of them. It reports each failure, and ends with the status of a refusal.
 func TestRecoverAllGoesOnAfterAFailure(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps

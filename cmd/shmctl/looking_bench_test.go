@@ -177,16 +177,16 @@ func interval(all []float64) (low, high float64) {
 //
 //	go test -run '^$' -bench Looking -benchtime 300x ./cmd/shmctl
 //
-// At rate=1/s, one command runs in each slice of 200 ms, that is, five commands in a second of the application. The
-// metrics are a fifth of the measured cost, so they are for one command per second, as a person or a scraper runs it.
-// At rate=all, commands run without a pause. The number of iterations is the number of pairs. The metrics are in
-// percent of the CPU time of the application: the median, and the ends of its 95 % interval. The benchmark uses CPU
-// time and compares neighbouring slices, because other work on the machine takes the CPU away from the application.
+// At rate=1/s, one command runs in each slice of 200 ms of CPU time, that is, five commands in a second. The benchmark
+// divides the measured cost by five, so that the metrics are those of one command per second, as a person or a scraper
+// runs it. At rate=all, commands run without a pause. The number of iterations is the number of pairs. The metrics are
+// in percent of the CPU time of the application: the median, and the ends of its 95 % interval. The benchmark does not
+// use elapsed time, because other work on the machine takes the CPU away from the application.
 func BenchmarkLooking(b *testing.B) {
 	for _, rate := range []struct {
 		name  string
 		slice time.Duration
-		part  float64 // the factor from the measured cost to the metrics
+		part  float64 // the metrics are the measured cost times part
 		look  func(commands [][]string) func(stop *atomic.Bool)
 	}{
 		{"rate=1/s", 200 * time.Millisecond, 0.2, func(commands [][]string) func(*atomic.Bool) {

@@ -191,8 +191,8 @@ func TestManyObjects(t *testing.T) {
 	require.Equal(t, 24, strings.Count(b.String(), "\naccount-"))
 }
 
-// TestManyKeys checks that the work of recover --all grows linearly with the number of keys of a MultiLock. For this,
-// it uses a single handle for all keys.
+// TestManyKeys checks that recover --all uses one handle of a MultiLock for all its keys: for each further key, it
+// allocates less memory than a handle takes.
 func TestManyKeys(t *testing.T) {
 	var costs []uint64
 	for _, n := range []uint64{250, 2000} {
@@ -220,7 +220,7 @@ func TestManyKeys(t *testing.T) {
 	require.Less(t, costs[1]-costs[0], uint64(1750*10_000), "less for each key than a handle of the MultiLock takes")
 }
 
-// TestManyIsMoreThanOneMore checks that a list never ends in "and 1 more": this text is not shorter than the name.
+// TestManyIsMoreThanOneMore checks that a list never ends in "and 1 more": it has the last name instead.
 func TestManyIsMoreThanOneMore(t *testing.T) {
 	require.Equal(t, "a, b, c, d, e, f", listed([]string{"a", "b", "c", "d", "e", "f"}))
 	require.Equal(t, "a, b, c, d, e and 2 more", listed([]string{"a", "b", "c", "d", "e", "f", "g"}))

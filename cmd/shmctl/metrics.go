@@ -88,8 +88,8 @@ func (m *metrics) label(s *snapshot, argument string) string {
 	return label
 }
 
-// quoteUnsafe returns text or, if path could control a terminal, the path with escapes. It does not use diagnose.Clean,
-// which can make different paths equal.
+// quoteUnsafe returns text if path cannot control a terminal. Otherwise it returns path with escapes. It does not use
+// diagnose.Clean, which can make different paths equal.
 func quoteUnsafe(text, path string) string {
 	if diagnose.Clean(path) == path {
 		return text

@@ -65,8 +65,8 @@ func TestJoinersBehindAnOnFirst(t *testing.T) {
 	joiner.Kill(t)
 }
 
-// TestWriterBehindAReaderIsNotBlamed checks a writer that waits for a reader and keeps a second reader out. shmctl
-// reports only the first reader, because the end of the writer would not end the wait for it.
+// TestWriterBehindAReaderIsNotBlamed: alice reads, bob waits to write, and carol waits to read because bob keeps new
+// readers out. shmctl reports only alice as the cause, because bob himself waits for alice.
 func TestWriterBehindAReaderIsNotBlamed(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
@@ -141,7 +141,7 @@ func TestQueueWithALeaseNamesItsHolder(t *testing.T) {
 }
 
 // TestOldWaitForAnEventIsNoted checks that --older adds a note to an old wait for an Event. The note names the
-// processes that may set the Event. It is no trouble by itself, because the work may come later.
+// processes that may set the Event. Without --older, shmctl reports nothing, because the work may come later.
 func TestOldWaitForAnEventIsNoted(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")

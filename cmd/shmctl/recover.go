@@ -66,8 +66,8 @@ func (c *recoverCmd) Run(s *session) error {
 	return s.did("recover", done)
 }
 
-// all recovers locks until no lock needs a recovery. A holder may die during a round, so all takes a new snapshot after
-// each round. It tries each lock only once, and goes on after a failure.
+// all recovers locks until no lock needs a recovery. It takes a new snapshot after each round, because a holder may die
+// during a round. It tries each lock only once, and goes on after a failure.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := joinSeen(c.Arena, src.look())
 	if err != nil {
@@ -177,7 +177,7 @@ func lockName(o *object, key *uint64) string {
 }
 
 // one recovers a single lock, or a single key of a MultiLock. If m is not nil, it is a handle of the MultiLock. The
-// result says what one did.
+// result done says what has happened.
 func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64, m *prims.MultiLock) (done string, err error) {
 	obj, err := objectOf(a, o)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestExitStatuses(t *testing.T) {
 	add(exitTrouble, "waits", "--older", "1ns", stuck)
 	add(exitTrouble, "locks", "--older", "1ns", stuck)
 
-	// Run each command that takes an arena with the name of no arena, and with a file that is not an arena.
+	// Run each command that takes an arena twice: with a name that no arena has, and with a file that is not an arena.
 	for _, missing := range []string{sound + "x", text} {
 		for _, command := range []string{"ps", "objects", "du", "locks", "waits", "graph", "check", "metrics", "dump", "reap"} {
 			add(exitMissing, command, missing)

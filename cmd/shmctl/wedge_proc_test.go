@@ -19,7 +19,7 @@ import (
 )
 
 // lookAndDisturbNothing runs each command that only examines an arena. It checks that neither the bytes of the arena
-// nor the space of its file changes. The caller stops all other participants first.
+// nor the memory that its file takes change. The caller stops all other participants first.
 func lookAndDisturbNothing(t *testing.T, name string) {
 	t.Helper()
 	before := fileBytes(t, name)

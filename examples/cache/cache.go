@@ -23,7 +23,7 @@ type cache struct {
 type head struct {
 	Table arena.Offset // offset of the table; each slot has the offset of an entry, or unused, or dropped
 	Slots uint64       // number of slots of the table: a power of two, or 0
-	Taken uint64       // number of slots that are not unused
+	Taken uint64       // number of slots with an entry, or dropped
 	Count uint64       // number of entries
 	Bytes uint64       // bytes of all keys and values
 	Hand  uint64       // the slot at which evict continues

@@ -50,8 +50,8 @@ func use(c *cache) {
 	}
 }
 
-// writer uses the cache. When it is in the middle of the step in the second argument, it tells the boss, which kills
-// it.
+// writer uses the cache. The second argument names a step. When the writer is in the middle of this step, it tells the
+// boss, and the boss kills the writer.
 func writer() {
 	_, c := join(os.Args[1])
 	c.half = func(step string) {

@@ -18,7 +18,8 @@ import (
 
 const size = 8
 
-// engine is one command of the engine. It works on one container, with the lock of this container held.
+// engine is the main function of a command of the engine. The command works on one container, and holds the lock of
+// this container meanwhile.
 func engine() {
 	t, err := OpenTable(os.Args[1], size)
 	workergroup.Check(err)
@@ -90,7 +91,7 @@ func boss() {
 	workergroup.Check(t.Close())
 }
 
-// say prints err, the result of a step. If err is not the error that is wanted, it ends the program.
+// say prints the result of a step. If errors.Is(err, want) is false, it ends the program.
 func say(what string, err, want error) {
 	if !errors.Is(err, want) {
 		log.Fatalf("%s: %v, want %v", what, err, want)

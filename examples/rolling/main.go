@@ -1,7 +1,7 @@
 //go:build linux
 
 // Rolling upgrades a group of processes one after the other, while they work. The new version has a new type of job and
-// new statistics. They have new names in the arena, so processes of both versions can be in the arena at the same time.
+// new statistics, under new names in the arena. So processes of both versions can be in the arena at the same time.
 // No job is lost, even if a process is killed, or if the old version replaces a process of the new version.
 //
 //	go run ./examples/rolling
@@ -138,7 +138,7 @@ func start(program, arena string) (*member, error) {
 }
 
 // put makes the member put jobs into its queue. The parameter from is the number of the first job, and to-1 is the
-// number of the last job. The member answers with the number of finished jobs in its statistics, which is the result.
+// number of the last job. The result is the number of finished jobs in the statistics of the member.
 func (m *member) put(from, to int) (total int, err error) {
 	fmt.Fprintln(m.in, from, to)
 	_, err = fmt.Fscanln(m.out, &total)

@@ -54,7 +54,7 @@ typedef struct shmsync_epoch {
 
 /* The values of lifetime in shmsync_arena_options: what happens to an arena when no participant is in it any more. The
  * last close of an ephemeral arena removes the file. The close first waits for any process that is opening or removing
- * the arena. If this takes more than a second, for example because the other process is stopped, the file stays. */
+ * the arena. If this takes more than a second, for example because such a process is stopped, the file stays. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* the arena stays until shmsync_arena_remove or, on a tmpfs, until a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
@@ -128,8 +128,8 @@ int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_are
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
 /* Closes one opening of the arena. With the last close, this process leaves the arena: its holds are treated as after
  * its death, the waits of its other threads end with EBADF, and its pointers and handles into the arena become invalid.
- * ENOTCONN: the arena is not open. EDEADLK: a function of the program makes this call while the helper thread, or
- * another call on the arena, runs this function. The result is also EDEADLK if two such closes would wait for each
+ * ENOTCONN: the arena is not open. EDEADLK: a function of the program closes the arena, and the helper thread or
+ * another call on the arena runs this function. The result is also EDEADLK if two such closes would wait for each
  * other, for example if the on_death functions of two arenas close each other's arena. Any other errno: this process
  * has left the ephemeral arena, but could not remove its file. */
 int shmsync_arena_close(shmsync_arena *a);

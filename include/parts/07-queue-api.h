@@ -12,7 +12,7 @@ typedef struct shmsync_queue_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     uint32_t capacity; /* of a new queue; an existing queue must have the same, unless an attach gives 0 */
-    uint64_t layout;   /* fingerprint of an item, from shmsync_layout; 0: an existing queue may have any */
+    uint64_t layout;   /* fingerprint of an item, from shmsync_layout; 0: an existing queue may have any type */
     int64_t spin_ns;   /* see shmsync_mutex_options */
     const char *type;  /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
 } shmsync_queue_options;

@@ -251,7 +251,8 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A pseudorandom number for each call. A search begins there, so that searches of different callers spread. */
+/* Returns a pseudorandom number, at which a search begins. So the searches of different callers begin at different
+ * places. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -275,7 +276,7 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         if ((shmi_or64(tasks, m) & m) != 0)
             continue; /* another participant has taken this bit first */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* If the CAS fails, another participant has the queue. The bit was wrongly clear, so it stays set. */
+        /* If the CAS fails, another participant has the queue. Then the bit should have been set, so it stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;

@@ -127,7 +127,7 @@ SHMI_FN int shmi_barrier_needs(shmsync_arena *a, const shmi_object *o)
     free(x);
     return yes;
 }
-/* Whether the object at r->lost.offset needs recovery. The answer is 0, too, if the object cannot be opened, or has
+/* Whether the object at r->lost.offset needs recovery. Returns 0 also if the object cannot be opened, or has
  * another version. */
 SHMI_FN int shmi_recovery_needs(shmi_recovery *r, uint32_t kind, uint16_t version, int (*needs)(shmsync_arena *a, const shmi_object *o))
 {
@@ -175,9 +175,9 @@ SHMI_RECOVER_LOCK(rwspinlock, x.impl->o, shmi_owner_name(shmi_spin_state(x.impl)
 #undef SHMI_RECOVER_LOCK
 
 enum { SHMI_keyTries = 64 }; /* how many times shmi_key_left reads an entry that changes */
-/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. *key is the key that the entry
- * had at that moment: another process may recover the key, and then the entry may get another key. If a peer changes
- * the entry all the time, *key is a key that the entry had at some moment of the call. */
+/* Whether the key of an entry is owner-dead or not recoverable, or its holder has died. If so, stores the key in *key.
+ * The entry may get another key when another process recovers this key. If a peer changes the entry all the time, *key
+ * may be a key that the entry had at another moment of the call. */
 SHMI_FN int shmi_key_left(struct shmi_key_bucket *k, shmi_multilock_entry *e, uint64_t *key)
 {
     int tries;

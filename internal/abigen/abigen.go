@@ -59,7 +59,7 @@ var Structs = []Struct{
 	{"Participant row", "signal_row"},
 }
 
-// handWritten are the structs that the header declares by hand, in the part of the arena.
+// handWritten are the structs that the C header declares by hand.
 var handWritten = []Struct{
 	{"Wait node", "node"},
 	{"Mutex", "mutex_words"},

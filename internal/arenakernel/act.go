@@ -136,10 +136,9 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether a reap also recovers what the participant with the ID o has left. The
-// parameter named dead is the ID of the participant that is reaped. Reaps is true if o has the same
-// slot and is not a later ID, and if no living participant has the ID o. While this process leaves,
-// Reaps is also true for its own ID, because a leaving process recovers by itself what it holds.
+// Reaps reports whether the reap of the participant with the ID dead also recovers what the participant with the ID o
+// has left. This is so if o has the same slot and is not a later ID, and if no living participant has the ID o. While
+// this process leaves, Reaps is also true for its own ID, because a leaving process recovers by itself what it holds.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

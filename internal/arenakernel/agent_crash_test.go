@@ -15,8 +15,8 @@ import (
 // only in a check that it makes once a second, the work exceeds the limit.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// inTime repeats attempt until it takes no longer than soon. A busy machine delays only some of the
-// attempts, but work that waits for the next of these checks is late in every attempt.
+// inTime repeats attempt until it takes no longer than soon. A busy machine delays only some of the attempts. But
+// work that waits for a check that comes once a second is late in every attempt.
 func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	n := 1

@@ -25,11 +25,10 @@ const (
 //	futex:   none
 //	crash:   goes with the slot
 
-// Announce takes an announce record and stores the object, the word and wanted in it. The argument
-// named wanted is what the wait is for. The argument named most, at most 32, is the maximum number
-// of records in use. If this process already uses as many, Announce returns false. The wait then has
-// to use a poller node, that is, the record by which a process that releases something finds the
-// waiters of another process.
+// Announce takes an announce record and stores the arguments object, word and wanted in it. The argument wanted says
+// what the wait is for. The argument most, at most 32, is the maximum number of records in use. If this process
+// already uses as many, Announce returns false. The wait then has to use a poller node, that is, the record by which
+// a process that releases something finds the waiters of another process.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()

@@ -59,9 +59,9 @@ func (a *Arena) Kill(shared []byte) {
 		shmsync.Wake(wordPtr(file.u32(a.aliveWord(a.mySlot, k))), 1)
 	}
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
-	// If the death watcher or the poller fell asleep before the mapping became private, it sleeps on the
-	// words of the file, and only a wake on these words reaches it. The poller then goes to sleep on the
-	// word of the private mapping. Close wakes it there.
+	// If the death watcher or the poller fell asleep before the mapping became private, it sleeps on a word of the
+	// file. Only a wake on this word reaches it. After this wake, the poller sleeps on its doorbell in the private
+	// mapping, where Close wakes it.
 	for _, doorbell := range []Offset{slotWatchDoorbell, slotDoorbell} {
 		shmsync.Wake(wordPtr(file.u32(a.slot(a.mySlot)+doorbell)), allSleepers)
 	}

@@ -58,12 +58,12 @@ type membership struct {
 	killed  atomic.Bool // set by Kill
 	fenced  atomic.Bool // a call of shmsync.Fence in another process reaches the threads of this process
 
-	// At these points, the death watcher and the goroutine that joins or leaves the arena wait for
-	// each other. The point live means that this process is live, or that notLive says why it is
-	// not. The point repaired means that everything that this process held has been recovered. The
-	// point watcherEnded means that the death watcher no longer accesses the arena.
+	// Points at which the death watcher and the goroutine that joins or leaves the arena wait for each other:
+	//   live: this process is live, or notLive says why it is not
+	//   repaired: everything that this process held has been recovered
+	//   watcherEnded: the death watcher no longer accesses the arena
 	live, repaired, watcherEnded meeting
-	notLive                      error // written before the point live is reached
+	notLive                      error // written before the point live
 
 	closingMu  sync.Mutex
 	background sync.WaitGroup // the other goroutines that must end before the arena is unmapped

@@ -25,11 +25,11 @@ var (
 // arena become invalid. The use of such a pointer during or after Close is a mistake of the caller,
 // and may cause a fault.
 //
-// Close waits until the waits have ended, and until calls that open, create, delete, allocate or free
-// have returned. A function that runs within such a call or wait, such as a Repair, must therefore
-// not call Close; see BeforeClose. If another goroutine calls Close while such a function runs, the
-// waits of the function through handles of this opening end, and the function can open no more objects.
-// docs/design/0021-openings.md describes the steps of Close, and what a death between two steps leaves.
+// Close waits until the waits have ended, and until calls that open, create, delete, allocate or free have returned.
+// A function that runs within such a call or wait, such as a Repair, must therefore not call Close; see BeforeClose.
+// If another goroutine calls Close while such a function runs, the waits of this function end, too, if their handles
+// belong to this opening. The function can open no more objects. docs/design/0021-openings.md describes the steps of
+// Close, and what a death between two steps leaves.
 //
 // If the last Close of an arena with LifetimeEphemeral cannot remove the file, it returns the error of the removal. This
 // process has left the arena nevertheless.
@@ -59,8 +59,8 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// The method leave is called without the lock attached, because leave waits for functions that
-	// may open an arena. If such a function opens this arena, the process joins as another
+	// The method leave waits for functions that may open an arena, and an open locks attached. So attached is
+	// unlocked before the call of leave. If such a function opens this arena, the process joins as another
 	// participant.
 	if !last {
 		return nil

@@ -68,9 +68,8 @@ func amongObjects(t testing.TB, n int) (c *crowd, maker *remote) {
 // arena, no more block words and directory entries are read than with few.
 func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	const few, many = 1, 5000
-	// The chunk of an object is searched twice for holds, twice for lost wakes, and once each for
-	// names, for claims and for open bits. One more search comes before these, for the name of the
-	// object.
+	// A leave or a death searches the chunk of an object eight times at most: twice for holds, twice for lost wakes,
+	// once each for names, for claims and for open bits, and before all these once for the name of the object.
 	const most = 10 * blockWords
 	for what, event := range map[string]func(t *testing.T, c *crowd, maker *remote) int64{
 		"leave": func(t *testing.T, c *crowd, _ *remote) int64 {

@@ -27,7 +27,7 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	}
 	w := a.slotState(i)
 	if participantIn(i, w) != n || !w.present() {
-		// In a copy, n may be a participant that joined after the slots were copied.
+		// In a copy, n may be a participant that joined after the slots were copied. Such a participant is not dead.
 		return !a.copied || participantIn(i, w).Covers(n)
 	}
 	if a.copied || a.killed.Load() {
@@ -221,8 +221,8 @@ func (a *Arena) mark(i int, w slotWord) bool {
 		return a.declareDead(i, w) // the caller is a joiner, which has the byte lock of the slot
 	}
 	defer a.beginAct(participantIn(i, w)).end()
-	// Check again. Between the caller's check and beginAct, another participant may have got the ID.
-	// From now on, no participant can get it.
+	// Check again, because another participant may have got the ID between the check of the caller and beginAct. From
+	// now on, no other participant can get this ID.
 	if blind := w.phase() == phaseJoining && !w.hasByte() && !a.linked(i, w); !blind && !a.surveyDead(i, w) {
 		return false
 	}

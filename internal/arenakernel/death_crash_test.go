@@ -211,8 +211,8 @@ func joinerDies(t *testing.T, point string) {
 	s.leftovers(t)
 }
 
-// TestFullArenaWaitsForADeadJoiner: a joiner has died. No process can see the death before the kernel
-// frees the byte lock of the joiner. Another joiner finds no free slot, and has to wait for that.
+// TestFullArenaWaitsForADeadJoiner checks that a joiner that finds no free slot waits for the slot of a dead joiner.
+// No process can see the death before the kernel frees the byte lock of the dead joiner.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, j, n := ta.join(t, "survivor"), ta.start(t), ta.start(t)

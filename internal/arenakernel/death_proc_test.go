@@ -226,8 +226,8 @@ func TestDeathOfABigProcess(t *testing.T) {
 	}
 }
 
-// deathOfABigProcess kills a process of the given size. It returns how long after the kill the
-// death was noticed, and how long after it the process had exited.
+// deathOfABigProcess kills a process of the given size. It returns how long after the kill the death was noticed, and
+// how long after the kill the process had exited.
 func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "big")

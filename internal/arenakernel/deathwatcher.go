@@ -11,15 +11,14 @@ import (
 // arena. The start of a thread takes as long as all other steps of a join. So the watcherThread starts
 // before the process has a slot in the arena, and does the preparations that need no slot.
 type watcherThread struct {
-	// The robust list that the thread has registered, which contains no words yet. If the
-	// registration failed, list is nil. The thread writes the fields list and alive before it arrives
-	// at the meeting ready.
+	// list is the robust list that the thread has registered, which contains no words yet. If the registration
+	// failed, list is nil. The thread sets list and alive before it calls ready.arrive.
 	list  *shmsync.RobustList
 	alive uint32 // what an alive word contains while the thread runs
 	ready meeting
 
 	hired meeting
-	a     *Arena // the arena that the thread will watch, or nil; written before the meeting hired
+	a     *Arena // the arena that the thread will watch, or nil; written before hired.arrive
 }
 
 func startWatcherThread() *watcherThread {

@@ -28,8 +28,8 @@ func robustHeadOf(tid int) (head uintptr, err error) {
 
 func init() {
 	proctest.Register("arena/robust", func(c *proctest.Child) {
-		// Many idle threads have registered robust lists, as the threads of a C library do. The
-		// runtime gives one of these threads to the death watcher.
+		// This process has many idle threads with a robust list of their own, as a program with a C library has. The
+		// runtime makes one of these threads the thread of the death watcher.
 		const threads = 16
 		var name string
 		c.Params(&name)

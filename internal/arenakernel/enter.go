@@ -76,9 +76,9 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 // reopen opens the file of a segment again. It is a variable so that tests can make it fail.
 var reopen = (*shm.Segment).Reopen
 
-// openLock opens the file of the arena again, for the byte lock. If that is impossible here, or if byte locks do not
-// work on the file, the field lock stays nil, and no byte lock shows other processes that this process is alive. Any
-// other error may be temporary, so it makes the Open fail.
+// openLock opens the file of the arena again, for the byte lock. If the file cannot be opened again, or if byte locks
+// do not work on it, a.lock stays nil. Then no byte lock shows other processes that this process is alive. Any other
+// error may be temporary, so it makes the Open fail.
 func (a *Arena) openLock() error {
 	f, err := reopen(a.seg)
 	if errors.Is(err, shmsync.ErrNotSupported) {
@@ -229,7 +229,7 @@ func (a *Arena) trySlots(label string) (name, before ParticipantID) {
 }
 
 // lockSlot takes the byte lock of slot i, if byte locks are available. If the kernel refuses the lock although no
-// process has it, the error stays in the field lockErr.
+// process has it, lockSlot stores the error in a.lockErr.
 func (a *Arena) lockSlot(i int) bool {
 	if a.lock == nil {
 		return true
@@ -309,9 +309,10 @@ func (a *Arena) inherit(i int, w slotWord, label string) uint32 {
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// System calls of the dead participant may still write to the arena. As long as its ID is in the slot, Gone can
-	// tell peers whether they have ended. So the slot must not change before that. A participant with neither a byte
-	// lock nor a robust list never became live, so it has made no such system call.
+	// System calls of the dead participant may still write to the arena. Gone can tell peers whether they have ended,
+	// but only as long as the ID of the dead participant is in the slot. So the slot must not change before these
+	// system calls have ended. A participant with neither a byte lock nor a robust list never became live, so it has
+	// made no such system call.
 	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
 	}
@@ -340,8 +341,8 @@ func (a *Arena) inherit(i int, w slotWord, label string) uint32 {
 		time.Sleep(time.Millisecond)
 	}
 	a.recordDeaths(i, a.ownWord(phaseJoining, next), w.generation())
-	// fillSlot describes this joiner again, with the same words. So a process that reads one part before and the other part
-	// afterwards gets one description.
+	// fillSlot stores the same description again later. A process may read some words before that and the other words
+	// after it. It still gets one description.
 	a.describeSelf(i, next, label)
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
@@ -366,9 +367,9 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that this participant
-// may not have sent, and frees its memory. The parameter named dead is the ID of the dead participant.
-// The parameter named all is passed to repairAll. The result is that of the method succeed.
+// reclaimMemoryFor repairs the objects of a dead participant, sends the wakes that the dead participant may not have
+// sent, and frees its memory. The parameter dead is its ID, and the parameter all is passed to repairAll. The result
+// is that of the method succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")

@@ -9,9 +9,9 @@ type Epoch struct {
 	// Number counts the epochs of the arena, beginning with 1. If OnFirst fails in an epoch, the
 	// next epoch gets the same number.
 	Number uint64
-	// Clean reports whether every participant of the last epoch left by Close and the file is as
-	// they left it. It is true for a new arena. The death of a process whose Open had not returned
-	// counts only if this process had begun an epoch.
+	// Clean reports whether every participant of the last epoch left by Close and the file is as they left it. It is
+	// true for a new arena. A process that died before its Open had returned does not count, unless it had begun an
+	// epoch.
 	Clean bool
 	// Reboot reports whether the computer was restarted since the last epoch began. It is false for
 	// an arena on a tmpfs, whose files do not survive a reboot.
@@ -107,8 +107,8 @@ func (a *Arena) nobodyBegan() bool {
 			return false
 		}
 		for n := range total {
-			// The number is loaded first: a participant that is pending may write the record meanwhile, and
-			// its flags are valid only once it has the number.
+			// Load the number of the record before the flags. A pending participant may write the record at the same
+			// time, and the flags are valid only once the record has its number.
 			o := a.deathRecord(r, n)
 			if whole := a.u64(o+deathRecordSeq).Load() == n+1; whole && a.u32(o+deathRecordFlags).Load()&deathRecordPending == 0 {
 				return false

@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// TestStopWhileAFurtherNameIsRemoved: a process opens an arena by a further name of the file of a removed arena. It is
-// stopped or killed while it removes this name. After a death, the next Open by the name makes a new arena. Beside a
-// stopped process, an Open fails while the name is still there, and makes a new arena if the name is away. The stopped
-// process joins the new arena when it runs again.
+// TestStopWhileAFurtherNameIsRemoved checks what an Open does while another process removes a second name of the file
+// of a removed arena. The other process opened the arena by the second name, and is stopped or killed during the
+// removal. After a death, the next Open by the name makes a new arena. While the process is stopped, an Open fails if
+// the name still exists, and otherwise makes a new arena. The stopped process joins the new arena when it continues.
 func TestStopWhileAFurtherNameIsRemoved(t *testing.T) {
 	for _, point := range []string{"arena.remove.checked", "arena.remove.renamed"} {
 		for _, dies := range []bool{false, true} {

@@ -82,9 +82,9 @@ func outlivesBoot(f *os.File) bool {
 	return true
 }
 
-// nextData returns the first offset from off on that is not in a hole of the file. If there is none, it returns the end of
-// the file, or off if that is larger: a reader notices there that the file has become shorter. If the file system does not
-// tell, nextData returns off.
+// nextData returns the first offset from off on that is not in a hole of the file. If there is none, it returns the
+// end of the file, or off if that is larger. A read at this offset shows that the file has become shorter. If the
+// file system does not know its holes, nextData returns off.
 func nextData(f *os.File, off uint64) uint64 {
 	switch data, err := unix.Seek(int(f.Fd()), int64(off), unix.SEEK_DATA); {
 	case err == nil:

@@ -155,8 +155,8 @@ func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestPanicOfOnFirstLeavesNoDescriptor: an Open whose OnFirst panics or ends its goroutine has closed all descriptors of
-// the file, also the one with which Recreate keeps the number of the file.
+// TestPanicOfOnFirstLeavesNoDescriptor checks that an Open whose OnFirst panics or ends its goroutine has closed all
+// descriptors of the file. Recreate has a descriptor of its own, so that no other file gets the inode number.
 func TestPanicOfOnFirstLeavesNoDescriptor(t *testing.T) {
 	for name, end := range map[string]func(){
 		"panic":  func() { panic("oh") },

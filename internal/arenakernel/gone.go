@@ -53,8 +53,8 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //	bits 18..31  number of the window of the slot, its low 14 bits
 //	bits 32..63  how often a joiner has locked the byte of the slot
 //
-//	writers: any participant that found the other one gone; a joiner, before and after it locks the byte; a joiner
-//	         that has the slot, which clears bits 0..31
+//	writers: any participant that found the participant of the slot gone; a joiner, before and after it locks the
+//	         byte; a joiner that has the slot, which clears bits 0..31
 //	readers: every process that asks whether a dead participant is gone
 //	order:   acq_rel
 //	futex:   none
@@ -255,11 +255,10 @@ func (e *endings) find(c *core, i int, w slotWord, window uint64) (*notice, bool
 	return n, false
 }
 
-// The method turn decides whether the caller should check now if the threads of the participant in
-// slot i, in state w, have dropped its memory. The result named known is true if an earlier check of
-// this process has found that they have. If it is false, the result named turn is true if the caller
-// should check. All goroutines that wait for the end of the participant call the method turn. A check
-// costs 10 us or more, so one check counts for all of them.
+// The method turn decides whether the caller should check now if the threads of the participant in slot i, in state
+// w, have dropped its memory. The result named known is true if an earlier check of this process has found that they
+// have. Otherwise the result named turn says whether the caller should check. All goroutines that wait for the end of
+// the participant call the method turn. A check costs 10 us or more, so one check counts for all of them.
 func (e *endings) turn(c *core, i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 
 const goneProcs = 3
 
-// The kinds of the owner word.
+// What the owner word can say about the Mutex.
 const (
 	gmFree uint8 = iota
 	gmHeld
@@ -40,9 +40,9 @@ const (
 // A goneProc is a slot and the process in it.
 type goneProc struct {
 	pc       uint8
-	of, word uint8 // the owner that the process has read in the owner word, and the kind of that word
-	before   uint8 // the value of gone in a slot, which the process reads before it checks the slot
-	named    uint8 // the value of ident that the process has read in the slot
+	of, word uint8 // what the process has read in the owner word: the owner, and what the word says of the Mutex
+	before   uint8 // the field gone of another slot, as the process has read it before it checks that slot
+	named    uint8 // the field ident of that slot, as the process has read it
 	locks    uint8 // how many more times the process calls Lock
 	lives    uint8 // how many more processes may join in this slot
 
@@ -51,15 +51,15 @@ type goneProc struct {
 	free   bool  // the slot's phase is free
 	gone   uint8 // slotGone: the generation that was found gone
 	ident  uint8 // the generation whose process the slot identifies; 0: no process
-	byteOf uint8 // 0: the byte lock is free; 1: the process of gen has it; 2: a joiner
+	byteOf uint8 // 0: the byte lock is free; 1: the participant in the slot has it; 2: a joiner has it
 
 	kernel uint8
-	call   bool // the kernel is writing into the data for this process
+	call   bool // a system call of this process is in progress, and writes into the data
 }
 
 type goneState struct {
 	p        [goneProcs]goneProc
-	word, by uint8 // the owner word: its kind, and the participant
+	word, by uint8 // the owner word: what it says of the Mutex, and the participant that it names
 	kills    uint8
 }
 
@@ -68,7 +68,7 @@ type goneState struct {
 type goneModel struct {
 	release bool  // PolicyRelease
 	async   bool  // the participants declare KernelIOAsynchronous
-	stopped uint8 // 1 plus the slot whose process may stop for ever; 0: no process may
+	stopped uint8 // 1 plus the slot whose process may stop for ever; 0: no process may stop
 	stuck   bool  // a system call of process 0 may last for ever
 
 	asksNobody, takesFirst, freesEarly, joinsUnnoted bool
@@ -184,8 +184,8 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 		unless(q.ident != 0, gnLook, gnRead)
 		return "reads the identity", true
 	case gnLook:
-		// If p.named is less than q.gen, the slot identifies an earlier process than the one that has the slot
-		// now. The earlier process has ended, because a later one could join only after that.
+		// If p.named is less than q.gen, the slot still identifies an earlier participant. The process of that
+		// participant has ended: before its end, no other process could join in the slot.
 		unless(p.named < q.gen || q.kernel >= gkDetached, gnCheck, gnRead)
 		return "looks at the threads", true
 	case gnCheck:
@@ -294,8 +294,8 @@ func (m goneModel) next(s *goneState, emit func(model.Step[goneState])) {
 	}
 }
 
-// kill returns the state after the death of the process in slot k. A joiner that has not taken the
-// slot yet has only the byte lock.
+// kill returns the state after the death of the process in slot k. If this process is a joiner that has not taken the
+// slot yet, its death frees only the byte lock.
 func (m goneModel) kill(s goneState, k uint8) goneState {
 	s.kills--
 	p := &s.p[k]
@@ -353,9 +353,9 @@ func (m goneModel) explore() model.Result {
 	return spec.Explore()
 }
 
-// TestModelGone: data is handed over only when no system call of its last owner can write into it
-// any more, whichever processes die, join or stop. No process waits for a stopped process that does
-// not own the Mutex, or for a system call by a process that never owned it.
+// TestModelGone checks that a Mutex passes to another process only after the system calls of its last owner have
+// ended. It also checks that no process waits for a stopped process that does not own the Mutex, and that no process
+// waits for the system call of a process that never owned it.
 func TestModelGone(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

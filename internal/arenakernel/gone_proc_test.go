@@ -21,7 +21,7 @@ type manyThreads struct {
 	Arena    string
 	Threads  int
 	KernelIO KernelIO
-	Unfenced bool // the process does not wait until the fences of other processes reach it
+	Unfenced bool // the process does not wait until it has registered for fences
 }
 
 // oneOfMany is what a process with the program manyThreads reports about itself.
@@ -48,9 +48,8 @@ func init() {
 		}
 		m := oneOfMany{Name: a.self}
 		for range p.Threads {
-			// Do not choose the first thread of the process, on which the runtime may run one of the goroutines. A
-			// tracer that waits for this thread would compete with the goroutine of proctest that waits for the
-			// process.
+			// Do not choose the first thread of the process. A goroutine of proctest waits for the process, and so
+			// would compete with a tracer of this thread.
 			if tid := <-tids; tid != os.Getpid() {
 				m.TID = tid
 			}
@@ -121,11 +120,10 @@ func killSlowly(t *testing.T, v *proctest.Proc, tid int) {
 	require.True(t, status.Stopped(), "%v", status)
 }
 
-// TestCallThatMeetsASlowDeathFreesTheSlot checks that a slot is freed even if one thread of the dying victim
-// takes long to end. All watchers of the victim are stopped, and the victim is not registered for fences. The
-// test process does not watch the victim. It calls Dead once, which cannot mark the victim yet. When the thread
-// ends, no event wakes the death watcher of the test process. This death watcher must still mark the victim
-// dead, and free the slot.
+// TestCallThatMeetsASlowDeathFreesTheSlot checks that the slot of a killed victim becomes free although one of its
+// threads takes long to end. The test process calls Dead once, while that thread still runs. All watchers of the
+// victim are stopped, so only the death watcher of the test process can mark the victim dead and free the slot. No
+// event wakes this death watcher when the thread ends.
 func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 2+watchTargets)
@@ -155,10 +153,10 @@ func TestCallThatMeetsASlowDeathFreesTheSlot(t *testing.T) {
 	pollFor(t, a, func() bool { return a.slotState(i).phase() == phaseFree })
 }
 
-// TestCallThatWaitsForASlowEndFreesTheSlot checks that a slot is freed even if one thread of the victim ends
-// long after the victim was marked dead. All watchers of the victim are stopped after the mark. The test
-// process does not watch the victim. It calls Gone once. When the thread ends, no event wakes the death watcher
-// of the test process. This death watcher must still free the slot.
+// TestCallThatWaitsForASlowEndFreesTheSlot checks that the slot of a victim becomes free although one of its threads
+// ends long after the victim was marked dead. The test process calls Gone once, while that thread still runs. Then
+// all watchers of the victim are stopped, so only the death watcher of the test process can free the slot. No event
+// wakes this death watcher when the thread ends.
 func TestCallThatWaitsForASlowEndFreesTheSlot(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 2+watchTargets)
@@ -204,11 +202,10 @@ func lookAgain(a *Arena) {
 	a.endings.since = nil
 }
 
-// TestLateLookLeavesTheNextDeathAlone checks that a goroutine with an old state of a slot does not change the
-// notice of a later death. The goroutine is preempted while it checks whether a participant is gone. Meanwhile
-// another participant takes the slot and dies. The later participant has another generation, or the same
-// generation in another window. If the goroutine replaced its notice, the quiet watch, a long sleep of the
-// death watcher, would not check the byte lock of the slot.
+// TestLateLookLeavesTheNextDeathAlone checks that a goroutine with an old state of a slot does not change the notice
+// of a later death. The goroutine is preempted while it checks whether a participant is gone. Meanwhile another
+// participant takes the slot and dies. The later participant has another generation, or the same generation in
+// another window. Without the notice of its death, the death watcher would not check the byte lock of the slot.
 func TestLateLookLeavesTheNextDeathAlone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -274,8 +271,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	a, err := Create(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	// Kill this process before the victim starts, because the kernel may take long to end a process, and the
-	// victim lives only for a limited time.
+	// Make the zombie before the victim starts. The kernel may take long to end the zombie, and the victim lives only
+	// for a limited time.
 	zombie, err := os.StartProcess("/proc/self/exe", []string{"-", "-test.run=^$"}, &os.ProcAttr{})
 	require.NoError(t, err)
 	require.NoError(t, zombie.Kill())
@@ -342,7 +339,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		}
 		word.Store(was)
 	}
-	pollFor(t, a, detached)                                    // false for a moment after a check by the death watcher
+	// After a check by the death watcher, detached returns false for a moment.
+	pollFor(t, a, detached)
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() + 1)) // recorded for another participant
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() | 1<<generationBits)) // recorded in another window

@@ -31,9 +31,9 @@ func init() {
 	}
 }
 
-// TestReaperWithoutAByteLockAsksForTheByte: a process that could not open its descriptor again has no byte lock, but it
-// can ask for the byte locks of others. So if it reaps a dead participant, it waits until the byte lock of that
-// participant is free, as other reapers do.
+// TestReaperWithoutAByteLockAsksForTheByte checks that a reaper without a byte lock waits until the byte lock of the
+// dead participant is free, as other reapers do. The reaper could not open its descriptor again, so it has no byte
+// lock. But it can ask for the byte locks of others.
 func TestReaperWithoutAByteLockAsksForTheByte(t *testing.T) {
 	ta := newTestArena(t, 3)
 	ta.opts.KernelIO = KernelIOAsynchronous // so that only the byte lock can show that a process is gone
@@ -60,10 +60,9 @@ func TestReaperWithoutAByteLockAsksForTheByte(t *testing.T) {
 	require.NotZero(t, s.must(t, order{Do: "is gone", Name: v.self}).N)
 }
 
-// TestWaitedForIsGone: after its parent has waited for a dead process, the process is gone, even if
-// the kernel still has its memory, and therefore its byte lock. This requires that the slot
-// identifies the process beyond doubt. If a peer has changed a word of the identity, the identity
-// proves nothing.
+// TestWaitedForIsGone checks that a dead process is gone as soon as its parent has waited for it, even if the kernel
+// still has its memory and therefore its byte lock. It also checks that a process does not count as gone if a peer
+// has changed a word of its identity in the slot.
 func TestWaitedForIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -103,7 +102,7 @@ func TestWaitedForIsGone(t *testing.T) {
 		require.False(t, detached(), "pid %d", other)
 		pid.Store(was)
 	}
-	pollFor(t, a, detached) // false for a moment after a check by the death watcher
+	pollFor(t, a, detached) // after a check by the death watcher, detached returns false for a moment
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))

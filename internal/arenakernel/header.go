@@ -52,7 +52,7 @@ const (
 	hdrEpochBoot         = 328 // the boot in which the epoch began, for a file that survives a reboot
 	hdrEpochBegan        = 344 // Unix ns
 	hdrSynced            = 352 // the epoch after which the last participant wrote the file back to the disk
-	hdrSuccessors        = 356 // not 0 if an object was ever made that may be a successor; see core.noteSuccessor
+	hdrSuccessors        = 356 // not 0 if any object, deleted or not, may be a successor; see core.noteSuccessor
 	hdrEpochDeathsOdd    = 360 // as hdrEpochDeaths, for an epoch with an odd number
 )
 

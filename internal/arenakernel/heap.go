@@ -53,8 +53,9 @@ func (c *core) chunk(i uint64) *atomic.Uint64 {
 
 func (c *core) loadChunk(i uint64) chunkWord { return chunkWord(c.chunk(i).Load()) }
 
-// chunkFrom returns the first chunk from chunk i on that may not be free. For an Inspector it skips the chunks whose words
-// are in a hole of the file, because a file may have any size, and its holes cost nothing. Other participants skip nothing.
+// chunkFrom returns i, or for an Inspector the first chunk from i on whose word is not in a hole of the file. The
+// chunks that an Inspector skips are free. A file can have any size, because its holes cost nothing, so an Inspector
+// does not read all words of a large hole.
 func (c *core) chunkFrom(i uint64) uint64 {
 	if c.data == nil {
 		return i
@@ -66,8 +67,9 @@ func (c *core) chunkAfterHole(i uint64) uint64 {
 	return c.afterHole(c.geo.chunksOff, i, c.geo.chunkCount)
 }
 
-// afterHole returns the first of the count words of 8 bytes at base that is not in a hole of the file, from word i on. It
-// asks once for each piece that an Image copies.
+// afterHole returns the index of the first word from word i on that is not in a hole of the file. The words are the
+// count words of 8 bytes at base. An Image copies the file in pieces of chunkSize bytes. So afterHole looks for a
+// hole only at the beginning of a piece, and for i = 0. Elsewhere it returns i.
 func (c *core) afterHole(base, i, count uint64) uint64 {
 	at := base + i*8
 	if i >= count || i > 0 && at%chunkSize != 0 {
@@ -262,8 +264,8 @@ func (c *core) claimFresh(class int, in room) (off Offset, busy bool, err error)
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk of the given room. The chunk word has all the given bits. The search begins at
-// the hint in the header.
+// claimChunk claims a free chunk of the given room whose chunk word has all the given bits. The search begins at the
+// hint in the header.
 func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
@@ -299,7 +301,7 @@ func (c *core) claimChunk(bits chunkWord, in room) (chunk uint64, ok, busy bool)
 // has claimed the chunks. back then marks the chunks as reserved. If there is too little memory for all of them,
 // back gives back what it has allocated. The block words come first, because they need less memory.
 //
-// If this participant dies before the marks, memory remains of which no word knows. The next allocation
+// If this participant dies before it has marked the chunks, no word shows that they have memory. The next allocation
 // that claims the chunks gets this memory.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
@@ -321,9 +323,9 @@ func (c *core) back(chunk, n uint64) error {
 	return nil
 }
 
-// giveBack frees the memory of those of n chunks that are not marked as reserved, and of their block words.
-// This participant has claimed the chunks. A chunk without the mark has never been used, so all of these
-// bytes are 0, and stay 0.
+// giveBack examines n chunks, which this participant has claimed. If a chunk is not marked as reserved, giveBack
+// frees the memory of the chunk and of its block words. Such a chunk has never been used, so all of these bytes are
+// 0, and stay 0.
 func (c *core) giveBack(chunk, n uint64) {
 	for i, end := chunk, chunk+n; i < end; i++ {
 		first := i

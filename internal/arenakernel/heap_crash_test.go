@@ -190,9 +190,9 @@ func TestSpansThatCollide(t *testing.T) {
 	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
 }
 
-// TestSpanMeetsStaleClaim: a participant has claimed the first block word of a chunk that is no
-// longer a slab, and has not noticed that yet. No other participant can make a span that begins at
-// this chunk.
+// TestSpanMeetsStaleClaim checks that no participant makes a span that begins at a chunk whose first block word
+// another participant has claimed. The chunk was a slab when the other participant read the chunk word, and is no
+// slab any more.
 func TestSpanMeetsStaleClaim(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -216,8 +216,8 @@ func TestSpanMeetsStaleClaim(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestClaimInASlabThatIsGone: an allocator claims a block of a slab while the slab is taken back.
-// The allocator then dies with the claim, or gives the claim up.
+// TestClaimInASlabThatIsGone checks that no block stays claimed if an allocator claims a block of a slab while
+// another participant takes the slab back. The allocator then dies, or gives the block up.
 func TestClaimInASlabThatIsGone(t *testing.T) {
 	for what, reuse := range map[string]func(t *testing.T, a *Arena){
 		"free":               func(*testing.T, *Arena) {},

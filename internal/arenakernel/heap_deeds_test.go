@@ -234,9 +234,8 @@ func pollerOfNew(a *Arena, _ Offset) {
 	a.PollerNode(o, a.u64(o.Body), anyNode)
 }
 
-// run prepares the deed d, and then lets the participant v do it. The parameter named at gives the
-// crash point, and the number of the hit, at which v stops. run returns the statistics of the heap
-// from before the deed.
+// run prepares the deed d, and then lets the participant v do it. The parameter at says at which crash point v stops,
+// and at which hit of this point. The result is the statistics of the heap before the deed.
 func (d deed) run(t *testing.T, a, v *Arena, at string) (before AllocStats) {
 	var off Offset
 	if d.prepare != nil {

@@ -24,7 +24,7 @@ type neighbours struct {
 	mu       sync.Mutex
 	live     map[ParticipantID]bool
 	reserved uint64 // bytes
-	limit    uint64 // limit of reserved; 0 means no limit
+	limit    uint64 // the limit for the field reserved; 0 means no limit
 }
 
 func newNeighbours(size uint64, slots int) *neighbours {
@@ -79,7 +79,7 @@ func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
 	reaper.clearOpenBits(dead)
 }
 
-// sweepAll frees the slabs of the whole heap that have no block in use.
+// sweepAll frees all slabs of the heap in which no block is in use.
 func sweepAll(a *Arena) {
 	for _, in := range []room{roomOfAll, roomOfRecords, roomOfLarge, roomOfNodes} {
 		a.sweep(a.geo.chunkCount, in)

@@ -90,9 +90,9 @@ func TestUseWhatHasMemory(t *testing.T) {
 	})
 }
 
-// TestFailedReservationGivesMemoryBack: the file system has memory for a part of what an allocation asks for. The
-// allocation gives back exactly what it has got. It does not discard chunks that had memory before, and their block
-// words.
+// TestFailedReservationGivesMemoryBack checks that an allocation gives back exactly the memory that it has got if the
+// file system has not enough memory for the whole allocation. Chunks that had memory before keep it, and so do their
+// block words.
 func TestFailedReservationGivesMemoryBack(t *testing.T) {
 	const row, kept = 40, 20
 	for _, room := range []uint64{0, 10 * chunkWordsSize, row * chunkWordsSize, row*chunkWordsSize + 5*chunkSize} {

@@ -34,13 +34,13 @@ const (
 	// headroom may have only one suitable chunk. If another participant is making a slab of this chunk, and has
 	// lost its CPU or died, the pause gives that participant or its reaper time to finish.
 	headroomPause = 2 * time.Millisecond
-	// classHeadroom is the size class of the smallest blocks in the headroom. Such a block has room for a slot
-	// record of each kind of object, except a Waitable whose state has more than 8 bytes. So a headroom of one
-	// chunk is enough for all other objects.
+	// classHeadroom is the size class of the smallest blocks in the headroom. Such a block has room for the slot
+	// record of any object except a Waitable whose state has more than 8 bytes. So one chunk of headroom serves all
+	// objects except these Waitables.
 	//
-	// The slot record of a Waitable contains its state twice, and the state is data of a user. A record with a
-	// larger state can lie only in the chunks for records of any size. So the other chunks remain for the
-	// recovery of locks.
+	// The slot record of a Waitable contains the state twice, and the user decides how large the state is. The slot
+	// record of a Waitable with a larger state can lie only in the chunks for records of any size. So the other
+	// chunks remain for the recovery of locks.
 	classHeadroom = 3
 )
 
@@ -77,7 +77,7 @@ type room int
 
 const (
 	roomOfAll     room = iota // for every allocation
-	roomOfLinked              // for wait nodes, and blocks on lists of objects: the part of roomOfAll that links reach
+	roomOfLinked              // the part of roomOfAll within reach of a link; for wait nodes, and for blocks on lists
 	roomOfRecords             // headroom for slot records of up to 256 bytes
 	roomOfLarge               // headroom for slot records of any size
 	roomOfNodes               // headroom for wait nodes
@@ -110,12 +110,12 @@ func (g *geometry) roomOf(chunk uint64) room {
 	return roomOfNodes
 }
 
-// claimListed claims a block of at least size bytes that the caller will push on the list of an object, so the
-// block lies within reach of a link. If exists is true, the list already has a slot record, and the block may
-// lie in the headroom.
+// claimListed claims a block of at least size bytes that the caller will push on the list of an object, so the block
+// lies within reach of a link. The block may lie in the headroom only if the parameter exists is true, that is, if
+// the list already has a slot record.
 //
-// The first slot record of an object never lies in the headroom, because the creator of the object makes this
-// record. Otherwise a participant could use up the headroom by creating objects.
+// The creator of an object makes its first slot record. This record never lies in the headroom. So a participant
+// cannot use up the headroom by creating objects.
 func (c *core) claimListed(size uint64, exists bool) (Offset, error) {
 	off, err := c.claimOutside(size, 1, roomOfLinked)
 	if err == nil || !exists || !isNoSpace(err) || c.geo.headroom.records == 0 {

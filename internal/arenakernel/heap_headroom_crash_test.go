@@ -90,9 +90,9 @@ func TestDeathAtEachPointInTheHeadroom(t *testing.T) {
 	}
 }
 
-// TestHeadroomChunkBeingPrepared: a participant is stopped while it makes a slab of the only chunk for wait
-// nodes. Another participant that needs the chunk is refused after a short time, and gets a node when the
-// first one goes on, or is reaped.
+// TestHeadroomChunkBeingPrepared checks what happens while a participant is stopped that makes a slab of the only
+// chunk for wait nodes. Another participant that needs a node gets an error after a short time. It gets a node when
+// the stopped participant has gone on, or was reaped.
 func TestHeadroomChunkBeingPrepared(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		p := newNeighbours(3<<20, 8)

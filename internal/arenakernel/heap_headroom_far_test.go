@@ -25,9 +25,9 @@ func newFar(t *testing.T) *neighbours {
 	return p
 }
 
-// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, and then 64 chunks out
-// of reach. The directory is small, because a check reads all of it. beyond is the first chunk out of reach.
-// After a call of lookBeyond, the next search for a free chunk begins out of reach.
+// nearFar returns neighbours whose heap has 64 chunks within reach of a link of 32 bits, followed by 64 chunks out of
+// reach. The directory is small, because a check reads all of it. The result beyond is the number of the first chunk
+// out of reach. After a call of lookBeyond, the next search for a free chunk begins out of reach.
 func nearFar(t *testing.T) (p *neighbours, beyond uint64, lookBeyond func(a *Arena)) {
 	t.Helper()
 	p = newFar(t)

@@ -155,9 +155,9 @@ func TestHeadroomIsForUsersOfObjects(t *testing.T) {
 	}
 }
 
-// TestHeadroomBesideOlderPeers: a participant of a version without headroom allocates in the headroom, too. Then the
-// headroom is of no use, but nothing else goes wrong. When the blocks are freed, slot records can use the headroom
-// again.
+// TestHeadroomBesideOlderPeers checks what happens if a participant of a version without headroom allocates all
+// blocks of the headroom. Slot records cannot use the headroom then, but nothing else goes wrong. When these blocks
+// are freed, slot records can use the headroom again.
 func TestHeadroomBesideOlderPeers(t *testing.T) {
 	for _, size := range []uint64{64, 256, chunkSize} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

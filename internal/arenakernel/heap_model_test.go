@@ -20,7 +20,7 @@ const (
 	hBlocks = 2
 )
 
-// The states of a chunk. The processes of the model serve as participants.
+// The states of a chunk. In place of a participant, the word of a chunk names a process of the model.
 const (
 	heapSlab = iota // a slab of the class that the allocator wants
 	heapOther

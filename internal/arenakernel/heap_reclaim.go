@@ -1,12 +1,11 @@
 package arenakernel
 
-// reclaimBlocks recovers the memory whose changes a dead participant has not finished. It frees the
-// blocks, chunks and names that this participant had claimed and that no other process knows of,
-// and the blocks that the participant was freeing. It makes a slab usable again if the participant
-// died while it was taking the slab back. Two kinds of blocks stay: those that Alloc returned to
-// the participant, because other processes may know their offsets, and objects that the participant
-// had committed. Blocks that transactions of the participant have allocated or freed stay as they
-// are until the transactions are undone.
+// reclaimBlocks completes or undoes the changes of the heap that a dead participant had begun. It frees the blocks,
+// chunks and names that this participant had claimed and that no other process knows of, and the blocks that the
+// participant was freeing. It makes a slab usable again if the participant died while it was taking the slab back.
+// Two kinds of blocks stay: those that Alloc returned to the participant, because other processes may know their
+// offsets, and objects that the participant had committed. Blocks that transactions of the participant have allocated
+// or freed stay as they are until the transactions are undone.
 //
 // Preconditions: no thread of the dead participant stores to the arena any more. A participant that leaves may
 // call reclaimBlocks with its own ID, if it does nothing else in the arena any more. This process is the reaper
@@ -84,9 +83,8 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	// The block may be a slot record of an object. If another participant is deleting that object, it publishes
-	// the record. After that, the record no longer belongs to the dead participant, and its block may have any
-	// other use by now.
+	// The block may be a slot record, which must stay. If another participant is deleting the object of the record,
+	// that participant publishes the record, and may then free it. So free the block only if its word is still w.
 	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}

@@ -46,9 +46,9 @@ func (s *slabSearch) know(chunk uint64) {
 // claimKnown claims a block in a slab that is not full, if a search finds one. The caller holds the mutex turn
 // of the search.
 //
-// In the headroom, claimKnown searches all chunks, because the headroom is small: no fresh chunk of it is used
-// while another one has a free block. For a wait node, claimKnown also searches all chunks, because a chunk of
-// wait nodes is never used for anything else.
+// In the headroom, which is small, claimKnown searches all chunks. So the headroom gives no fresh chunk to a class
+// while a slab of this class has a free block. For a wait node, claimKnown also searches all chunks, because a chunk
+// of wait nodes is never used for anything else.
 func (c *core) claimKnown(class int, in room) (Offset, bool) {
 	s, count := &c.heap.search[class], c.geo.chunkCount
 	if count == 0 {

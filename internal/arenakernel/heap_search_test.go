@@ -39,7 +39,7 @@ func TestCrowdSharesAFreshChunk(t *testing.T) {
 			p := newNeighbours(16<<20, 2)
 			a := p.join(1)
 			var begun atomic.Int32
-			a.reserve = func(off, n uint64) error { // as a system call, it lets other goroutines run
+			a.reserve = func(off, n uint64) error { // lets other goroutines run, as a system call does
 				for begun.Load() < crowd {
 					runtime.Gosched()
 				}
@@ -66,9 +66,8 @@ func TestCrowdSharesAFreshChunk(t *testing.T) {
 	}
 }
 
-// TestShortLivedProcessesShareASlab: processes that come one after the other claim one block each,
-// and leave or die. They all take it from the same slab, even if many other chunks lie before the
-// slab.
+// TestShortLivedProcessesShareASlab checks that processes that live one after the other get their blocks from the
+// same slab. Each process claims one block, and then leaves or dies. The heap has many other chunks in use.
 func TestShortLivedProcessesShareASlab(t *testing.T) {
 	for what, claim := range claimers {
 		t.Run(what, func(t *testing.T) {
@@ -109,8 +108,8 @@ func TestBlocksThatAnotherProcessFreesAreUsedAgain(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestNewProcessFindsTheOnlyFreeBlock: there is one free block of a class, in any slab. A process
-// that has just joined finds it, wherever the last fresh chunk was taken.
+// TestNewProcessFindsTheOnlyFreeBlock checks that a process that has just joined finds the only free block of a
+// class, whichever slab contains it. The chunk that was claimed last may be any chunk.
 func TestNewProcessFindsTheOnlyFreeBlock(t *testing.T) {
 	p := newNeighbours(4<<20, 4)
 	a := p.join(1)

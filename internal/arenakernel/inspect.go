@@ -213,10 +213,10 @@ type Witness struct {
 	// reaped yet, although its State is still live. It is "unknown" if the participant has left, or was
 	// reaped, since the copy was made.
 	Life string
-	// Unlocked reports that the participant counts as dead only because its byte lock is free. The slot is not
-	// marked dead, and the kernel has not marked the alive words, although it marks them when a process ends.
-	// If the process exists, it may have locked the byte of another file: a copy, or another view of the file,
-	// does not share the byte locks of the original.
+	// Unlocked reports that the participant counts as dead only because its byte lock is free. The slot is not marked
+	// dead, and no alive word is marked, although the kernel marks these words when a process ends. If the process
+	// still exists, its byte lock may be on another file: a copy, or another view of the file, has byte locks of its
+	// own.
 	Unlocked bool
 }
 
@@ -243,9 +243,9 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// isUnmarked reports whether the file shows no end of the participant in a slot: the slot is not marked dead,
-// and the kernel has not marked the alive words, as it does when such a process ends. isUnmarked reads the
-// words of the slot from the file, because the process may have ended since the copy was made.
+// isUnmarked reports whether the slot of a participant does not show its death: the slot is not marked dead, and no
+// alive word is marked. If the kernel does not mark the alive words of this participant, isUnmarked returns false. It
+// reads the words of the slot from the file, because the process may have ended since the copy was made.
 func (i *Inspector) isUnmarked(slot int) bool {
 	if now := i.stateNow(slot); now != i.a.slotState(slot) || now.phase() == phaseDead || i.a.slotCaps(slot)&capRobust == 0 {
 		return false

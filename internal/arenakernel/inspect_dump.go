@@ -63,7 +63,7 @@ func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f fu
 // copy was begun. Parts of the copy are read at different times. So if the object was made or
 // deleted in the meantime, the copy may contain bytes from an earlier or later use of the block.
 //
-// Preconditions: recordWords knows b, and the copy contains b.
+// Preconditions: the second result of recordWords is true for b, and the copy contains b.
 func (i *Inspector) lasting(b block) bool {
 	o, _ := i.a.locate(Offset(i.a.peek64(b.off + recordObject)))
 	return i.lastingObject(o) && i.stillIs(b, SlotRecordHeader)
@@ -85,16 +85,16 @@ func (i *Inspector) sameObject(o block) bool {
 	return i.unchanged(o.off, objState) && i.unchanged(o.off+objNameOff, objRecords-objNameOff) && i.stillIs(o, 0)
 }
 
-// IsThere reports whether the object o, which is in the copy, is still in the file. If so, the bytes that the caller
-// has read there since the copy was made belong to o.
+// IsThere reports whether the object o, which is in the copy, is still in the file. If so, all bytes that the caller
+// has read from the place of o since the copy was made belong to o.
 func (i *Inspector) IsThere(o Object) bool {
 	b, ok := i.a.locate(o.Offset)
 	return ok && i.sameObject(b)
 }
 
-// stillIs reports whether the file still has the same block word for b, and the same first n bytes in b, as the
-// copy. If so, these bytes belong to the use of the block that the block word names, even if the copy has the
-// word and the bytes from different times.
+// stillIs reports whether the block word of b and the first n bytes of b are the same in the file as in the copy. If
+// so, the block word in the copy describes these bytes, although the copy may have the word and the bytes from
+// different times.
 func (i *Inspector) stillIs(b block, n uint64) bool {
 	return i.unchanged(i.a.placeOfBlockWord(b.chunk, b.index), blockWordSize) && i.unchanged(b.off, n)
 }

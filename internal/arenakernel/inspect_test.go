@@ -180,9 +180,9 @@ func TestInspectParts(t *testing.T) {
 	}
 }
 
-// TestInspectRecordOfStoppedMaker checks that a report contains a slot record even if its maker is stopped
-// before it has published the block of the record. Usage counts the block for the object of the record. The
-// report contains no other block that a participant has only claimed.
+// TestInspectRecordOfStoppedMaker checks that a report contains a slot record even if its maker is stopped before it
+// has published the block of the record. The method Usage counts this block as memory of the object. The report
+// contains no other block that a participant has only claimed.
 func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const held, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
@@ -213,9 +213,9 @@ func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	require.Zero(t, found[secret])
 }
 
-// TestInspectReadsClaimedRecordsBeforeWaits checks that an Inspector reads a slot record before it reads the
-// waits, even if the maker of the record has not published it yet. So no hold in the copy has begun after a
-// wait in the copy has ended.
+// TestInspectReadsClaimedRecordsBeforeWaits checks that an Inspector reads a slot record before it reads the waits,
+// even if the maker of the record has not published it yet. So each hold in the copy has begun before any wait in the
+// copy ends.
 func TestInspectReadsClaimedRecordsBeforeWaits(t *testing.T) {
 	a, path := inspected(t, Options{})
 	_, records := withSlotRecords(t, "x", a)

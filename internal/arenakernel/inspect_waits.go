@@ -9,10 +9,9 @@ import (
 // than possible.
 const mostWaits = 1 << 17
 
-// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file
-// after the bodies of all objects. Tools infer the age of a hold from the waits for it, and rely on
-// this sequence. A hold in the copy was read before the waits, so it cannot have begun after one of
-// these waits ended.
+// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file after the bodies of
+// all objects. So each hold in the copy has begun before any wait in the copy ends. Tools rely on this, because they
+// infer the age of a hold from the waits for it.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return
@@ -23,8 +22,8 @@ func (a *Arena) findWaitsOfCopy() {
 	a.waits = a.findWaits()
 }
 
-// readWaitsLast reads the bodies of all objects from the file, unless the copy already contains
-// them. Then it reads everything that findWaits examines once more.
+// readWaitsLast reads the bodies of all objects from the file, unless the copy already contains them. Then it reads
+// once more everything that findWaits examines.
 func (i *Inspector) readWaitsLast() {
 	a := i.a
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {

@@ -46,7 +46,7 @@ const (
 type Hold struct {
 	Owner ParticipantID // the participant that holds the object
 	Mode  string        // one of the constants
-	Count uint64        // how many units the participant holds, such as permits, if it can be more than one
+	Count uint64        // how many units the participant holds, such as permits; 0 if there are no units
 	Key   *uint64       // the key, if the object has several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
 	Note  string        // further facts, in words

@@ -14,10 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestLateJoinerLeavesTheSlotAlone checks that a joiner that has lost its slot to another participant does not
-// write to the slot. The joiner is stopped while it takes the slot, and another participant gets the slot
-// meanwhile. When the joiner continues, it must not store whether it has a byte lock. It must not store its
-// thread ID in an alive word either.
+// TestLateJoinerLeavesTheSlotAlone checks that a joiner that has lost its slot to another participant does not write
+// to the slot. The joiner is stopped while it takes the slot, and another participant gets the slot meanwhile. When
+// the joiner continues, it must change neither the capabilities in the slot nor an alive word.
 func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		point           string
@@ -92,11 +91,10 @@ func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	survivor.Cont(t)
 }
 
-// TestLateLookLeavesTheNextJoinerAlive checks that no process records a living joiner as gone after it has
-// found the byte lock of an earlier joiner free. Two joiners get the same generation in one slot, because the
-// first one gives the slot of a dead participant back. A third process has read the slot of the first joiner,
-// finds the byte lock free, and is stopped. It continues when the second joiner has the slot. It must not
-// record that the second joiner is gone.
+// TestLateLookLeavesTheNextJoinerAlive checks that no process records a living joiner as gone because the byte lock
+// of an earlier joiner was free. Two joiners get the same generation in one slot, because the first joiner gives the
+// slot of a dead participant back. A third process reads the slot of the first joiner, finds the byte lock free, and
+// is stopped. The third process continues when the second joiner has the slot.
 func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	ta := newTestArena(t, 3)
 	survivor, victim, reaper := ta.join(t, "survivor"), ta.join(t, "victim"), ta.join(t, "reaper")
@@ -145,9 +143,9 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 }
 
 // TestStoppedJoinerWithoutAByteKeepsItsSlot checks that a joiner without a byte lock keeps its slot while it is
-// stopped for long. The joiner is stopped while it fills its slot in. At this point its robust list already
-// contains the alive words, so the kernel would mark them if the joiner died. Without this mark, no other
-// process takes the slot. If the joiner is killed, the next joiner gets the slot at once.
+// stopped for long. The joiner is stopped after it has put the alive words on its robust list. From then on, other
+// processes take the slot only if the kernel has marked an alive word. If the joiner is killed, the next joiner gets
+// the slot at once.
 func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
 	for _, point := range []string{"arena.enter.joining", "arena.enter.registered"} {
 		for _, with := range []string{"", "ofd"} {
@@ -186,10 +184,9 @@ func TestStoppedJoinerWithoutAByteKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// TestLateJoinerWithoutAByteLeavesTheSlotAlone checks that a joiner without a byte lock changes no word of a
-// slot that it has lost. The joiner is stopped after it has taken the slot, and before it has put the alive
-// words on its robust list. So its death would leave no mark, and after a time limit another joiner takes the
-// slot.
+// TestLateJoinerWithoutAByteLeavesTheSlotAlone checks that a joiner without a byte lock changes no word of a slot
+// that it has lost. The joiner is stopped after it has taken the slot, and before it has put the alive words on its
+// robust list. After joinTimeout, another joiner takes the slot.
 func TestLateJoinerWithoutAByteLeavesTheSlotAlone(t *testing.T) {
 	ta := newTestArena(t, 1)
 	ta.join(t, "first").close(t)
@@ -268,11 +265,11 @@ func TestJoinerWithoutAByteSeesThatItHasLostItsSlot(t *testing.T) {
 	}
 }
 
-// TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead checks that the slot of a joiner becomes free if another
-// process marks the slot dead by mistake. The joiner has no byte lock. The other process gives the joiner up,
-// and is stopped before it marks the slot. Meanwhile the joiner stores that the kernel marks its death. Then
-// the other process marks the slot. The kernel never marks the alive words, because the joiner lives. The Open
-// of the joiner fails, and the next joiner gets the slot.
+// TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead checks that the slot of a living joiner becomes free if
+// another process marks the slot dead by mistake. The joiner has no byte lock, and takes longer than joinTimeout. The
+// other process is stopped immediately before it marks the slot. Meanwhile the joiner sets capRobust, which says that
+// the kernel marks its death. But the kernel marks no alive word, because the joiner lives. The Open of the joiner
+// must fail, and the next joiner must get the slot.
 func TestSlotOfALivingJoinerIsFreedAfterItWasDeclaredDead(t *testing.T) {
 	ta := newTestArena(t, 1)
 	ta.join(t, "first").close(t)

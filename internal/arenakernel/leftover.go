@@ -2,9 +2,9 @@ package arenakernel
 
 import "sync/atomic"
 
-// unfinished says which kinds of work are left in the slots of the set leftover; 0 means none. The bits above
-// leftToFree are a counter. Its changes end a quiet watch, that is, a long sleep of the death watcher, because
-// there is new work.
+// unfinished says which kinds of work are left in the slots of Arena.leftover. It is 0 if no work is left. The bits
+// above leftToFree are a counter, which changes when there is new work. The change ends a quiet watch, that is, a
+// long sleep of the death watcher.
 type unfinished struct{ atomic.Uint32 }
 
 const (
@@ -34,9 +34,8 @@ func (a *Arena) leaveFor(i int) (asleep bool) {
 	return asleep
 }
 
-// leaveToFree postpones the last step of the cleanup after a death, which is to free slot i. The
-// data of the dead participant is already handed over. The field endings says when the slot may be
-// freed.
+// leaveToFree postpones the last step of the cleanup after a death, which is to free slot i. The data of the dead
+// participant is already handed over. The death watcher frees the slot at the time that Arena.endings has for it.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToFree)

@@ -64,9 +64,8 @@ func init() {
 	}
 }
 
-// TestStrayCloseIsNoDeath: a process closes its descriptors by mistake while it holds a lock. It
-// still counts as alive and keeps the lock, also for processes that join later, and also if the
-// arena is full.
+// TestStrayCloseIsNoDeath checks that a process that closes its descriptors by mistake counts as alive and keeps its
+// lock. A process that joins after the mistake must see this, too. The arena is full in some of the subtests.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	for _, all := range []int{0, 1} {
 		for _, slots := range []int{3, 6} {
@@ -124,11 +123,10 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	s.must(t, order{Do: "lock", Text: "held"})
 }
 
-// TestLostDescriptorsSpareOtherFiles checks that an arena leaves another file alone after a mistake of the
-// program: all descriptors of the arena refer to the other file. Neither Close nor the garbage collector closes
-// these descriptors. The arena stays usable, and PathState still finds its file. The arena reserves no memory
-// in the other file. The last Close removes the file of an ephemeral arena. It writes the file of a durable
-// arena back to its disk.
+// TestLostDescriptorsSpareOtherFiles checks that an arena leaves another file alone if all descriptors of the arena
+// refer to this other file, by a mistake of the program. The arena reserves no memory in the other file, and neither
+// Close nor the garbage collector closes the descriptors. The arena stays usable, and PathState still finds its file.
+// The last Close removes the file of an ephemeral arena, and writes the file of a durable arena back to its disk.
 func TestLostDescriptorsSpareOtherFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, life := range []Lifetime{LifetimeEphemeral, LifetimeDurable} {

@@ -422,8 +422,8 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
-// TestJoinerHasItsOwnTime: a joiner without a byte lock gives back the slot of a dead participant
-// unchanged. The next joiner gets the same generation, but has the full time to become live.
+// TestJoinerHasItsOwnTime checks that a joiner without a byte lock has the full time to become live, even if an
+// earlier joiner had the same generation. The earlier joiner has given the slot of a dead participant back unchanged.
 func TestJoinerHasItsOwnTime(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -471,8 +471,8 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	require.False(t, p.ended(3), "the kernel marks a participant that was live")
 }
 
-// TestLateReaperLosesNoSlot: a slow reaper must not change the slot after its next participant,
-// which is not live yet, has taken it. If that participant dies, the slot must become free again.
+// TestLateReaperLosesNoSlot checks that a slow reaper does not change a slot that a joiner has taken meanwhile. If
+// the joiner dies, the slot must become free again.
 func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	f, err := a.seg.Reopen() // the descriptor of the joiner
@@ -485,7 +485,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.True(t, a.take(3, dead, 6, 0))
 	caps := a.slotCaps(3)
 	require.NotZero(t, caps)
-	a.freeSlot(3, dead, false) // as a reaper does that has read this state earlier
+	a.freeSlot(3, dead, false) // as a reaper would that has read the state of the slot before the joiner took it
 	joining := a.slotState(3)
 	require.True(t, joining.is(phaseJoining, 6), "the joiner must keep the slot")
 	require.Equal(t, caps, a.slotCaps(3))

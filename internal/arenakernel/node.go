@@ -23,9 +23,9 @@ var (
 // all waiting goroutines of a process.
 type nodeLocal struct{ sync.Mutex }
 
-// ClaimNode returns an unused wait node, that is, a record of the arena for one wait. The node is
-// idle, and belongs to this participant and to no object. If this process dies, its reaper frees
-// the node. If the node is on a queue then, the Repair of the object's kind frees it instead.
+// ClaimNode returns an unused wait node, that is, a record of the arena for one wait. The node is idle, and belongs
+// to this participant and to no object. If this process dies, its reaper frees the node. But if the node is on a
+// queue at the death, the Repair of the object's kind frees it.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
 
 // NodeAt returns the wait node at off. The offset may have come from a peer, so NodeAt checks it.
@@ -107,10 +107,9 @@ func (c *core) freeNode(off Offset) error {
 // reapNode first calls the function still, and frees the node only if still returns true. During this call, no
 // participant can get the ID of the owner. still is nil if no other participant can change the node.
 //
-// The CAS can succeed although another participant has freed the node or has begun to free it. In one case, the
-// owner is a reaper that died while it freed the node. In the other case, the node is freed and claimed again
-// while this process is stopped. So after the CAS, reapNode checks that the node is in use, and that it was not
-// freed since the call began.
+// The CAS can succeed although the node must not be freed. Either the owner is a reaper that died while it freed the
+// node, or the node was freed and claimed again while this process was stopped. So after the CAS, reapNode checks
+// that the node is in use, and that it was not freed since the call began.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
 	if owner == 0 {
 		return // the node is free, or another participant is about to free it
@@ -226,9 +225,9 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// untold reports whether a granter may still have to tell the owner of the node n that its wait is over,
-	// that is, push the node on the owner's ready stack and wake its poller. If the owner is leaving and not
-	// dead, its wait can be granted even after awaitTold has returned. So untold calls allTold again.
+	// untold reports whether a granter may still push the node n on the ready stack of its owner, because the wait is
+	// over. If the owner is leaving and not dead, its wait can be granted even after awaitTold has returned. So
+	// untold calls allTold again.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -268,10 +267,10 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// Free the poller node even if it is not on the ready stack, because the dead participant may have
-			// popped it. If n.Swap fails, a granter has changed the word, and wakes the poller of the owner. If
-			// the owner is leaving, a granter may have begun to do so after the first call of awaitTold. So
-			// call awaitTold again.
+			// Free the poller node even if it is not on the ready stack, because the dead participant may have popped
+			// it. If n.Swap fails, a granter has changed the word, and wakes the poller of the owner. If the owner is
+			// leaving, a granter may have begun to change the word after the first call of awaitTold. So call
+			// awaitTold again.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -304,7 +303,7 @@ func (c *core) takeOrphans(orphans []orphan) {
 		}
 	}
 	if !c.allTold() {
-		return // meanwhile a releaser may have emptied a stack and still have its nodes
+		return // a participant may have emptied its ready stack meanwhile, and still have the nodes
 	}
 	for _, s := range orphans {
 		if !on[s.off] {
@@ -336,8 +335,8 @@ const toldYields = 50
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		owner := n.Owner() // load it only once: a reaper of the owner may make itself the owner
-		// Load list before object. Meanwhile the node may be freed and become a poller node of another object.
-		// Its new owner stores the field object before the field list. So if this process has loaded the new
+		// Load list before object. Meanwhile the node may be freed and become a poller node of another object. Its
+		// new owner stores the field object before the field list. So if this process has loaded the new value of
 		// list, n.Object() returns the new object.
 		list := n.list.Load()
 		switch {
@@ -353,11 +352,10 @@ func (c *core) freeNodesAt(object Offset) {
 	})
 }
 
-// forgetWait clears the stamp of a node whose object is being deleted. The owner discarded this node when a
-// peer had overwritten the queue: the queue might still have named the node. Now the queue does not exist any
-// more. If the node kept its stamp, the next object at that offset would take the node for one of its own
-// waits. forgetWait also frees the node, unless the wait was resolved. A resolved node stays until its owner
-// leaves or dies.
+// forgetWait clears the stamp of a node whose object is being deleted. The owner discarded the node, because a peer
+// had overwritten the queue and the queue might still have named the node. Now the queue does not exist any more. If
+// the node kept its stamp, the next object at that offset would take the node for one of its own waits. forgetWait
+// also frees the node, unless the wait was resolved. A resolved node stays until its owner leaves or dies.
 //
 // If the owner dies, its reaper may free the node at any time, and another participant may then use the node
 // for another object. So forgetWait reads the object of the node after the owner, the stamp and the word. It
@@ -375,9 +373,9 @@ func (c *core) freeNodesAt(object Offset) {
 //
 // If forgetWait executes its CAS first, the other CAS fails.
 //
-// If the owner that forgetWait has loaded is a reaper, this reaper guarded the object before it became the
-// owner. So forgetWait finds the guard, or the reaper has freed the node and forgetWait finds another use. In
-// both cases forgetWait does not free the node, because the reaper may have claimed the node again.
+// The owner that forgetWait has loaded may be a reaper. This reaper guarded the object before it became the owner. So
+// forgetWait finds the guard, or the reaper has freed the node and forgetWait finds another use. In both cases
+// forgetWait does not free the node, because the reaper may have claimed the node again.
 //
 // If the owner leaves, it claims no nodes any more. So the second check of forgetWait is enough.
 //

@@ -10,9 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// leave makes b free its nodes, as a participant does when it leaves. The ID of b is still current. First b
-// sees that no participant is in a telling section; see slotTelling. When b frees the first of its nodes, leave
-// calls the function meanwhile.
+// leave makes b free its nodes, as a participant does when it leaves. The ID of b is still current. First b sees that
+// no participant is in a telling section; see slotTelling. Just before b frees the first of its nodes, leave calls
+// the function meanwhile.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())

@@ -7,12 +7,11 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// deadNodes lists, for each object, the nodes of dead participants that may be waits in recorded
-// queues. A recorded queue is a queue of waits that changes without a lock. To make the list, this
-// process reads all nodes of the arena. So it makes the list only once after a death. A dead
-// participant claims no node. So the list stays complete for the participants that were already
-// dead when the list was made. A node of the list may have been freed since then, and may belong to
-// another participant.
+// deadNodes lists, for each object, the nodes of dead participants that may be waits in recorded queues. A recorded
+// queue is a queue of waits that changes without a lock. To make the list, this process reads all nodes of the arena,
+// so it makes the list only once after a death. The list contains all nodes of the participants that were dead when
+// it was made, because a dead participant claims no node. But a node of the list may have been freed since then, and
+// may belong to another participant.
 type deadNodes struct {
 	mu      sync.Mutex
 	slots   []slotSeen          // guarded by: mu; the state of each slot when the list was made
@@ -34,8 +33,7 @@ func (a *Arena) slotSeen(i int) slotSeen {
 }
 
 // NodesOfDead returns the wait nodes of an object that belonged to dead participants. The caller reaps the
-// participant dead, or is itself this participant and leaves. The caller has to check each node: see
-// [deadNodes].
+// participant with the ID dead, or leaves and passes its own ID. The caller has to check each node: see [deadNodes].
 func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()
@@ -51,10 +49,10 @@ func (a *Arena) NodesOfDead(object Offset, dead ParticipantID) []Offset {
 	return l.of[object]
 }
 
-// NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is complete for
-// all participants that were marked dead more than age ago. If age is not 0, the call also finds deaths that
-// only the kernel has marked, because all processes that watch these participants may be stopped. The result
-// includes the nodes of these participants. The caller has to check each node: see [deadNodes].
+// NodesOfAllDead returns the nodes of an object that belonged to dead participants. The result is complete for all
+// participants that were marked dead more than age ago. If age is not 0, NodesOfAllDead first marks the participants
+// whose death only the kernel has marked, and includes their nodes: all processes that watch these participants may
+// be stopped. The caller has to check each node: see [deadNodes].
 func (a *Arena) NodesOfAllDead(object Offset, age time.Duration) []Offset {
 	l := &a.deadNodes
 	l.mu.Lock()

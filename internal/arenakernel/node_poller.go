@@ -16,11 +16,11 @@ var (
 	_ = crashpoint.Register("arena.poller.retired")
 )
 
-// PollerNode returns a poller node of o for this participant. Through this node, a releaser finds the poller of
-// this process, the goroutine that sleeps in the kernel for all other goroutines. head is the word of o's body
-// at which the list of poller nodes begins. This word is 0 in a new object. PollerNode returns a node that this
-// participant owns, if the function unused returns true for it. If there is no such node, PollerNode takes a
-// node without an owner, or pushes a new node. Nodes leave the list only when the object is deleted.
+// PollerNode returns a poller node of o for this participant. Through this node, a releaser finds the poller of this
+// process, the goroutine that sleeps in the kernel for all other goroutines. The argument head is the word of o's
+// body at which the list of poller nodes begins. This word is 0 in a new object. PollerNode returns a node that this
+// participant owns, if the function unused returns true for it. If there is no such node, PollerNode takes a node
+// without an owner, or pushes a new node. Nodes leave the list only when the object is deleted.
 //
 // If this participant did not own the node before the call, the node is idle.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {

@@ -4,9 +4,9 @@ package arenakernel
 // describes a change. After a participant has committed the record, any participant can complete
 // the change.
 //
-// A wait node that is on a recorded queue, or may soon be put on a recorded queue, has a stamp,
-// that is, its field stamp is not 0. Its words next and extra are tagged: 32 bits of tag below 32
-// bits of value. The value of next is the state of the wait:
+// A wait node that is on a recorded queue, or may soon be put on a recorded queue, has a stamp: its field stamp is
+// not 0. The words in the fields next and extra of the node are tagged: 32 bits of tag below 32 bits of value. The
+// value in the field next is the state of the wait:
 //
 //	0                  about to be queued
 //	RecordedLast       the last node of the queue
@@ -17,15 +17,15 @@ package arenakernel
 //	RecordedOwes       off the queue: the wait was woken, and the owner has not used the wake yet
 //	other              the next node of the queue, an offset divided by 64
 //
-// While a node is on a recorded queue, only records change its words next and extra. In the state RecordedOwes,
-// the owner of the node also changes these words. If a participant dies after it has committed a record, the
-// word next does not show whether the node is on the queue until the record is complete. So a process that
-// knows the kind of the object completes the record before it frees the node; see offQueue.
+// While a node is on a recorded queue, only records change the words next and extra of the node. In the state
+// RecordedOwes, the owner of the node changes them, too. A participant may die after it has committed a record. Until
+// the record is complete, the word next does not show whether the node is on the queue. So a process that knows the
+// kind of the object completes the record before it frees the node; see offQueue.
 
 // RecordedStamp is a bit that each stamp has. So a stamp is not 0 even if the number of the wait is 0.
 const RecordedStamp = 1 << 63
 
-// These values of a node's field next name no other node, because no node lies at these offsets.
+// Values of the field next that do not name a node, because no node lies at these offsets.
 const (
 	RecordedLast    = 1
 	RecordedGranted = 2
@@ -84,9 +84,9 @@ const (
 	waitEnding                      // a record has ended the wait, and the state of the node does not show that yet
 )
 
-// progress returns how far the wait of a node has come. Records of other participants may change
-// the node meanwhile, so progress loads next only once. It loads the state of the node after next,
-// because a record changes next first.
+// progress returns how far the wait of a node has come. Records of other participants may change the node meanwhile,
+// so progress loads the word next only once. After that, it loads the state of the node, because a record changes the
+// word next first.
 func (n *Node) progress() waitProgress {
 	if !n.recorded() {
 		return waitOff

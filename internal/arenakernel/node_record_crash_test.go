@@ -32,11 +32,10 @@ func stopsIn(t *testing.T, f func()) {
 	f()
 }
 
-// TestLateReaperLeavesNodeOfAnother checks that a process that completes a record late does not free the node
-// of another participant. A reaper dies while it frees the node of a dead waiter. Another process, the
-// participant late in the code, completes the same record, makes itself the owner of the node, and is stopped.
-// Meanwhile the node is freed, and a third process claims it. When late continues, the third process keeps the
-// node.
+// TestLateReaperLeavesNodeOfAnother checks that a process that completes a record late does not free the node of
+// another participant. A reaper dies while it frees the node of a dead waiter. A second process completes the same
+// record, makes itself the owner of the node, and is stopped. Meanwhile the node is freed, and a third process claims
+// it. When the second process continues, the third process must keep the node.
 func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	p := newNeighbours(2<<20, 6)
 	waiter, reaper, late, next, third := p.join(1), p.join(2), p.join(3), p.join(4), p.join(5)

@@ -389,9 +389,9 @@ func TestDeleterFreesNoNodeThatAnotherFrees(t *testing.T) {
 	}
 }
 
-// TestDeleterTakesNoNodeFromAReaper: a participant that deletes an object finds that the owner of a node is dead.
-// Before the deleter makes itself the owner, the reaper of the dead participant does so. Only the reaper frees the
-// node.
+// TestDeleterTakesNoNodeFromAReaper checks that a participant that deletes an object does not free a node that a
+// reaper frees. The deleter finds that the owner of the node is dead. Then the reaper makes itself the owner, before
+// the deleter can do so.
 func TestDeleterTakesNoNodeFromAReaper(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, reaper := p.join(1), p.join(2), p.join(3)

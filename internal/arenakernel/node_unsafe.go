@@ -77,7 +77,7 @@ type Node struct {
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
 	// extra is, in a node for a recorded queue, the node before it in the queue, with a tag. After the
-	// end of a wait, the object may keep there how the wait ended. In a poller node it is the number of
+	// end of a wait, extra may say how the wait ended. In a poller node it is the number of
 	// waiting goroutines that the node stands for, for tools.
 	//   writers: the owner before it waits, then participants that carry out records
 	//   readers: all participants

@@ -48,8 +48,8 @@ func TestNamesOfTheStopped(t *testing.T) {
 	}
 }
 
-// TestDeathWhileWithdrawing: two participants create an object of the same name. The participant that comes second
-// dies before it has deleted its own object, while the other participant reads that object.
+// TestDeathWhileWithdrawing checks that one object and no claimed block remain if two participants create an object
+// of the same name. The second participant dies before it has deleted its own object.
 func TestDeathWhileWithdrawing(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)

@@ -186,8 +186,8 @@ func (a *Arena) holders(o Object) (who []string) {
 	if !ok || ops.Inspect == nil {
 		return nil
 	}
-	// Only a participant that has the object open can wait for it, and there is none. With the
-	// empty map of waits, Inspect does not search for waits.
+	// No participant has the object open, so none can wait for it. With the empty map of waits, Inspect does not
+	// search for waits.
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {

@@ -54,8 +54,8 @@ type openLocal struct {
 	left     bool                // guarded by: Mutex; this participant is giving up its slot, and clears its open bits
 	deferred []Offset            // guarded by: Mutex; blocks that this process is freeing, and that a peer guarded
 	passed   uint64              // guarded by: Mutex; how many removed entries searches have met since the reach was lowered
-	// lowerAfter delays the next attempt to lower the reach, that is, how far a search for a name
-	// goes. Searches have to pass this many more removed entries than lowerRatio requires.
+	// lowerAfter delays the next attempt to lower the reach, that is, how far a search for a name goes. Before this
+	// attempt, searches have to pass more removed entries than lowerRatio requires: lowerAfter entries more.
 	lowerAfter uint64 // guarded by: Mutex
 }
 
@@ -121,9 +121,8 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 	}
 }
 
-// flushDeferred locks c.handles and calls releaseDeferred. It reports whether that released a block.
-// A claim that finds no room calls it: the room may be in blocks that a peer guarded when they were
-// deleted.
+// flushDeferred locks c.handles and calls releaseDeferred. It reports whether that released a block. An allocation
+// that finds no free block calls flushDeferred, because deleted blocks that a peer guarded may be free now.
 func (c *core) flushDeferred() bool {
 	c.handles.Lock()
 	defer c.handles.Unlock()

@@ -67,8 +67,10 @@ func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error
 }
 
 // Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it. If the
-// name is taken, the error Is [fs.ErrExist]. If Create has made the arena and then fails to join it, for example because
-// OnFirst fails, the arena stays as after Open, and the next Create finds the name taken.
+// name is taken, the error Is [fs.ErrExist].
+//
+// Create may make the arena and then fail to join it, for example because OnFirst fails. Then the arena stays, and the
+// next Create finds the name taken. An arena with [LifetimeEphemeral] stays only if a participant is in.
 func Create(name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.create", name); err != nil {
@@ -138,7 +140,7 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 func tryEnter(ctx context.Context, name string, opts *Options, find func() (*shm.Segment, bool, error)) (_ *Arena, again bool, _ error) {
 	o := opts.orDefault()
 	watcher := startFirstWatcherThread()
-	defer watcher.dismiss() // deferred so that it also runs if OnFirst panics, as the Close of judged does
+	defer watcher.dismiss() // deferred, like judged.Close below, so that it also runs if OnFirst panics
 	seg, created, err := find()
 	if err != nil {
 		return nil, errors.Is(err, errMoved), err
@@ -307,8 +309,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created bool, na
 }
 
 // keep carries out the options o of an opening: it notes LifetimeEphemeral, watches the path for OnDetached,
-// and starts the calls of OnEvent. The hook h has already collected events for the opening. If h is nil, keep
-// makes a hook if the options need one.
+// and starts the calls of OnEvent. The parameter h is a hook that was made before the join and may have collected
+// events, or nil. If h is nil, keep makes a hook if the options need one.
 func (a *Arena) keep(o *Options, h *eventHook) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)

@@ -230,8 +230,8 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
-// TestFailedAllocationGivesMemoryBack: a file system has memory for the chunks of a span, but not also for their
-// block words. The allocation fails, and leaves the file system as it was.
+// TestFailedAllocationGivesMemoryBack checks that an allocation that fails for lack of memory leaves the file system as
+// it was. The file system has enough memory for the chunks of the span, but then no memory for their block words.
 func TestFailedAllocationGivesMemoryBack(t *testing.T) {
 	dir := mountSmall(t, "size=16m")
 	a, err := Open(filepath.Join(dir, "jobs"), &Options{Size: 64 << 20, MaxParticipants: 8})
@@ -317,8 +317,8 @@ func TestSparseCopyOnAFullFileSystem(t *testing.T) {
 	require.ErrorContains(t, err, path)
 }
 
-// sparseFull makes an arena in a file system of its own, with a hole instead of each page of zeros, as in a copy of
-// the file. The file system has room for a smaller arena, but not for the slots of this one. It returns the path.
+// sparseFull makes an arena in a file system of its own, and makes a hole of each page of zeros of the file. Then it
+// fills the file system up to the last 64 KiB, which are too little for the slots of the arena. It returns the path.
 func sparseFull(t *testing.T) (path string) {
 	t.Helper()
 	dir := mountSmall(t, "size=3m")
@@ -427,7 +427,8 @@ func TestRemoveOfASparseFileOnAFullFileSystem(t *testing.T) {
 	})
 }
 
-// withPauses makes a removal call f once instead of its first pause. The test fails if no removal pauses.
+// withPauses replaces the pauses of removals. The first pause is a call of f, and later pauses do nothing. The test
+// fails if no removal pauses.
 func withPauses(t *testing.T, f func(time.Duration)) {
 	t.Helper()
 	pauses, old := 0, pauseRemoval

@@ -15,8 +15,8 @@ type Options struct {
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
 	// Counted makes the objects of a new arena count their operations, and record since when they
-	// are held, for tools; see [Counts]. A lock and unlock without waiting then takes several times
-	// as long. Counted is ignored if the arena exists; see [Arena.Counted].
+	// are held. Tools show these counts and times; see [Counts]. A lock and unlock without waiting
+	// then takes several times as long. Counted is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode

@@ -14,7 +14,7 @@ type Participant struct {
 	State     string    // "joining", "live", "leaving" or "dead"
 	Self      bool      // whether the participant is this process
 	UID       int       // the effective user ID of the process
-	TID       int       // the ID, in the pid namespace of the process, of the thread whose end shows the death
+	TID       int       // the thread whose end shows the death: its ID in the pid namespace of the process
 	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
 	PIDNS     uint64    // inode of the pid namespace of the process
 	BootID    [16]byte  // the ID of the boot of the computer in which the process runs
@@ -23,9 +23,9 @@ type Participant struct {
 	// "ofd" if they have to ask the kernel whether the participant still holds its byte lock.
 	Notice string
 	Fenced bool // the participant may release locks by a plain store; see [Arena.Fenced]
-	// Missed is set for OnDeath only. It says how many death records other processes overwrote before this
-	// process could read them, since OnDeath last reported a death. The count may be too high: if a process
-	// dies while it records a death, another process may record the same death again.
+	// Missed is set for OnDeath only. It says how many death records were overwritten before this process
+	// could read them. Each report counts the records since the previous report. The count may be too high:
+	// if a process dies while it records a death, another process may record the same death again.
 	Missed uint64
 }
 

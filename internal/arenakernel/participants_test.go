@@ -136,8 +136,8 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// TestDeathRecordBeingWritten: the writer of a death record has counted the record, and was stopped or died before it
-// wrote the record. Reports of other deaths are not delayed. The death of the unwritten record is reported when the
+// TestDeathRecordBeingWritten checks the reports of deaths while one death record is counted, but not written yet. Its
+// writer may be stopped or dead. Reports of other deaths are not delayed. The death in this record is reported when the
 // record is written.
 func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
@@ -257,7 +257,7 @@ func TestOnEventEndsWithItsOpening(t *testing.T) {
 }
 
 // TestDeathRecordsOverflow: more deaths are recorded than the ring has room for. The latest deaths are
-// reported, and Who finds them.
+// reported, and the method Who finds their records.
 func TestDeathRecordsOverflow(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -525,7 +525,7 @@ func TestWhoIsMarkedDeadMeanwhile(t *testing.T) {
 }
 
 // TestDeathWithoutATimeIsRecorded: a participant is killed after it has marked another one dead and before
-// it has stored the time of the death. The record of the death has the time when it was written.
+// it has stored the time of the death. The death record then contains the time at which the record was written.
 func TestDeathWithoutATimeIsRecorded(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	a.reapMu.Lock() // the death watcher must not clean up

@@ -32,9 +32,9 @@ const (
 // A relative path belongs to the directory that was the working directory when the program passed
 // the path. The path still leads to the file after this directory was renamed.
 //
-// The state is PathNone for a memfd, and for a file that was opened by a name that does not lead to it. It is also
-// PathNone if this process has changed its root directory or its mount namespace since it joined, so that the path does
-// not lead to the file any more, but the file still has a name.
+// The state is PathNone for a memfd, and for a file that was opened by a name that does not lead to it. If this
+// process has changed its root directory or its mount namespace since it joined, the path may not lead to the file any
+// more. Then the state is PathRemoved if the file has no name any more, and PathNone otherwise.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return a.pathState()

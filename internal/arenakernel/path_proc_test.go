@@ -26,9 +26,10 @@ func init() {
 	}
 	// "chroot" makes the directory Text the root directory of the agent.
 	agentOrders["chroot"] = func(s *agent, o order, a *answer) error { return unix.Chroot(o.Text) }
-	// "hide" mounts an empty file system over the directory Text, in a new mount namespace. It returns what "path" does.
+	// "hide" mounts an empty file system over the directory Text, in a new mount namespace. Like "path", it returns the
+	// state of the arena's path.
 	agentOrders["hide"] = func(s *agent, o order, a *answer) error {
-		runtime.LockOSThread() // this thread ends with the goroutine
+		runtime.LockOSThread() // the thread, with its own mount namespace, ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return err
 		}
@@ -62,8 +63,8 @@ func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
 	require.Equal(t, "replaced replaced", r.must(t, order{Do: "path"}).Text)
 }
 
-// TestPathInAnotherRootDirectory checks that a process that changes its root directory does not take the file of its
-// arena for removed, because no file is at the path in the new root directory. It still notices a removal.
+// TestPathInAnotherRootDirectory: a process changes its root directory, and no file is at the path of its arena in the
+// new root directory. The process does not report that the file was removed. It still notices a real removal.
 func TestPathInAnotherRootDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		proctest.Skip(t, "needs root: it changes the root directory")

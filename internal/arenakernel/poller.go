@@ -13,8 +13,8 @@ var (
 
 // ReadyOne wakes the poller of one process, which then checks whether waiting goroutines of its process may go
 // on. ReadyOne chooses a waiting poller node from the list at head, makes the node ready, and rings the
-// doorbell of the node's owner. It reports whether there was a waiting node. If the argument turn grows by 1
-// from call to call, the calls choose the waiting processes in turn.
+// doorbell of the node's owner. It reports whether there was a waiting node. The argument turn says which node
+// to choose: if it grows by 1 from call to call, the calls choose one waiting process after the other.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -55,8 +55,8 @@ func (a *Arena) ReadyAll(head *atomic.Uint64) {
 	})
 }
 
-// ReadyOf searches the list for a waiting poller node of the participant who, and makes the node
-// ready. It reports whether it has made a node ready.
+// ReadyOf searches the list for a waiting poller node of one participant, and makes the node ready. It
+// reports whether it has made a node ready.
 func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == who {
@@ -79,8 +79,8 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
-	// The node may have got another owner before its state was changed. It keeps this owner while
-	// it is ready.
+	// Load the owner again: before the state was changed, the node may have got another owner. While the
+	// node is ready, its owner does not change.
 	owner := n.Owner()
 	if !a.isCurrent(owner) {
 		return false
@@ -90,8 +90,8 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell tells the owner of a node that the wait of the node is over. It pushes the node on the ready stack of
-// its owner and rings the owner's doorbell. The goroutine of the wait was parked. The argument owner is the
+// Tell tells the owner of a node that the wait of the node is over. The goroutine that waits is parked, so Tell
+// pushes the node on the ready stack of its owner and rings the owner's doorbell. The argument owner is the
 // participant that owned the node when the wait was decided.
 //
 // Only the granter that has resolved the node calls Tell, and only once. It calls BeginTell before it
@@ -131,8 +131,8 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	// sync(poller.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
 	// After TakeReadyNode, a releaser may push a node a second time while the node is still on the
-	// stack. The second push changes readyNext of the node, so the nodes below its first place are
-	// cut off. The walk then meets the node a second time, and finds that the node is not ready.
+	// stack. The second push overwrites readyNext of the node, so the walk does not find the nodes that
+	// were below it. Instead, the walk meets the node a second time, and finds that it is not ready.
 	stale, w := 0, a.newNodeWalk()
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
@@ -150,9 +150,9 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	return stale > 0
 }
 
-// staleMax is the number of entries that are not ready after which the walk of a stack ends. A faulty
-// peer may also make an endless stack of nodes that seem to be ready; nodeWalk ends the walk of such
-// a stack.
+// staleMax limits the walk of a ready stack: the walk ends after this many nodes that are not ready. A
+// faulty peer may also make an endless stack of nodes that seem to be ready; nodeWalk ends the walk of
+// such a stack.
 const staleMax = 1000
 
 // SetWaiting marks this participant's poller node as waiting, so that releasers can find it.

@@ -31,11 +31,11 @@ func (a *Arena) fillIdentity() (again time.Duration) {
 
 // fenceAfter is how long after its join a participant registers its process for fences, that is, for memory barriers
 // that other processes make its threads execute. The registration takes milliseconds. A process that is killed during
-// the registration ends only after the registration. A participant that leaves before fenceAfter never registers.
+// the registration ends only after the registration. A participant that leaves before this time never registers.
 const fenceAfter = 50 * time.Millisecond
 
-// fenceRegistration registers this process for fences of other processes. It remembers success, and that the system has
-// no fences. After any other failure, such as a lack of memory, the next call tries again.
+// fenceRegistration registers this process for fences of other processes. If the registration succeeds, or the system
+// has no fences, this result is final. After any other failure, such as a lack of memory, the next call tries again.
 type fenceRegistration struct {
 	mu       sync.Mutex
 	known    bool

@@ -65,7 +65,7 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // when the next sleep ends at the latest, CLOCK_MONOTONIC ns; 0 for no limit
 
-	asking uint // which byte lock the watcher has asked about last: 0: of a watched slot; n: of the slot in frees[n-1]
+	asking uint // which byte lock the watcher has asked about last: 0 for a watched slot, n for the slot in frees[n-1]
 
 	time  unix.Timespec // the time from the clock, and later the time until which to sleep
 	byte  unix.Flock_t  // the byte lock to ask about
@@ -321,8 +321,8 @@ func (q *quietWatch) held() {
 }
 
 // hasAsked reports whether the watcher has asked for this byte lock before; see the type ask. If it
-// has not, hasAsked records the question. Old questions are kept, because the same questions come
-// up again when a neighbour joins and leaves.
+// has not, hasAsked adds the question to q.asked. Old questions stay there, because the watcher would
+// ask them again when a neighbour joins and leaves.
 //
 //go:nosplit
 func (q *quietWatch) hasAsked(a ask) bool {

@@ -8,7 +8,7 @@ type recordLists struct {
 	lists map[Offset]*recordList
 }
 
-// recordList is the list of slot records of an object, as it was when the word objRecords had the value head.
+// recordList is the list of slot records of an object, as it was at some moment.
 type recordList struct {
 	on    map[Offset]bool
 	head  uint32

@@ -48,10 +48,10 @@ func Remove(name string) error {
 // releases the gate after a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena if there is no participant in the arena. If judged is not nil,
-// removeUnused removes only this file. The parameter mapped is the segment of this file, or nil if this process
-// has not mapped the file. If the path leads to another file again and again, removeUnused gives up after
-// maxMoves attempts.
+// removeUnused removes the file of an arena if there is no participant in the arena. If the parameter judged is not
+// nil, removeUnused removes no other file than the one that judged describes. The parameter mapped is the segment of
+// the file, or nil if this process has not mapped the file. If the path leads to another file again and again,
+// removeUnused gives up after maxMoves attempts.
 func removeUnused(name string, judged os.FileInfo, mapped *shm.Segment) error {
 	end, moves := time.Now().Add(gateTimeout), 0
 	for pause := minGatePause; ; pause = min(2*pause, maxGatePause) {
@@ -178,9 +178,9 @@ func tryRemove(name string, judged os.FileInfo, mapped *shm.Segment) (again bool
 // removeSparse removes the file of an arena as tryRemove does. It is for a full file system in which slots may be
 // holes: it reads the slots from the file, and not through the mapping. The caller has the gate.
 //
-// If a process has a byte lock of a slot, or a participant without a byte lock seems to be in the arena,
-// removeSparse does not remove the file. So there is no live joiner that removeSparse would have to refuse: a joiner
-// that takes its byte lock after the second check reads the epoch word after the claim; see claimEpoch.
+// removeSparse calls seemsUnused before and after it stores its claim in the epoch word. If either call finds that
+// the arena may be in use, the file stays. Unlike claimEpoch, removeSparse need not refuse pending joiners: a joiner
+// that takes its byte lock after the second call reads the epoch word later, and finds the claim.
 func (a *Arena) removeSparse() (again bool, err error) {
 	if err := a.seemsUnused(); err != nil {
 		return errors.Is(err, errBusy), err
@@ -206,8 +206,8 @@ func (a *Arena) removeSparse() (again bool, err error) {
 	return a.unlinkClaimed(claimed)
 }
 
-// seemsUnused returns an error if a process has a byte lock of a slot, or if a slot in the file belongs to a
-// participant without a byte lock that has not left and was not found dead.
+// seemsUnused returns an error if a process has a byte lock of a slot. It also returns an error if a slot in the file
+// is live or leaving and its participant uses no byte lock.
 func (a *Arena) seemsUnused() error {
 	fail := func(err error, detail string) error { return a.fail("arena.remove", err, detail) }
 	switch in, err := anyByteLocked(a.lock, 0, gateByte); {
@@ -253,8 +253,8 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 
 // dropFurtherName is for a joiner that finds the phase epochRemoved in the epoch word. The remover has removed
 // the name that it knew, but the file may have a further name: a hard link, or a new path after a rename. No
-// process can join the arena any more. So if the joiner has found the file by such a name, dropFurtherName
-// removes this name. The result Is errMoved if the joiner can start over at the name.
+// process can join the arena any more. So if the joiner has found the file by a further name, dropFurtherName
+// removes that name. The result Is errMoved if the joiner can start over at the name.
 //
 // A correct remover claims the arena first, so no participant is in. If a participant is in, a peer has changed the epoch
 // word, and the name stays.
@@ -337,8 +337,8 @@ func (a *Arena) removeLast() error {
 	return err
 }
 
-// watchName calls f when the name of the arena leads to another file, or to none, while this opening is
-// open. It calls f once at most.
+// watchName calls f when the name of the arena leads to another file, or to none. It calls f once at most. The
+// watch ends when this opening is closed.
 func (a *Arena) watchName(f func()) {
 	stop := make(chan struct{})
 	a.OnEnd(stop, sync.OnceFunc(func() { close(stop) }))
@@ -361,8 +361,8 @@ func (a *Arena) checkName(stop <-chan struct{}, tick <-chan time.Time, f func())
 		if !a.moved() {
 			continue
 		}
-		// Close closes stop before it removes the file of an ephemeral arena. So if stop is open now, the removal that
-		// moved has seen is not the one of this Close.
+		// Close closes the channel stop before it removes the file of an ephemeral arena. So if the channel is still
+		// open, the file was not removed by the Close of this opening.
 		select {
 		case <-stop:
 		default:

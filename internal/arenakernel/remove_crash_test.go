@@ -130,7 +130,7 @@ func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 	}
 }
 
-// remover starts a process that can remove an arena. renames says whether it can use RENAME_NOREPLACE.
+// remover starts a process that can remove an arena. If renames is false, the process cannot use RENAME_NOREPLACE.
 func remover(t *testing.T, ta *testArena, renames bool) *remote {
 	v := ta.start(t)
 	if !renames {
@@ -170,9 +170,9 @@ func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	}
 }
 
-// TestRemoveAfterADeadRemover: a process that died during a removal may have left something at the
-// private name. This is another name of the file or, on systems where rename always replaces, the
-// placeholder. Later removals work in both cases.
+// TestRemoveAfterADeadRemover checks that a file can be removed after a process died while it removed
+// the file. At the private name, the dead process has left a hard link to the file, or the symbolic
+// link that it creates on systems where rename always replaces.
 func TestRemoveAfterADeadRemover(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)

@@ -23,8 +23,8 @@ var (
 // same directory. No segment can have such a name.
 const removedSuffix = ".removed~"
 
-// directoryOf returns the directory of the file at path, with a slash at the end. It does not remove ".." from the path,
-// as filepath.Dir does, because ".." may follow a symbolic link.
+// directoryOf returns the directory of the file at path, with a slash at the end. Unlike filepath.Dir, it does not
+// remove ".." from the path, because ".." may follow a symbolic link.
 func directoryOf(path string) string {
 	dir, _ := filepath.Split(path)
 	return cmp.Or(dir, "./")
@@ -115,10 +115,9 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 // create at the private name.
 func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode ", inode(own)) }
 
-// leftByRemover reports whether a process that removed the file has left what is at the private
-// name. That is either the file itself, or the symbolic link that such a process creates. The
-// process that left it is dead, because otherwise it would still have the gate, which this process
-// has now.
+// leftByRemover reports whether the private name leads to something that an earlier remover of the file
+// has left: the file itself, or the symbolic link that a remover creates. The earlier remover is dead,
+// because otherwise it would still have the gate, which this process has now.
 func leftByRemover(own os.FileInfo, private string) bool {
 	if leadsTo(private, own) {
 		return true
@@ -127,8 +126,8 @@ func leftByRemover(own os.FileInfo, private string) bool {
 	return err == nil && says == placeholder(own)
 }
 
-// sweepRemoved cleans up after processes that died while they removed the file at path, and that
-// left the file at its private name. If it cannot remove a file, it ignores the error.
+// sweepRemoved cleans up after processes that died while they removed a file from path: it removes the
+// files that they left at private names. If it cannot remove a file, it ignores the error.
 func sweepRemoved(path string) {
 	dir, err := os.Open(directoryOf(path))
 	if err != nil {

@@ -6,9 +6,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// discardOf returns the function discard of this participant. It does nothing without a byte lock: the byte
-// lock keeps the chunks of a dead participant claimed until no system call of its process is in progress.
-// Otherwise a system call of a dying process could set bytes to 0 that another participant already uses.
+// discardOf returns the function discard of this participant, which gives memory back to the file system and sets its
+// bytes to 0. If this participant has no byte lock, discard does nothing. Without the byte lock, a reaper could free
+// the chunks of a dying process while its call of discard is in progress. This call could then set bytes to 0
+// that another participant already uses.
 func (a *Arena) discardOf(seg *shm.Segment) func(off, n uint64) {
 	return func(off, n uint64) {
 		if a.lock != nil {

@@ -22,9 +22,9 @@ const rollbackMutexVersion = 1
 const rollbackPolicy = 2
 
 // hasTransactionOf reports whether an undo log of the object has a transaction of the given dead
-// participant that some process is undoing or will undo. This rollback will write into objects that
-// the dead participant had open. Until the rollback has ended, these objects are not deleted, and
-// their memory is not reused.
+// participant, and some process rolls the transaction back now or later. The rollback writes into
+// objects that the dead participant had open. Until the rollback has ended, these objects are not
+// deleted, and their memory is not reused.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 	if o.Kind == rollbackRWMutexKind && o.Version == rollbackRWMutexVersion {
 		return a.hasWriteOf(o, dead)

@@ -65,7 +65,7 @@ func refuseByteLocks(answer unix.Errno) error {
 	})
 }
 
-// found is the result in a process that lacks some resource.
+// A found says what a call returned in a process that lacks some resource.
 type found struct {
 	Err               string // "" for no error
 	Is                bool   // Err matches the errno that was expected
@@ -83,7 +83,7 @@ func findingOf(err error, expected unix.Errno) found {
 }
 
 func init() {
-	// "join with few files" joins while the process may open N further files, and has the file of the arena open.
+	// "join with few files" opens the file of the arena. Then it joins while the process may open N further files.
 	agentOrders["join with few files"] = func(s *agent, o order, a *answer) error {
 		seg, err := shm.Open(o.Arena, nil)
 		if err != nil {
@@ -250,8 +250,9 @@ func TestIdentityThatCouldNotBeReadIsReadLater(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// TestBootThatCouldNotBeRead: a process that begins an epoch of a file on a disk, and cannot read the ID of its boot because
-// it has too many files open, does not overlook a reboot.
+// TestBootThatCouldNotBeRead: after a reboot, a process joins an arena on a disk. It has too many files open, so it
+// cannot read the ID of its boot, and the join fails. When the process can open files again, its next Open notices the
+// reboot.
 func TestBootThatCouldNotBeRead(t *testing.T) {
 	path := newDiskArena(t, &Options{Size: 8 << 20, MaxParticipants: 4})
 	afterReboot(t, path)

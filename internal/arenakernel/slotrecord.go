@@ -152,8 +152,9 @@ func (a *Arena) addRecord(add func() (Offset, error)) (Offset, error) {
 }
 
 // pushRecord makes the slot record of an object for the given slot. If init is not nil, pushRecord makes an
-// additional block instead, and init initializes the block. In this case, the word objRecords must still have
-// the value of the parameter first. Otherwise pushRecord does nothing and returns 0.
+// additional block instead, and init initializes the block. In this case, the parameter named first is the
+// value that the word objRecords must still have. If the word has another value, pushRecord does nothing and
+// returns 0.
 //
 // pushRecord pushes the record on the object's list while the block is still marked as claimed. So if
 // the participant dies before the push, its reaper frees the record like other claimed blocks.
@@ -227,11 +228,12 @@ func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot in
 }
 
 // EachAddedBlock walks the list of slot records of o, and calls f for each additional block on it, the latest
-// first. The walk begins with the record to which head leads. It ends before the record to which until leads,
-// or at the end of the list if until is 0. Both are values that the word SlotRecords had, and until is the
-// earlier value. Each block has at least size bytes; f gets the offset and the size of the block. If the list
-// contains anything but slot records and additional blocks, or does not lead from head to until, the error Is
-// [shmsync.ErrCorrupt].
+// first. The function f gets the offset and the size of the block. Each block has at least size bytes.
+//
+// The parameter head is a value that the word SlotRecords had: the walk begins with the record that was the
+// latest one at that time. The parameter until is an earlier value of the word, or 0. If it is not 0, the walk
+// ends before the record that was the latest one at that earlier time. If the list contains anything but slot
+// records and additional blocks, or does not lead from head to until, the error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachAddedBlock(o Object, size uint64, head, until uint32, f func(off Offset, has uint64)) error {
@@ -263,9 +265,9 @@ func (c *core) eachRecord(object Offset, f func(b block, slot int) bool) error {
 	})
 }
 
-// eachRecordFrom calls f for the records of an object, from the record at off on, until the first result of f
-// is false. If the second result of f is false, the record cannot belong to the object, and eachRecordFrom
-// returns an error.
+// eachRecordFrom calls f for the records of an object, until the first result of f is false. It begins with the
+// record at the offset off. If the second result of f is false, the record cannot belong to the object, and
+// eachRecordFrom returns an error.
 func (c *core) eachRecordFrom(object, off Offset, f func(b block, slot int, number uint32) (more, ok bool)) error {
 	var seen slotSet
 	last := uint64(1 << 32)
@@ -297,8 +299,8 @@ func (c *core) eachRecordFrom(object, off Offset, f func(b block, slot int, numb
 	return nil
 }
 
-// lastNumber returns the number of the first additional block of an object, from the record at off
-// on, or 0 if there is none.
+// lastNumber searches the list of an object's records for the first additional block. The search begins
+// with the record at the offset off. The result is the number of the block, or 0 if there is none.
 func (c *core) lastNumber(object, off Offset) (last uint32, err error) {
 	err = c.eachRecordFrom(object, off, func(_ block, _ int, number uint32) (more, ok bool) {
 		last = number
@@ -337,9 +339,9 @@ func (l *recordLists) isRecord(b block, w blockWord) bool {
 	return ok && o.size >= objectHeader && o.load().kind() == blockObject && l.has(object, b)
 }
 
-// recordWords returns how many bytes at the beginning of the slot record b contain no user data. known is false if the
-// number is not known, because the object is being deleted, is of a kind that this process does not know, or is
-// damaged.
+// recordWords returns how many bytes at the beginning of the slot record b contain no user data. The second result
+// is false if the number is not known, because the object is being deleted, is of a kind that this process does not
+// know, or is damaged.
 func (a *Arena) recordWords(b block) (n uint64, known bool) {
 	o, ok := a.locate(Offset(a.peek64(b.off + recordObject)))
 	if !ok || o.load().kind() != blockObject {
@@ -357,8 +359,8 @@ func (a *Arena) recordWords(b block) (n uint64, known bool) {
 }
 
 // keepRecord publishes a block that a dead participant had claimed, if the block is on the list of
-// an object, and so is a slot record. It reports whether the block is on a list. The bytes of a
-// claimed block may have any value, so they do not show what the block is.
+// records of an object. It reports whether the block is on such a list. Only the list shows that the
+// block is a record: the bytes of a claimed block may have any value.
 //
 // The caller is the reaper of the dead participant, and has locked c.handles. If keepRecord returns
 // false, and the word of the block is still w after the call, the dead participant has not pushed
@@ -425,8 +427,8 @@ func (c *core) publishRecords(object Offset) {
 
 // freeRecords frees the slot records of an object. The block of the object is being freed by this
 // process, or by a dead process that this process reaps. freeRecords begins at the end of the list.
-// So if it is interrupted, the next call finds the records that are left. That call stops at the
-// first freed record: by then, the block of that record may be in use for something else.
+// So if it is interrupted, the next call finds the records that are left. The next call stops at the
+// first record that is already freed, because its block may be in use for something else.
 func (c *core) freeRecords(object Offset) {
 	type record struct {
 		block

@@ -103,8 +103,8 @@ func TestMakerOfARecordIsStopped(t *testing.T) {
 }
 
 // TestRecordBehindADamagedPlaceStays: a participant has died after it pushed its record, and a peer has
-// damaged the list before the place of that record. Open handles may still use the record, so its block
-// must not be reused.
+// damaged the list, so that it does not lead to that record any more. Open handles may still use the
+// record, so its block must not be reused.
 func TestRecordBehindADamagedPlaceStays(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -156,7 +156,8 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 }
 
 // closesWhile closes the arena while the function add is at a crash point. After that, another participant
-// makes its record. Then the object must have as many slot records and additional blocks as records says.
+// makes its record. The parameter records is the number of slot records and additional blocks that the object
+// must have then.
 func closesWhile(t *testing.T, point string, records uint64, add func(a *Arena, o Object) error) {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
 	require.NoError(t, err)

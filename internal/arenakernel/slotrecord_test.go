@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// withSlotRecords opens an object for each participant in all, and makes the slot record of each.
+// withSlotRecords opens an object in each of the given participants, and makes the slot record of each participant.
 func withSlotRecords(t *testing.T, name string, all ...*Arena) (o Object, records []Offset) {
 	t.Helper()
 	for _, a := range all {
@@ -36,9 +36,9 @@ func slotsOfRecords(t *testing.T, a *Arena, o Object) (slots []int) {
 	return slots
 }
 
-// TestReaperFreesNoBlockThatStaleBytesName: a participant has claimed a block and died before it cleared the block.
-// The bytes of an earlier object are still there, and name a former slot record. Another participant has just claimed
-// the block of that record, and has not cleared it either. The reaper must free only the first block.
+// TestReaperFreesNoBlockThatStaleBytesName: a participant has claimed a block and died before it cleared the block. The
+// block still has the bytes of an earlier object, which lead to a slot record of that object. A living participant has
+// just claimed the block of this record. The reaper must not free the block of the living participant.
 func TestReaperFreesNoBlockThatStaleBytesName(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -279,8 +279,8 @@ func TestRecordOfAnObjectThatIsDeletedMeanwhile(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-// addBlock adds a block of 128 bytes to an object, with a number for the test. It tries again if another
-// participant has pushed a record meanwhile.
+// addBlock adds a block of 128 bytes to an object, and stores the parameter content in the block. It tries again
+// if another participant has pushed a record meanwhile.
 func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
 	t.Helper()
 	for {
@@ -298,9 +298,9 @@ func addBlock(t testing.TB, a *Arena, o Object, content uint64) Offset {
 	}
 }
 
-// addedBlocks returns the contents of the additional blocks of an object, the latest one first. It leaves out
-// the blocks that were on the list when the word SlotRecords had the value until. It requires that each number
-// is one less than the number before it, and that the last number is 1 if until is 0.
+// addedBlocks returns the contents of the additional blocks of an object, the latest one first. It requires that
+// their numbers fall by 1 from block to block. If until is 0, the last number must be 1. Otherwise until is an
+// earlier value of the word SlotRecords, and addedBlocks leaves out the blocks that were on the list at that time.
 func addedBlocks(t testing.TB, a *Arena, o Object, until uint32) (contents []uint64) {
 	t.Helper()
 	var numbers []uint32
@@ -432,7 +432,7 @@ func TestAddBlockAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	all := addedBlocks(t, first, o, 0)
 	require.Len(t, all, participants*goroutines*each)
-	last := map[uint64]uint64{} // by goroutine: the content of the block that the loop visited before; it was added later
+	last := map[uint64]uint64{} // by goroutine: the content of its block that the loop visited last
 	for _, content := range all {
 		if later, ok := last[content>>16]; ok {
 			require.Equal(t, later-1, content)

@@ -196,10 +196,10 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 	return true, nil
 }
 
-// dismantle frees the chunks of a span, the first chunk last. Until then, the block word, in the
-// state claimed or freeing, keeps the span for this participant. The call may continue an
-// interrupted call, so it skips chunks that are free already. If the span was never completed, some
-// of its chunks are still claimed by its maker, and dismantle frees them, too.
+// dismantle frees the chunks of a span, the first chunk last. Until the first chunk is free, the block
+// word, in the state claimed or freeing, keeps the span for this participant. dismantle skips chunks that
+// an interrupted call has freed already. It also skips chunks that are still claimed because their maker
+// died before the span was complete; reclaimBlocks frees these chunks.
 func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {

@@ -49,7 +49,7 @@ func TestRestartStorm(t *testing.T) {
 				started[i] = ta.start(t)
 			}
 			opts := ta.opts
-			opts.Size = []int64{2 << 20, 4 << 20}[(step/25)%2] // the version of the program determines the size
+			opts.Size = []int64{2 << 20, 4 << 20}[(step/25)%2] // as if a new version of the program needed another size
 			a := started[i].try(t, order{Do: "open", Arena: ta.name, Opts: &opts})
 			if a.Err != "" {
 				require.NotEqual(t, size, opts.Size, "seed %d, step %d: %s", seed, step, a.Err)

@@ -18,11 +18,13 @@ package arenakernel
 // be on two stacks. A node that is on no stack can be used again when the count of each participant was
 // 0 at some moment after the decision.
 //
-//	granter                         participant that takes the node back
-//	telling + 1                     the node is resolved, or ready
-//	node: resolved, or ready        the count of each living participant is 0: no
-//	node on its owner's stack       granter will put the node on a stack any more
-//	telling - 1                     the node is on no stack
+//	granter                               participant that takes the node back
+//	increments its count                  finds that the node is resolved or ready
+//	makes the node resolved or ready      finds that the count of each living participant is 0
+//	pushes the node on its owner's stack  finds that the node is on no stack
+//	decrements its count
+//
+// After the second step on the right, no granter will push the node any more.
 
 // BeginTell begins a section in which the caller ends waits of other participants. The caller also
 // tells the owners of these waits in the section. EndTell ends the section.

@@ -68,8 +68,9 @@ func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	return died
 }
 
-// TestDeathInAnUpgrade: a process is killed at each point that it passes in an upgrade, and at each of
-// several passes of the same point. The next process completes the upgrade.
+// TestDeathInAnUpgrade: a process is killed at one of the crash points of an upgrade. If the upgrade
+// passes this point several times, the test is repeated with a death at each of these times. The next
+// process completes the upgrade.
 func TestDeathInAnUpgrade(t *testing.T) {
 	for _, point := range []string{
 		"arena.object.before_place", "arena.object.placed", "arena.object.before_commit", "arena.object.committed",

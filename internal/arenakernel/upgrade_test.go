@@ -121,10 +121,10 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
-// TestUpgradeAfterAnOlderProgram checks the next upgrade after a process has died in an upgrade, and an older
-// program has run since. If the dead process had not deleted the old object, the next upgrade keeps what the
-// older program has written. If it had, the older program has made another object, and the next upgrade returns
-// an error.
+// TestUpgradeAfterAnOlderProgram checks an upgrade after a process died in an earlier upgrade, and an older program
+// ran after the death. If the dead process had not deleted the old object, the older program has written into it, and
+// the upgrade keeps these data. If the old object was deleted, the older program has made another object, and the
+// upgrade returns an error.
 func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	t.Run("before the decision", func(t *testing.T) {
 		ta := newTestArena(t, 4)

@@ -53,7 +53,7 @@ func openTestLock(a *Arena, name string) (*testLock, error) {
 func (l *testLock) tryLock() bool { return l.owner.CompareAndSwap(0, uint32(l.arena.self)) }
 
 // useArena does one operation of each sort that a healthy participant can do, and leaves nothing
-// behind. name is the prefix of the names of its objects.
+// behind. The parameter called name is the prefix of the names of its objects.
 func useArena(a *Arena, name string) error {
 	for _, size := range []uint64{64, 100, 5000, 20000, 3 * chunkSize} {
 		off, err := a.Alloc(size, 0)

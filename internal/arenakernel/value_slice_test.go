@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// TestSliceIsAnArray: in every process, a slice is the same object as the value of the array type of
-// its length.
+// TestSliceIsAnArray: in every process, a Slice of 64 elements is the same object as the Value whose type
+// is an array of 64 such elements.
 func TestSliceIsAnArray(t *testing.T) {
 	both := newNeighbours(2<<20, 4)
 	a, b := both.join(1), both.join(2)

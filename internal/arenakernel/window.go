@@ -130,8 +130,8 @@ func (c *core) cleaned(i int, w slotWord) bool {
 // mayEnter reports whether a joiner may take slot i as the first participant of the window win. The
 // parameter w is the state that the joiner has read: the slot is free, and its generation belongs
 // to an earlier window. mayEnter returns false if other participants have used the slot since,
-// while the joiner was stopped. If a joiner died while it entered the window, slotReclaimed already
-// has the value for win.
+// while the joiner was stopped. Another joiner may have died while it entered the window. Then
+// slotReclaimed may already be win.first()-1, the value that a joiner stores before it takes the slot.
 func (c *core) mayEnter(i int, w slotWord, win window) bool {
 	r := c.u32(c.slot(i) + slotReclaimed).Load()
 	return (r == w.generation() || r == win.first()-1) && c.touchedNothing(i)
@@ -171,13 +171,13 @@ const searches = 3
 //
 //  1. It reads the states and windows of all slots. If a participant is dead, it gives up.
 //  2. It searches the words of the arena for IDs of those slots.
-//  3. It waits until it has seen each participant once at a moment when that participant was ending
-//     no wait of another participant. Then it searches twice more.
+//  3. For each participant, it waits until the participant is ending no wait of another participant;
+//     see eachTold. Then it searches twice more.
 //  4. It reads the act words, whose IDs count as found, and the states again. If a participant is
 //     dead, it gives up.
 //
 // Then it chooses, for each slot, the longest range of generations that it did not find. Other
-// participants may be in the arena meanwhile, and may be stopped with an old ID in hand. The act
+// participants may be in the arena meanwhile, and may be stopped after they have read an old ID. The act
 // words make this safe: before a thread acts on an ID that it has read in a word, it publishes the
 // ID in an act word, and then reads the word again; see slotActs.
 //
@@ -251,14 +251,14 @@ func (a *Arena) renewSlots() (again bool) {
 	return again
 }
 
-// renewEvery says how often joiners try to renew other slots. The joiner of a slot does so once in
-// this many joins of the slot.
+// renewEvery says how often joiners try to renew other slots: once in renewEvery joins of a slot, the
+// joiner tries it.
 const renewEvery = 64
 
 // renewOthers renews slots other than this joiner's, before later joiners find that all of them are
 // used up. Each attempt for a slot that cannot be renewed costs three walks through the arena. So
-// while other slots are free, only one joiner in renewEvery tries. If renewSlots postpones the
-// work, renewOthers gives up.
+// while later joiners still find a free slot, most joiners do not try; see renewEvery. If renewSlots
+// postpones the work, renewOthers gives up.
 func (a *Arena) renewOthers() {
 	if a.self.Generation()%renewEvery != 0 && a.otherIsFree() {
 		return
@@ -290,9 +290,8 @@ func (a *Arena) deadSlot() int {
 	return 0
 }
 
-// eachTold waits until it has seen each participant once at a moment when that participant was ending
-// no wait of another participant. If a participant takes too long, eachTold returns that participant
-// and false.
+// eachTold goes through all participants. It waits for each one until that participant is ending no wait
+// of another participant. If a participant takes too long, eachTold returns that participant and false.
 func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	for i := 1; i <= c.geo.slots; i++ {
 		for try := 0; ; try++ {
@@ -331,8 +330,8 @@ func (a *Arena) anyUsedUp() bool {
 
 // stepBack frees this joiner's slot if the slot is at the end of its window and no other
 // participant is in the arena. The joiner took the slot over from a dead participant and has
-// cleaned up after it. Only now can the slot be renewed, because a slot with leftovers of a dead
-// participant cannot. stepBack reports whether it freed the slot.
+// cleaned up after it. Before this cleanup, the slot could not be renewed. stepBack reports whether it
+// freed the slot.
 func (a *Arena) stepBack() bool {
 	i, w := a.mySlot, a.ownWord(phaseJoining, a.self.Generation())
 	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {
@@ -354,8 +353,8 @@ func (a *Arena) stepBack() bool {
 
 // endStepBack frees slot i if its participant, in state w, died in stepBack before it had freed the
 // slot. That participant may have had the last generation of the window, so that no joiner can take
-// the slot over. Only stepBack stores the generation of a joiner in slotReclaimed. So the dead
-// participant had cleaned up, and its own death is all that is left to record.
+// the slot over. endStepBack recognizes the case by slotReclaimed: only stepBack stores the generation of
+// a joiner there, after all cleanup. So only the death of that participant is left to record.
 //
 // This joiner has no ID yet, so it cannot be the reaper of the slot. It may free the slot because
 // it holds the byte lock of the slot: while the lock is held, no reaper frees the slot. If the dead

@@ -14,7 +14,7 @@ func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
 // set. If the set contains all generations, the first result is 0.
 func (s *generations) longestGap() (first, last uint32) {
 	begin, longest := uint32(1), uint32(0)
-	end := func(at uint32) { // end ends a gap
+	end := func(at uint32) { // the gap ends before this generation
 		if at > begin && at-begin > longest {
 			first, longest = begin, at-begin
 		}

@@ -21,7 +21,7 @@ type Cell struct {
 	Scenario *Scenario
 	Subject  *Subject
 	Place    string
-	CPUs     []int // CPUs of processes 0, 1 and so on, if the placement names CPUs; otherwise empty: the CPUs of the run apply
+	CPUs     []int // CPUs of processes 0, 1 and so on, if the placement names them; empty if the CPUs of the run apply
 	Procs    int
 	Threads  int // per process
 	CS       time.Duration
@@ -231,7 +231,7 @@ func (c *Cell) Length() time.Duration {
 	case "stream":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "matrix":
-		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // the time in a tour; a cell that runs alone takes as long as any other
+		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // the time as part of a tour
 	case "waiters":
 		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
 	}

@@ -2,14 +2,13 @@
 //
 // A Scenario is one kind of measurement, such as a contended lock. A Subject is one implementation that scenarios
 // measure, such as a mutex of pthreads. A Cell is a scenario, a subject and values of the parameters. A Repetition is
-// one run of a cell; a Result has all repetitions of a cell. A Worker is a process that runs a cell, as its subject
-// sees it.
+// one run of a cell; a Result has all repetitions of a cell. A Worker is a process that runs a cell.
 //
 // The packages below this one import each other in one direction only:
 //
 //	cmd/shmbench      flags, commands, and where output goes
 //	report            tables, JSON, pages and advice
-//	engine            starts the workers of a plan and collects what they leave
+//	engine            starts the workers of a plan and collects their reports
 //	load              the measuring loops of the workers
 //	bars              the ratios that this project promises
 //	plan              which cells a command runs, how long, and in which order

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// SeqMostBehind limits by how many increments a plan lets a slow consumer fall behind. The scratch area keeps
-// the times of twice as many increments.
+// SeqMostBehind is the largest number of increments by which a plan lets a slow consumer fall behind. The scratch
+// area keeps the times of twice as many increments.
 const SeqMostBehind = control.ScratchLanes * control.ScratchTrips / 2
 
 // UncontendedBatch is the number of pairs of lock and unlock in one sample. One pair would be too few, because reading

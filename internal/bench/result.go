@@ -68,7 +68,7 @@ type Account struct {
 	*control.Page
 	Cell   *Cell
 	Ops    uint64
-	Ns     float64 // from the first start of a thread to the last end
+	Ns     float64 // from the start of the first thread to the end of the last thread
 	Shares []float64
 }
 
@@ -103,8 +103,8 @@ func (rep *Repetition) Throughput(a *Account) {
 	rep.Metrics["jain"], rep.Metrics["min-share"] = fairness(a.Shares)
 }
 
-// Second sets metrics from the second histograms of all threads. The name of each metric consists of prefix and
-// the name of a quantile.
+// Second sets metrics that are quantiles of the second histogram of all threads. The name of each metric consists of
+// prefix, the name of the quantile, and "ns".
 func (rep *Repetition) Second(prefix string, a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -119,7 +119,7 @@ func (rep *Repetition) Second(prefix string, a *Account) {
 }
 
 // fairness returns two measures of how equal the shares of the threads are. jain is Jain's index: 1 if all shares
-// are equal, and 1/n if one of n threads has everything. smallest is the smallest share divided by an equal share.
+// are equal, and 1/n if one of n threads has everything. smallest is the smallest share divided by the mean share.
 func fairness(shares []float64) (jain, smallest float64) {
 	var sum, squares float64
 	for _, s := range shares {

@@ -64,7 +64,7 @@ func (s *Snapshot) Short(name string) string {
 	return name + " gone"
 }
 
-// Shorts returns the names of all these participants for a table.
+// Shorts returns the names of several participants for a table; see Short.
 func (s *Snapshot) Shorts(names []string) string {
 	var list []string
 	for _, n := range names {
@@ -73,7 +73,7 @@ func (s *Snapshot) Shorts(names []string) string {
 	return strings.Join(list, ", ")
 }
 
-// namesFirst is how many of very many participants are named in a text.
+// namesFirst is the number of participants that ShortsOfMany names if there are very many.
 const namesFirst = 3
 
 // ShortsOfMany is like Shorts, but names only the first of very many participants, and says how many more there are.

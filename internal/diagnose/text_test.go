@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The name of an object becomes one word of a shell command, whatever characters it has.
+// TestQuote checks that Quote turns any text, such as the name of an object, into one word of a shell command.
 func TestQuote(t *testing.T) {
 	for text, want := range map[string]string{
 		"ledger": "ledger", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'", "/dev/shm/x-1.2": "/dev/shm/x-1.2",

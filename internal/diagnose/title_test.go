@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The title of a participant also has the pid that printed commands use, if it differs from the pid in the
-// participant's own namespace.
+// TestTitleHasThePidOfThisNamespace checks that a title shows two pids if they differ: the pid in the namespace of the
+// participant, and the pid in the namespace of this process, which printed commands use.
 func TestTitleHasThePidOfThisNamespace(t *testing.T) {
 	s := Snapshot{
 		Participants: []Participant{{Name: "1.1", Label: "a", PID: 1, HostPID: 4711}, {Name: "2.1", Label: "b", PID: 12, HostPID: 12}, {Name: "3.1", Label: "c", PID: 13}},

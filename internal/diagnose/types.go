@@ -172,7 +172,7 @@ type Finding struct {
 	Text         string   `json:"text"`
 	Advice       string   `json:"advice,omitempty"`
 	Command      string   `json:"command,omitempty"` // carries out the advice; ready to be pasted into a shell
-	Force        string   `json:"force,omitempty"`   // the command for a process that Command does not end
+	Force        string   `json:"force,omitempty"`   // the command to use if Command does not end the process
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
 

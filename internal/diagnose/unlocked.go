@@ -10,8 +10,7 @@ import (
 func (s *Snapshot) Unlocked() []string { return s.unlocked }
 
 // unlockedFindings adds a finding for the participants without a byte lock. It removes the other findings about these
-// participants, except those of the kind Corrupt. The file may be a copy, and the holds and waits in a copy are those
-// of the past.
+// participants, except those of the kind Corrupt. The file may be a copy, which shows old holds and waits.
 func (s *Snapshot) unlockedFindings(all []Finding) []Finding {
 	if len(s.unlocked) == 0 {
 		return all

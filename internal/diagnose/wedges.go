@@ -59,9 +59,9 @@ func (s *Snapshot) isOld(ns *int64) bool {
 	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
 }
 
-// wedge has everything that determines the text of a finding about a long wait for a certain object. If several waits
-// have the same wedge, only the first of them makes a finding. So the findings stay few even if a peer has written very
-// many waits.
+// A wedge struct determines the text of a finding about a wait that has lasted too long. If several waits for one
+// object have equal structs, only the first of these waits makes a finding. So there are few findings even if a peer
+// has written very many waits.
 type wedge struct {
 	work    string // what the wait is for; empty if it is for a hold
 	stopped bool   // every process that could end the wait is stopped
@@ -95,14 +95,14 @@ func (s *Snapshot) wedgeFindings(o *Object, waiters string) (all []Finding) {
 			find = func() Finding { return s.fullQueue(o, waiters) }
 		case len(w.OnHolds) > 0 && !w.Any && age >= lock:
 			if cause = s.holdBefore(w); s.waitsForReaders(o, cause) {
-				continue // the wait of that process for the readers has a finding of its own
+				continue // the writer with this hold waits for the readers, and its wait has a finding of its own
 			}
 			find = func() Finding { return s.longHold(o, cause, waiters) }
 		case len(w.OnHolds) == 0 && age >= lock && stopped():
 			cause.stopped = true
 			find = func() Finding { return s.missingParties(o, w, waiters) }
 		case len(w.OnHolds) == 0 && s.opts.Older > 0 && age >= s.opts.Older && w.For != "room" && w.For != "permits":
-			// The work that the wait is for may still come. So this is no trouble, but the user asked for old waits.
+			// The user asked for old waits. The wait is not marked as trouble, because it may end when work comes.
 			noted = true
 			find = func() Finding { return s.missingParties(o, w, waiters) }
 		}
@@ -151,8 +151,8 @@ func (s *Snapshot) waitFor(o *Object, name string) *Wait {
 	return s.waitsFor.byOwner[name]
 }
 
-// waitsOf has some waits of one participant. The fields first and second are its first two waits for different
-// objects. The fields lastDated and beforeDated are its last two waits of known age for different objects.
+// waitsOf has some waits of one participant. The fields first and second are its first two waits for different objects.
+// The field lastDated is its last wait of known age, and beforeDated is the last such wait for another object.
 type waitsOf struct{ first, second, lastDated, beforeDated *Wait }
 
 // behind returns a wait of a participant for an object other than o, or nil. It prefers the last such wait whose age
@@ -191,7 +191,7 @@ func (s *Snapshot) behind(name string, o *Object) *Wait {
 	return nil
 }
 
-// longHold returns a finding about the hold of an object that has kept a wait waiting for too long.
+// longHold returns a finding about a hold of the object o that has kept a wait waiting for too long.
 func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 	h := &s.Holds[cause.hold]
 	f := Finding{Participants: []string{h.Owner}}
@@ -241,7 +241,7 @@ func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 	return f
 }
 
-// heldTexts has a phrase for each mode of a hold. The name of the object follows "of" or "to".
+// heldTexts has a phrase for each mode of a hold. The %s stands for the type and the name of the object.
 var heldTexts = map[string]string{
 	arenakernel.HoldExclusive:  "holds %s",
 	arenakernel.HoldShared:     "holds %s for reading",

@@ -22,9 +22,9 @@ var columns = []string{
 // checker runs the checks.
 type checker struct {
 	brief    bool
-	causes   []string // reasons why the library may fail here; without any, it must work
+	causes   []string // reasons why the library may fail here; if empty, the library must work
 	limit    time.Duration
-	prefix   []string // the command that runs each check, with its arguments
+	prefix   []string // a command that starts each check, and the arguments of this command
 	self     string
 	shmbench string
 	c        string // the program that uses the library in C; empty if there is none
@@ -138,7 +138,7 @@ func reason(o outcome) string {
 	return last
 }
 
-// features returns the version of the kernel, and the kernel features that the library has to do without.
+// features returns the version of the kernel, and the kernel features that the library lacks here.
 func (c *checker) features() (kernel, absent string) {
 	o := c.run(c.self, "features")
 	if o.err != nil {
@@ -160,8 +160,8 @@ func (c *checker) features() (kernel, absent string) {
 	return kernel, strings.Join(names, ",")
 }
 
-// form runs the given program, which makes a short use of the library. It returns "works" or "fails", and records why
-// the program failed.
+// form runs the given program, which uses the library for a moment. It returns "works" or "fails", and records why the
+// program failed.
 func (c *checker) form(name string, args ...string) string {
 	o := c.run(args...)
 	if o.err != nil {
@@ -252,7 +252,7 @@ func (c *checker) crash() (words, data string) {
 		case cell.Status != "ok":
 			c.why = append(c.why, fmt.Sprintf("crash %s: %s: %s", cell.Subject, cell.Status, cell.Reason))
 		case c.brief:
-			text = "works" // a few kills worked, but do not make a median
+			text = "works" // a few kills are too few for a median
 		default:
 			text = fmt.Sprintf("%.0f", cell.Summary["p50-ns"].Center/1000)
 		}

@@ -6,10 +6,9 @@
 //	environ seccomp ANSWER FILE COMMAND...
 //
 // header prints the names of the columns. check prints one row of values, separated by tabs. It runs each check
-// in a process of its own, which COMMAND starts if it is given. So environ itself needs no permission that the
-// environment withholds, and it can report that the environment has killed a check. The exit status is 0 if
-// everything worked. With -cause it is 0 if something failed, and the library named one of the causes for each
-// failure.
+// in a process of its own. COMMAND, if given, starts these processes in the environment, while environ itself stays
+// outside. So environ can report that the environment has killed a check. The exit status is 0 if everything worked.
+// With -cause it is 0 if something failed, and the library named one of the causes for each failure.
 //
 // seccomp runs COMMAND under a filter. Each line of FILE has the number of a system call, a blank, and the answer
 // to that call. ANSWER is the answer to all other calls. An answer is allow, kill, or the name of the errno value

@@ -75,7 +75,7 @@ func TestGoSuites(t *testing.T) {
 	}
 }
 
-// run tests a package that exists only in an overlay of this module.
+// run runs the tests of the suite, in a package that exists only in an overlay of this module.
 func (s suite) run(t *testing.T, name string) {
 	here, err := os.Getwd()
 	require.NoError(t, err)

@@ -161,7 +161,7 @@ func init() {
 type worker struct {
 	id     int
 	p      *proctest.Proc
-	lines  []line // complete when read is closed
+	lines  []line // complete when the channel read is closed
 	read   chan struct{}
 	killed int64 // the time of the kill; 0 if the process ended by itself
 	reaped int64

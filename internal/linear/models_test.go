@@ -16,9 +16,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// model returns a model with a state of type S. step returns the states to which a call may lead, or none if the
-// call cannot have had that result. A call that never returned may have had no effect. A call of a process that
-// died takes effect before the death, or not at all.
+// model returns a model with a state of type S. The function step returns the states to which a call with the result r
+// may lead, or none if the call cannot have had this result. A call that never returned may have had no effect. A call
+// of a process that died takes effect before the death, or not at all.
 func model[S comparable](initial S, step func(s S, c call, r result) []S) porcupine.Model {
 	type state struct {
 		s    S
@@ -204,7 +204,8 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	}
 }
 
-// weak is the argument of a TryLock that may fail while another call runs, even though the lock is free.
+// weak is an argument for calls of TryLock. It says that TryLock may fail while another call runs, even though the lock
+// is free.
 const weak = 1
 
 type lockFuncs struct {
@@ -524,9 +525,9 @@ func stepEvent(set bool, c call, r result) []bool {
 	return []bool{set}
 }
 
-// tokens is the state of an auto-reset Event. The number of tokens is n, which is at most the number of counted waits
-// plus 1. The field begun has a bit for each client whose wait has begun and not ended. The field waits has the bits
-// of the counted waits among them.
+// tokens is the state of an auto-reset Event. The field n is the number of tokens, at most the number of counted waits
+// plus 1. The field begun has a bit for each client whose wait has begun and not ended. The field waits has a bit for
+// each client whose wait is counted.
 type tokens struct {
 	n            int8
 	begun, waits uint8
@@ -534,7 +535,7 @@ type tokens struct {
 
 func (s tokens) waiting() int8 { return int8(bits.OnesCount8(s.waits)) }
 
-// ended returns the state after the end of a client's wait, which leaves n tokens.
+// ended returns the state after a wait of the client has ended. The parameter n is the number of tokens that are left.
 func (s tokens) ended(client uint64, n int8) tokens {
 	s.waits &^= 1 << client
 	s.begun &^= 1 << client
@@ -546,9 +547,9 @@ func (s tokens) ended(client uint64, n int8) tokens {
 
 const opBegins = "begins"
 
-// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: its begin
-// and its end. The begin may count the wait or not. A wait that was not counted gets a token only if there are more
-// tokens than counted waits.
+// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: it begins,
+// and it ends. The first step may count the wait or not. A wait that was not counted gets a token only if there are
+// more tokens than counted waits.
 func stepAutoEvent(s tokens, c call, r result) []tokens {
 	waiting := s.waits>>c.Arg&1 != 0
 	switch c.Op {

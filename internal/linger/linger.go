@@ -24,8 +24,8 @@ func Time() time.Duration {
 	return d
 }
 
-// byteLock matches a line of /proc/PID/fdinfo that shows a lock on one byte. The offset of the byte has at least four
-// digits, because the header of an arena comes before it.
+// byteLock matches a line of /proc/PID/fdinfo that shows a lock on one byte. The byte locks of participants come after
+// the header of an arena, so their offsets have at least four digits.
 var byteLock = regexp.MustCompile(`(?m)^lock:.* OFDLCK .* [0-9]{4,} [0-9]{4,}$`)
 
 // Locks reports whether a descriptor has the byte lock of a participant. fdinfo is the contents of its file in

@@ -107,7 +107,7 @@ type execution struct {
 	value  []int
 }
 
-// Allowed reports whether an execution that the model allows has a result for which ok returns true.
+// Allowed reports whether the model allows an execution for whose result ok returns true.
 func Allowed(p Program, ok func(r Result) bool) bool {
 	x := &execution{events: eventsOf(p), order: map[string][]int{}}
 	x.reads, x.value = make([]int, len(x.events)), make([]int, len(x.events))
@@ -177,8 +177,8 @@ func permutations(s []int, f func(p []int) bool) bool {
 	return false
 }
 
-// sources calls f for each choice of the stores from which the loads read, until f returns true. It chooses for the
-// events with the index i or a higher one.
+// sources calls f for each choice of the stores from which the loads read, until f returns true. It chooses stores only
+// for the loads with the index i or a higher index.
 func (x *execution) sources(i int, f func() bool) bool {
 	if i == len(x.events) {
 		return f()

@@ -221,9 +221,9 @@ var protocols = map[string]protocol{
 			return r["found"] == 1 && r["first"] == 0 && r["seen"] == 1 && r["second"] == 0
 		},
 	},
-	// A joiner stores 0 in the word described and loads this word again, before it changes the label. Then it stores
-	// its generation in this word. In this program, the value 2 stands for the 0, because each word is 0 at the
-	// beginning.
+	// A joiner stores 0 in the word "described" of its slot and loads this word again, before it changes the label.
+	// Then it stores its generation in the word. In this program, the joiner stores 2 instead of 0, because each word
+	// is 0 at the beginning.
 	"arena.described": {
 		program: func(LSE) Program {
 			return Program{
@@ -287,9 +287,9 @@ var protocols = map[string]protocol{
 			},
 		},
 	},
-	// A thread publishes the ID of a dead participant in an act word, and then reads the word that named the ID
-	// again. Another process removes the ID from the latter word. If the thread still finds the ID, a joiner that
-	// finds the ID removed must find it in the act word.
+	// A word W contains the ID of a dead participant. A thread stores this ID in an act word, and then reads W again.
+	// Another process removes the ID from W. If the thread still finds the ID in W, a joiner that finds W without the
+	// ID must find the ID in the act word.
 	"arena.act": {
 		program: func(l LSE) Program {
 			return Program{

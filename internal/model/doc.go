@@ -14,7 +14,7 @@
 //     and starts its wait again, with its old value.
 //   - A killed process may do further steps or none: its death can be seen when one of
 //     its threads has ended, while its other threads still run. The membarrier of a
-//     process that reaps it stops these threads.
+//     reaper stops these threads.
 //
 // A step is mandatory or optional. Steps of the environment are optional: a kill, a spurious wake,
 // the end of a context, a new call. The protocol must not rely on optional steps. The exploration

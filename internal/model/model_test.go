@@ -22,8 +22,8 @@ func line(steps ...func(x *Exec)) Program {
 	}
 }
 
-// ended returns a function for System.Done, for threads with programs made by the function line. It reports whether
-// each thread has done all its steps, whose number is in lengths, or is halted.
+// ended returns a function for System.Done. The function reports whether each thread is halted or has done all its
+// steps. The i-th argument is the number of steps of thread i. The programs of the threads come from the function line.
 func ended(lengths ...uint8) func(*Sys) bool {
 	return func(s *Sys) bool {
 		for i, n := range lengths {
@@ -79,7 +79,7 @@ func TestLitmus(t *testing.T) {
 		got := outcomes(t, ThreadSpec{Run: line(store(0, 1), load(0))}, ThreadSpec{Process: 1, Run: line(load(0), load(0))})
 		require.Equal(t, map[string]bool{"1 0": true, "1 1": true}, got)
 	})
-	// The thread slow makes a membarrier and a load in its second step. The other thread needs no barrier.
+	// One thread makes a membarrier and a load in its second step. The other thread needs no barrier.
 	asymmetric := func(unregistered bool) map[string]bool {
 		slow := line(
 			func(x *Exec) { x.Update(1, func(uint8) uint8 { return 1 }) },

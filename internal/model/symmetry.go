@@ -7,10 +7,10 @@ import "encoding/binary"
 // explored only once.
 type Symmetry struct {
 	Threads int
-	// More is how many threads after these run another program, all the same one.
+	// More is the number of further threads that all run a second program.
 	More int
-	// Names are the indexes of registers that contain numbers of threads. They do not affect the order of the
-	// threads.
+	// Names are the indexes of registers that contain numbers of threads. The values of these registers do not affect
+	// the order of the threads.
 	Names []int
 	// Rename changes the numbers of threads wherever the state contains them, that is, in memory, in Ghost, and in
 	// the registers that Names lists: thread i becomes thread to[i].

@@ -110,7 +110,7 @@ func (s *Sys) drain(i int) {
 	}
 }
 
-// sleep puts thread i to sleep on the words in the mask named on.
+// sleep puts thread i to sleep on several words. The parameter on has a bit for each of these words.
 func (s *Sys) sleep(i int, on uint16, then, quit uint8) {
 	t := &s.Thread[i]
 	t.Run, t.on, t.then, t.quit = Asleep, on, then, quit

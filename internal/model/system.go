@@ -7,8 +7,8 @@ type System struct {
 	Init func(*Sys)
 	// Kills is how many processes may be killed.
 	Kills int
-	// With Spurious, sleepers may wake without a reason. With Restart, a sleeper may start its wait again, without
-	// reading anything in between.
+	// With Spurious, sleepers may wake without a reason. With Restart, a sleeper may leave the queue and start its wait
+	// again with the old value.
 	Spurious, Restart bool
 	// Check is the invariant: it returns an error if a state violates it.
 	Check func(*Sys) error
@@ -97,8 +97,8 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
-// stepper finds the steps of a system. The field to is the state to which the present step leads. All steps share the
-// fields to and exec, to save allocations.
+// stepper finds the steps of a system. The field to contains the state to which the present step leads. To save
+// allocations, all steps use the same fields to and exec.
 type stepper struct {
 	*System
 	to   Sys

@@ -11,8 +11,8 @@ type table[S comparable] struct {
 }
 
 // A slot has the number of a state plus 1 in its low half, and hashBits of the hash of the state in its high half. So a
-// search reads a state only if the hash is equal, and a table that grows reads no state at all. Without that, an
-// exploration of millions of states would spend most of its time waiting for memory.
+// search reads a state only if the hash is equal, and a table that grows reads no state at all. Without the
+// hash in the slot, an exploration of millions of states would spend most of its time waiting for memory.
 const (
 	numberBits = 32
 	hashBits   = 32

@@ -4,9 +4,9 @@
 //
 // A mutant is an edit of one file. The command edits a copy of the file, and builds with the copy through the overlay
 // of the go command, so the tree stays as it is. If the file is a part of the C header, the tests read the copy when they
-// compile their C programs. Each mutant has one test, which is the fastest that is known to find
-// the mistake; docs/testing/mutants.md lists them. The command fails if the test of a mutant passes, if an edit no
-// longer applies, or if the edited library does not build.
+// compile their C programs. Each mutant has one test, which is the fastest that is known to find the mistake.
+// docs/testing/mutants.md lists the mutants with their tests. The command fails if the test of a mutant passes, if an
+// edit no longer applies, or if the edited library does not build.
 package main
 
 import (

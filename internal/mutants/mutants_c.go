@@ -1,6 +1,6 @@
 package main
 
-// rarely is the setting in which no periodic check of a C program makes up for a lost wake.
+// rarely makes the periodic checks of a C program so rare that they do not make up for a lost wake.
 const rarely = "SHMSYNC_CINTEROP_CFLAGS=-DSHMI_CHECK_EVERY=INT64_C(3600000000000)"
 
 // These are mistakes in the C library.
@@ -13,6 +13,27 @@ func init() {
 			old:  "        if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))\n",
 			new:  "        if (0)\n",
 			pkg:  pkg, run: "TestMutexPlain/^c.c$", env: []string{rarely},
+		},
+		{
+			name: "C: a close takes back what the process holds before it replaces the mapping",
+			file: parts + "37-arena.h",
+			old:  "    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;\n",
+			new:  "    own = a;\n",
+			pkg:  pkg, run: "TestCloseInCCutsOffTheStoresOfALateCall",
+		},
+		{
+			name: "C: a close leaves the alive words of the robust list in the mapping that it replaces",
+			file: parts + "37-arena.h",
+			old:  "    shmi_robust_move(a, (unsigned char *)base);\n",
+			new:  "",
+			pkg:  pkg, run: "TestCloseInCKeepsTheAliveWordsOnTheRobustList",
+		},
+		{
+			name: "C: a close makes no fence for calls that mark the copies of a Synchronized",
+			file: parts + "37-arena.h",
+			old:  "    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)\n",
+			new:  "    if (0)\n",
+			pkg:  pkg, run: "TestCloseInCWaitsForACallOfASynchronized/commit$",
 		},
 		{
 			name: "C: an unlock of a mutex wakes no waiter",

@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A Cancel ends a wait when a context ends. The zero value is for a wait without a context. A Cancel is used for
-// one blocked call, which may sleep several times, from its first sleep until Stop.
+// A Cancel ends a wait when a context ends. The zero value is for a wait without a context. One blocked call uses a
+// Cancel from its first sleep until Stop. The call may sleep several times.
 type Cancel struct {
 	ctx  context.Context
 	word *atomic.Uint32 // becomes 1 when the context ends; the waiter also sleeps on this word

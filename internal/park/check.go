@@ -25,7 +25,7 @@ func (h *lot) checkPeriodically(q *Queue) {
 }
 
 // runChecks is the periodic checker of a process. It ends when no goroutine has waited for a while, and the pool has
-// given back the wait nodes that it does not keep.
+// given back all superfluous wait nodes.
 func (h *lot) runChecks() {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -67,7 +67,7 @@ func (h *lot) runChecks() {
 // ready.
 //
 // Second, the goroutines may wait without a node, because there was no room for a node or because a
-// peer has removed it from the list. In this case, recover wakes all of them.
+// peer has removed the node from the list. In this case, recover wakes all of them.
 //
 // recover returns true if there was nothing to do.
 func (q *Queue) recover() bool {

@@ -77,12 +77,12 @@ func (q *Queue) DeliverOneAsOne(turn uint32) {
 	}
 }
 
-// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked
-// as well, deliverHere wakes one of this queue only every second time.
+// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other queues are parked as
+// well, deliverHere wakes one of this queue only every second time.
 //
-// It does not release the lock mu between finding the goroutine and taking it off the queue. So the wake always finds
-// a goroutine, and Config.Miss is not called. Config.Check relies on that: it runs under the lock life of the queue,
-// and a call of Config.Miss would lock life again.
+// It keeps the lock mu from the moment at which it finds the goroutine until it has taken the goroutine off the queue.
+// So the wake always finds a goroutine, and Config.Miss is not called. A call from Config.Check relies on this, because
+// Config.Miss would lock q.life, which is already locked during Config.Check.
 func (q *Queue) deliverHere(turn uint32) bool {
 	q.mu.Lock()
 	here := q.first != nil

@@ -13,7 +13,7 @@
 // that is parked in a [WaitNode] is woken directly by other goroutines of the same process, without
 // the kernel and the poller; see [Queue.TellOwn].
 //
-// A waiter does not depend on any single wake, because the process checks the words that its
-// goroutines wait for ten times a second. If a process dies or stops before it has sent a wake, the
-// waiter is only delayed.
+// A waiter does not depend on any single wake, because ten times a second the process
+// checks the words that its goroutines wait for. If a process dies or stops before it has sent a
+// wake, the waiter is only delayed.
 package park

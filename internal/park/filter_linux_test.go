@@ -15,9 +15,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestWaitsAfterAFilterForbidsWaitV: after an arena is open, the program installs a filter that forbids futex_waitv. A
-// wait with a context then parks. It does not try the call again and again. A process cannot remove its filter, so each
-// case runs in a process of its own.
+// TestWaitsAfterAFilterForbidsWaitV checks that a wait with a context parks if the program has installed a filter that
+// forbids futex_waitv after it opened the arena. The wait must not call futex_waitv again and again. A process cannot
+// remove its filter, so each case runs in a process of its own.
 func TestWaitsAfterAFilterForbidsWaitV(t *testing.T) {
 	const chosen = "SHMSYNC_TEST_FILTER"
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {

@@ -39,8 +39,8 @@ type lot struct {
 
 	nodePool nodePool
 
-	// A test may set took before the poller starts. The poller calls took between taking a node from the ready stack
-	// and delivering the wake.
+	// took, if not nil, is a function of a test. The poller calls it between taking a node from the ready stack and
+	// delivering the wake. The test sets it before the poller starts.
 	took func()
 }
 
@@ -103,7 +103,7 @@ func (h *lot) release(node arenakernel.Offset) {
 	}
 }
 
-// mayRelease reports whether other queues may use a poller node of this process from now on. They may not if a
+// mayRelease reports whether other queues may use a poller node of this process from now on. It returns false if a
 // releaser may still push the node on the ready stack.
 func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	h.mu.Lock()
@@ -138,8 +138,8 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 }
 
 // orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were lost from the ready
-// stack. The poller makes two such searches after it has found something on the stack that is not ready. The wait gives
-// a process that is about to push a node enough time to do so.
+// stack. During the wait, a process that is about to push a node can do so. If the poller has found something on the
+// stack that is not ready, it waits and searches twice.
 const orphanCheck = 1e6
 
 // poller waits in the kernel for all parked goroutines of this process, and wakes them. The parameter deaths is the
@@ -148,8 +148,8 @@ func (h *lot) poller(deaths uint32) {
 	var lost []untold // wait nodes whose waits are over, and which may never come off the ready stack
 	for checks := 0; ; {
 		doorbell, rung := h.a.Doorbell()
-		// The doorbell word must be read before closed, because the method close sets closed before it changes the
-		// doorbell.
+		// Read the doorbell word before the field closed, because the method close sets this field before it changes
+		// the doorbell.
 		if h.closed.Load() {
 			return
 		}

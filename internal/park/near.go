@@ -16,9 +16,9 @@ var NodeNow = func() (node uint32, ok bool) {
 // differ by a multiple of 32 share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery says how often a wake that prefers the waker's own NUMA node ignores that preference: once in anyEvery
-// wakes. Such a wake goes to the first sleeper in the queue, on any NUMA node. Without such wakes, sleepers on other
-// NUMA nodes would wait until this NUMA node has no sleeper left.
+// anyEvery says how often a wake ignores the preference for the waker's own NUMA node: one in anyEvery wakes goes to
+// the first sleeper in the queue, on any NUMA node. If all wakes had the preference, sleepers on other NUMA nodes would
+// wait until this NUMA node has no sleeper left.
 const anyEvery = 64
 
 // wakeOne wakes one sleeper in the kernel's queue, if there is one, and returns how many it woke. If l.Near is set,

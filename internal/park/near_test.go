@@ -51,8 +51,8 @@ func waitsForBits(t *testing.T, task string) bool {
 	return ok && state[0] == 'S'
 }
 
-// TestWakeOneNear: every sleeper is woken, those on this NUMA node first. One wake in 64 goes to
-// the first sleeper in the queue.
+// TestWakeOneNear checks that every sleeper is woken, and that those on this NUMA node are woken first. One wake in 64
+// goes to the first sleeper in the queue.
 func TestWakeOneNear(t *testing.T) {
 	old := NodeNow
 	defer func() { NodeNow = old }()
@@ -85,7 +85,7 @@ func TestWakeOneNear(t *testing.T) {
 	require.Equal(t, []uint32{far, near}, order(0, far, near), "a WaitList without Near ignores the node")
 }
 
-// TestNodeNow: NodeNow returns a NUMA node that exists.
+// TestNodeNow checks that NodeNow returns a NUMA node that exists.
 func TestNodeNow(t *testing.T) {
 	node, ok := NodeNow()
 	if !ok {

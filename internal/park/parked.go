@@ -1,10 +1,10 @@
 package park
 
-// mayBeDirect reports whether the caller may sleep in the kernel instead of parking on a channel, and counts the
-// caller if so. The parameter since is when the wait began. If it is 0, mayBeDirect returns true. Otherwise it
-// returns false if a goroutine of this process is already parked in the queue, or if as many goroutines sleep in the
-// kernel as can run at once. Then it is better to park: Grant finds only parked goroutines, and a Grant wakes a
-// goroutine sooner than the kernel does.
+// mayBeDirect reports whether the caller may sleep in the kernel instead of parking on a channel, and counts the caller
+// if so. The parameter since is when the wait began. If it is 0, mayBeDirect returns true. Otherwise it returns false
+// if a goroutine of this process is already parked in the queue, or if as many goroutines sleep in the kernel as can
+// run at once. In these cases parking is better: Grant finds only parked goroutines, and wakes a goroutine sooner than
+// the kernel does.
 func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
 		return true

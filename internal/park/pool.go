@@ -11,8 +11,8 @@ import (
 )
 
 // A nodePool contains the wait nodes of a process, that is, the records in the arena by which its goroutines wait in
-// queues. It keeps nodes for later waits. So a wait allocates a node only if more goroutines wait at the same time than
-// in the last seconds; see shrink.
+// queues. It keeps nodes for later waits, and gives back the nodes that no wait has needed for some seconds; see
+// shrink.
 type nodePool struct {
 	lot *lot
 
@@ -21,11 +21,11 @@ type nodePool struct {
 	used []*WaitNode                      // guarded by: mu; the wait nodes that are taken or owed, for the periodic checks
 	free []*WaitNode                      // guarded by: mu; the other wait nodes
 
-	looked int // guarded by: mu; index in the field used: the last wait node that checkQueues has examined
+	looked int // guarded by: mu; the index, in used, of the last wait node that checkQueues has examined
 
-	fewest  int // guarded by: mu; the least length of the field free in the present period of shrink
+	fewest  int // guarded by: mu; the least number of free nodes in the present period of shrink
 	ticks   int // guarded by: mu; the calls of shrink in the present period
-	surplus int // guarded by: mu; how many free nodes shrink still gives back
+	surplus int // guarded by: mu; the number of free nodes that shrink has yet to give back
 }
 
 // TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
@@ -114,9 +114,9 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	b.unuse(s)
 }
 
-// popped handles a node that has come off the ready stack, or that was lost from the stack and will
-// never come off. It wakes the waiter. If it cannot do so under the lock, it returns a function that
-// wakes the waiter, and the caller must call this function.
+// popped handles a node that has come off the ready stack, or that was lost from the stack and will never come off. It
+// wakes the waiter, or returns a function that wakes the waiter. The caller must call this function, without the lock
+// mu.
 func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,9 +163,9 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of nodes that were lost from the ready stack. The caller is the poller. It found these
-// nodes by a call of the method untold. Then it saw that every granter had pushed all its nodes, and emptied the
-// stack once more. So a node in the parameter lost that is still owed will never come off the stack.
+// forgive wakes the waiters of nodes that were lost from the ready stack. The poller calls it with the result of an
+// earlier call of the method untold. Since that call, every granter has pushed all its nodes, and the poller has
+// emptied the stack once more. So a node that has not come off the stack by now will never come off.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -179,8 +179,8 @@ func (b *nodePool) forgive(lost []untold) {
 	}
 }
 
-// tell wakes the waiter of s. If it cannot do so under the lock, it returns a function that wakes the
-// waiter, and the caller must call this function.
+// tell wakes the waiter of s, or returns a function that wakes the waiter. The caller must call this function, without
+// the lock mu of the pool.
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
@@ -211,7 +211,7 @@ func (b *nodePool) check() {
 const queuesMost = 256
 
 // checkQueues examines the queues of some waits, and wakes the waiters whose queue a peer has damaged. Without this
-// wake they could wait for ever, because no granter may find them in such a queue.
+// wake they could wait for ever, because a granter may be unable to find them in the damaged queue.
 func (b *nodePool) checkQueues() {
 	b.mu.Lock()
 	some := make([]*WaitNode, min(len(b.used), queuesMost))
@@ -268,9 +268,9 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	}
 }
 
-// sendAway ends the waits that use the handle of q, which is being closed, by waking their
-// goroutines. If q is nil, this process is leaving the arena, and sendAway ends all waits. A
-// goroutine that is not asleep yet sees by itself that the handle is being closed.
+// sendAway is called when the handle of q is being closed. It wakes the goroutines that wait through this handle, so
+// that they end their waits. If q is nil, this process is leaving the arena, and sendAway wakes all waiting goroutines.
+// A goroutine that is not asleep yet sees by itself that the handle is being closed.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
 	used := slices.Clone(b.used)

@@ -14,8 +14,7 @@ const (
 )
 
 // shrink gives wait nodes back to the arena after a crowd of waiters has gone. Other processes can then use these
-// nodes, and a process that visits all nodes in use does not visit them. The periodic checker calls shrink at each
-// check.
+// nodes, and a visit of all nodes in use becomes shorter. The periodic checker calls shrink at each check.
 //
 // A free wait node is idle, its stamp is 0, and it is on no list, so no process refers to it.
 func (b *nodePool) shrink() {
@@ -24,8 +23,8 @@ func (b *nodePool) shrink() {
 	}
 }
 
-// superfluous takes the nodes from the pool that shrink gives back now. They are those that have been
-// free for the longest time.
+// superfluous takes from the pool the nodes that shrink gives back now. They are the nodes that have been free for the
+// longest time.
 func (b *nodePool) superfluous() []*WaitNode {
 	b.mu.Lock()
 	defer b.mu.Unlock()

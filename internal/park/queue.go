@@ -37,8 +37,8 @@ type Queue struct {
 	shut    atomic.Bool  // the handle is being closed; see Refuse
 	listed  atomic.Bool  // the periodic checker has this queue on its list
 
-	// life is held by Close, and by code that uses the object outside any call. After Close has returned, the object
-	// may no longer exist. A goroutine locks life before mu, and never holds the life of two queues.
+	// Close locks life. Other code locks life to use the object outside of all calls, because the object may no longer
+	// exist after Close has returned. A goroutine locks life before mu, and never holds the life of two queues.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
@@ -94,10 +94,9 @@ type Config struct {
 	// wake waiters, also through this queue, with ReleaseAsOne, DeliverOneAsOne or DeliverAllAsOne: none of them
 	// locks life. It must not close a queue.
 	Check func()
-	// Rest returns a word of the object, and the value that this word had when the last Check found no wake to be
-	// due. Every process changes the word before a wake becomes due. So Check is called only every few seconds
-	// while the word has that value. ok is false if no such value is known. Rest is nil if the object has no such
-	// word.
+	// Rest returns a word of the object and a value. While the word has this value, no wake is due, because every
+	// process changes the word before a wake becomes due. So Check is then called only every few seconds. ok is false
+	// if no such value is known. Rest is nil if the object has no such word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
 	Torn func(s *WaitNode) bool // see WaitNode.Torn; nil if the object has no queue of wait nodes
 	// Miss is called if a wake for one waiter finds no waiter in this queue. It wakes another
@@ -115,7 +114,7 @@ func NewQueue(c Config) *Queue {
 // A SleepSpec says what can wake a waiter in addition to the word of its WaitList.
 type SleepSpec struct {
 	Owner   arenakernel.ParticipantID // if not 0, wake up when this participant dies
-	Other   *atomic.Uint32            // if not nil, wake up when this word is woken, too
+	Other   *atomic.Uint32            // if not nil, a wake on this word wakes the waiter, too
 	OtherIs uint32                    // the value that Other had when the waiter last checked it
 	Bounded int64                     // if not 0, sleep at most this many nanoseconds
 	Since   int64                     // when the wait began, CLOCK_MONOTONIC ns; 0 if not known
@@ -197,7 +196,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel, haveWaitV bool) Result 
 	if n > 1 {
 		_, _, err = shmsync.WaitV(entries[:n], deadline)
 		// ENOMEM: the kernel has no memory for so many entries at the moment. If the kernel refuses the call for ever,
-		// the next Sleep does without it.
+		// the next Sleep does not make it.
 		if err != nil {
 			n, deadline = 1, shmsync.Monotonic()+1e6
 		}

@@ -14,8 +14,8 @@ func (q *Queue) Enter() bool {
 	return true
 }
 
-// EnterEnding does what Enter does, for a caller for which another call or wait has kept the object open until now.
-// It never refuses the call, even if the handle is being closed.
+// EnterEnding does what Enter does, but never refuses the call, even if the handle is being closed. The caller knows
+// that another call or wait has kept the object open until now.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
 // Exit ends a call that Enter has begun.
@@ -40,18 +40,17 @@ func (q *Queue) ExitLasting() { q.lasting.Add(-1) }
 // Closing reports whether the handle is being closed or this process is leaving the arena.
 func (q *Queue) Closing() bool { return q.lot.closed.Load() || q.shut.Load() }
 
-// Refuse makes the queues of a handle refuse new waits. Waits in progress return Closed when they
-// are woken, and Left wakes them.
+// Refuse makes the queues of a handle refuse new waits. A wait in progress returns Closed when a call of Left wakes it.
 func Refuse(queues ...*Queue) {
 	for _, q := range queues {
 		q.shut.Store(true)
 	}
 }
 
-// Left is called after Refuse. It reports whether all calls have left the queues, except those that
-// EnterStay has begun. If they have not, Left wakes the calls that wait. The caller must then call
-// Left again after a moment, because a call may have decided to sleep just before. Left examines all
-// queues of a handle together, because a call in one queue may wait in another queue.
+// Left is called after Refuse. It reports whether all calls have left the queues, except those that EnterStay has
+// begun. If they have not, Left wakes the calls that wait. The caller must then call Left again after a moment, because
+// a call that was about to sleep may have missed the wake. Left examines all queues of a handle together, because a
+// call in one queue may wait in another queue.
 func Left(queues ...*Queue) bool {
 	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
 		return true

@@ -93,8 +93,8 @@ func (p *place) mark() {
 	require.True(p.b.t, n.Swap(w, w.With(arenakernel.NodeReady)))
 }
 
-// pause makes the poller stop each time that it has taken a node. The poller continues after a
-// receive from took and a call of goOn.
+// pause makes the poller stop when it has taken a node. A receive from the channel took waits for this, and goOn lets
+// the poller continue.
 func (b *rig) pause() (took chan struct{}, goOn func()) {
 	h := lotOf(b.Arena)
 	took, again := make(chan struct{}), make(chan struct{})
@@ -270,8 +270,9 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// TestCheckMayReleaseAsOne checks that DeliverOneAsOne under the lock life of a queue never calls Config.Miss, which
-// would lock life again. It must not do so even if the chosen waiter leaves the queue at the same time.
+// TestCheckMayReleaseAsOne checks that DeliverOneAsOne never calls Config.Miss, even if the chosen waiter leaves the
+// queue at the same time. The test calls DeliverOneAsOne under the lock life of the queue, as Config.Check does. A call
+// of Config.Miss would lock life again.
 func TestCheckMayReleaseAsOne(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())
@@ -297,7 +298,7 @@ func TestCheckMayReleaseAsOne(t *testing.T) {
 	require.Zero(t, p.missed.Load(), "a wake found no waiter although it chose one")
 }
 
-// TestWaitKeepsItsDateOverWakes: a waiter keeps the begin of its wait when it is woken in vain, for
+// TestWaitKeepsItsDateOverWakes checks that tools show when a wait began, even if the waiter was woken in vain, for
 // example after the death of an unrelated process.
 func TestWaitKeepsItsDateOverWakes(t *testing.T) {
 	b := newNodePool(t)

@@ -25,9 +25,9 @@ type resting struct {
 // list.
 const restTicks = 64
 
-// nodeTicks says how often the checker reads the word of the poller node of a resting queue: at one of nodeTicks
-// reads of the word of the object. This is enough even if a releaser is stopped after it has made the node ready:
-// before the next wake becomes due, the word of the object changes, and then the checker checks the queue.
+// nodeTicks says how often the checker reads the word of the poller node of a resting queue: once in nodeTicks reads of
+// the word of the object. This is enough even if a releaser is stopped after it has made the node ready. Before the
+// next wake becomes due, the word of the object changes, and then the checker checks the queue.
 const nodeTicks = 8
 
 const (

@@ -49,8 +49,8 @@ func (c *calm) ticks(n int) int {
 	return c.checks - before
 }
 
-// TestRestingQueueIsCheckedWhenItsWordChanges: a queue rests while its words do not change. It is
-// checked at the next tick after the first word has changed.
+// TestRestingQueueIsCheckedWhenItsWordChanges checks that a queue rests while its words do not change, and that it is
+// checked at the next tick after the word of the object has changed.
 func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
 	c := newCalm(t)
 	require.Equal(t, 1, c.ticks(1))
@@ -61,8 +61,8 @@ func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
 	}
 }
 
-// TestRestingQueueIsCheckedWhenItsNodeIsReady: if a releaser makes the poller node of a resting
-// queue ready, the queue is checked soon, and from then on in every tick.
+// TestRestingQueueIsCheckedWhenItsNodeIsReady checks that a resting queue is checked soon after a releaser has made its
+// poller node ready, and from then on in every tick.
 func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)
@@ -73,8 +73,8 @@ func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 	<-c.me.wake
 }
 
-// TestRestingQueueIsCheckedNowAndThen: a queue does not rest for ever, because a peer may have
-// removed its node from the list.
+// TestRestingQueueIsCheckedNowAndThen checks that a queue does not rest for ever. A peer may have removed its node from
+// the list.
 func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)
@@ -86,8 +86,8 @@ func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
 	<-c.me.wake
 }
 
-// TestRestingQueuesAreCheckedByTurns: queues that began to rest at the same time are not all
-// checked in the same tick later.
+// TestRestingQueuesAreCheckedByTurns checks that queues that begin to rest at the same time are not all checked in the
+// same tick later.
 func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 	b := newNodePool(t)
 	var word atomic.Uint64
@@ -112,8 +112,8 @@ func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 	}
 }
 
-// TestManyRestingQueuesAreLookedAtByTurns: if very many queues rest, only some of them are read in
-// each tick, and each queue is read once in a lap.
+// TestManyRestingQueuesAreLookedAtByTurns checks that each tick reads only some of very many resting queues, and that a
+// lap reads each queue once.
 func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	for n, want := range map[int]int{lookMost - 1: 1, 3 * lookMost: 4, 9 * lookMost: 8} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	}
 }
 
-// TestQueueThatMayNotRest: a queue does not rest if Rest knows no value, or if a releaser would find none of the
-// waiting goroutines through the poller node.
+// TestQueueThatMayNotRest checks that a queue does not rest if Rest knows no value, or if a releaser would find none of
+// the waiting goroutines through the poller node.
 func TestQueueThatMayNotRest(t *testing.T) {
 	c := newCalm(t)
 	c.knows = false
@@ -157,8 +157,7 @@ func TestQueueThatMayNotRest(t *testing.T) {
 	require.Zero(t, c.by.rest())
 }
 
-// TestRestingQueueWithoutWaiters: a resting queue whose waiters have left is removed from the
-// checker.
+// TestRestingQueueWithoutWaiters checks that a resting queue whose waiters have left is removed from the checker.
 func TestRestingQueueWithoutWaiters(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)

@@ -23,12 +23,12 @@ const (
 	spinSome   = 10_000 // ns: the least budget while fewer than 1 spin of 8 fails
 	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: the cost of a sleep and a wake
 	spinGiveUp = 3      // after this many failures in a row, the budget shrinks; only 1 spin in probeEvery stays long
-	spinChunk  = 8      // pauses between two calls of done after the first microsecond
+	spinChunk  = 8      // after the first microsecond of a spin: pauses between two calls of the function done
 	probeEvery = 16     // how many failed spins come between two long spins
 
 	yieldMost    = 20_000      // ns: a releaser that gets the CPU needs less time than this to release
-	yieldPause   = 30          // after a yield over yieldMost, no yields for this many times as long: they cost at most 3 %
-	yieldLongest = 100_000_000 // ns: the longest time slice, that of SCHED_RR; a longer yield counts as this
+	yieldPause   = 30          // after a yield of t > yieldMost, no yield for yieldPause*t, so that yields cost 3 %
+	yieldLongest = 100_000_000 // ns: the longest time slice, that of SCHED_RR; a longer yield counts as this long
 )
 
 // Tuning points to the words of an object that determine how long its waiters spin. The words are
@@ -126,8 +126,8 @@ func GiveWay(n int, done func() bool) bool {
 }
 
 // noteYield is called after a yield that took the given number of nanoseconds. It reports whether another thread has
-// computed meanwhile. If so, this process does not yield for some time. If this process was stopped during the yield,
-// the yield counts as one of at most yieldLongest, however long the stop was.
+// computed meanwhile. If so, this process does not yield for some time. This time is limited even if this process was
+// stopped during the yield, because a yield counts as at most yieldLongest.
 func noteYield(took int64) bool {
 	if took <= yieldMost {
 		return false
@@ -172,7 +172,7 @@ type payWord uint32
 const (
 	payUnit  = 64        // ns: the unit of the mean time of successful spins
 	payField = 1<<10 - 1 // the largest value of a mean
-	payPart  = 32        // a spin moves the share of failures by 1/payPart of its distance from 0 or from payField
+	payPart  = 32        // each spin moves the share of failures 1/payPart of the way to 0 or to payField
 )
 
 func makePay(took, share, failures uint32) payWord {
@@ -198,15 +198,15 @@ func (p payWord) budget() int64 {
 	}
 }
 
-// after returns the payWord after one more spin, which took the number of nanoseconds in the parameter spent.
+// after returns the payWord after one more spin, which took the given number of nanoseconds.
 func (p payWord) after(spent int64, success bool) payWord {
 	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// Round up each change of the mean. The mean is a whole number, so without that it would never reach the value
-	// that it approaches.
+	// Round up each change of the mean, because the mean is a whole number. If small changes were rounded to 0, the
+	// mean would never reach the value that it approaches.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
 		took += (now - took + 7) / 8
@@ -238,7 +238,7 @@ func (t Tuning) NoteCPU() {
 }
 
 // cpuNote contains the CPUs of the last two participants that released an object. It contains two,
-// because a waiter that was itself the last releaser needs the CPU of the other one. The word is a
+// because a waiter that was itself the last releaser needs the CPU of the other participant. The word is a
 // hint: a wrong value only costs time.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown

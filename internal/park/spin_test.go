@@ -38,8 +38,8 @@ func TestSpinsStayLongBesideNoise(t *testing.T) {
 	}
 }
 
-// TestSpinsBecomeShortWhereTheyFail: if all spins fail, they become short, except for one in
-// probeEvery. If half of them fail, they last no longer than successful spins need.
+// TestSpinsBecomeShortWhereTheyFail checks that spins become short if all spins fail, except for one in probeEvery. If
+// half of the spins fail, they last no longer than successful spins need.
 func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	p := spins(payWord(0), spinGiveUp, spinMost, false)
 	long := 0
@@ -69,8 +69,8 @@ func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	require.Greater(t, p.budget(), int64(12_000), "the budget covers the time of successful spins")
 }
 
-// TestPayWordOfAnyValue: the word is a hint and may have any value. The budget stays within its
-// limits, and a success or a failure changes only its own fields.
+// TestPayWordOfAnyValue checks that the budget stays within its limits, and that a success or a failure changes the
+// right fields, whatever value the word had before. The word is a hint and may have any value.
 func TestPayWordOfAnyValue(t *testing.T) {
 	for _, p := range []payWord{0, 1, 1<<10 - 1, 1<<20 - 1, 1 << 20, 3<<20 | 1<<19, 1<<32 - 1, 0xfff<<20 | 0x155} {
 		for _, spent := range []int64{0, 63, 64, spinLeast, spinMost, 1e6, 1 << 40} {
@@ -88,7 +88,7 @@ func TestPayWordOfAnyValue(t *testing.T) {
 	}
 }
 
-// TestPollLimit: a spin budget that a peer has overwritten does not make a poll long.
+// TestPollLimit checks that a spin budget that a peer has overwritten does not make a poll long.
 func TestPollLimit(t *testing.T) {
 	require.EqualValues(t, 0, pollLimit(1, 0))
 	require.EqualValues(t, 5000, pollLimit(5001, 0))
@@ -96,8 +96,8 @@ func TestPollLimit(t *testing.T) {
 	require.EqualValues(t, pollLong, pollLimit(0, 0))
 }
 
-// TestNumberOfCPUsIsReadAgainAfterAShortage: only an answer about the machine is remembered. A failed
-// read that says nothing about it, as with a full table of descriptors, is none.
+// TestNumberOfCPUsIsReadAgainAfterAShortage checks that a failed read gives no answer if it says nothing about the
+// machine, for example because the table of descriptors is full. Only an answer is remembered.
 func TestNumberOfCPUsIsReadAgainAfterAShortage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "online")
 	for text, want := range map[string]uint32{"0\n": 2, "0-3\n": 1, "0,2\n": 1} {
@@ -108,8 +108,8 @@ func TestNumberOfCPUsIsReadAgainAfterAShortage(t *testing.T) {
 	require.NotZero(t, readOneCPU(filepath.Join(t.TempDir(), "none")), "a system without the file")
 }
 
-// TestStopDuringAYield: a process is stopped for an hour while a waiter yields its CPU. The process yields again after
-// some seconds.
+// TestStopDuringAYield checks that a process that was stopped for an hour during a yield yields again after some
+// seconds.
 func TestStopDuringAYield(t *testing.T) {
 	before := noYieldUntil.Load()
 	defer noYieldUntil.Store(before)

@@ -81,8 +81,8 @@ func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
 // OnLine reports whether the wait of s is on a line of [Turns].
 func (s *WaitNode) OnLine() bool { return s.turns != nil }
 
-// LeaveLine takes a wait that is over off its line. If the wait was granted, the next wait on the line gets the turn
-// when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now.
+// LeaveLine removes a wait from its line when the wait is over. If the wait was granted, the next wait on the line gets
+// the turn when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now.
 func (s *WaitNode) LeaveLine(granted bool) {
 	t := s.turns
 	t.mu.Lock()
@@ -243,8 +243,8 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// pollLimit returns the maximum length of a poll in ns. The parameter b is the word Tuning.Budget of the object. A
-// peer may have written any value to this word, so a budget of more than 1 ms counts as 1 ms, as in a spin.
+// pollLimit returns the maximum length of a poll in ns. The parameter b is the word Tuning.Budget of the object. A peer
+// may have written any value to this word, so a budget of more than 1 ms counts as 1 ms.
 func pollLimit(b uint32, p payWord) int64 {
 	if b != 0 {
 		return min(int64(b-1), int64(time.Millisecond))

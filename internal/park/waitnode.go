@@ -26,17 +26,17 @@ type WaitNode struct {
 	Off  arenakernel.Offset
 
 	nodePool *nodePool
-	in       atomic.Pointer[Queue] // the queue of the handle that waits in this node
+	in       atomic.Pointer[Queue] // the queue of the handle through which a goroutine waits in this node
 	wake     chan struct{}         // capacity 1
 
 	// NextTag and ExtraTag are for queues whose links are recorded words. At the end of each wait, the owner stores
-	// in them the tags of Node.Next and Node.Extra, so that the next wait begins with new tags. The tags of the first
+	// in them the tags of Node.Next and Node.Extra, and the next wait continues from these tags. The tags of the first
 	// wait are random. Only the owner uses these fields.
 	NextTag, ExtraTag uint32
 	// Withdrawer takes the wait off its queue when Sleep gives up. Its method Withdraw returns false if the wait is
 	// already resolved. The owner sets the field before it calls Sleep, and only the owner uses it.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }
-	// Found is where the Withdrawer stores in what state Withdraw found the wait. Only the owner uses it.
+	// Found is the state in which Withdraw has found the wait. The Withdrawer sets it, and only the owner uses it.
 	Found uint8
 
 	suspect       atomic.Bool // a periodic check has found the queue damaged, so the owner has to examine it, too
@@ -100,7 +100,7 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 			entries := [2]shmsync.WaitVEntry{shmsync.NewWaitVEntry(wordPtr(s.Node.Word()), uint32(w)), shmsync.NewWaitVEntry(wordPtr(c.word), 0)}
 			_, _, err = shmsync.WaitV(entries[:], 0)
 			if err != nil && !shmsync.FeatureWaitV.Have() {
-				return s.parked(q, c) // the context wakes a parked wait without this call
+				return s.parked(q, c) // the context can end a parked wait without futex_waitv
 			}
 			if err != nil { // ENOMEM, which may be temporary
 				_, err = shmsync.Wait(wordPtr(s.Node.Word()), uint32(w), shmsync.Monotonic()+1e6)

@@ -53,7 +53,7 @@ func (withdraws) Withdraw(s *WaitNode) bool {
 	return true
 }
 
-// comes waits until the node of s is in state to.
+// comes waits until the node of s has the given state.
 func (p *place) comes(s *WaitNode, to arenakernel.NodeState) {
 	p.b.t.Helper()
 	until(p.b.t, func() bool { return s.Node.State() == to })
@@ -165,8 +165,8 @@ func TestCheckOfTheQueueMeetsTheNextWait(t *testing.T) {
 	}
 }
 
-// TestTellOwnNeedsNoPoller: a process wakes its own parked goroutines and watches without its
-// poller. Their wait nodes can be used again afterwards.
+// TestTellOwnNeedsNoPoller checks that a process wakes its own parked goroutines and watches without its poller, and
+// that their wait nodes can be used again afterwards.
 func TestTellOwnNeedsNoPoller(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = 0
@@ -205,9 +205,8 @@ func TestTellOwnNeedsNoPoller(t *testing.T) {
 	require.Equal(t, rung, rungNow)
 }
 
-// TestWaitNodesParkBeyondThoseThatCanRun: no more goroutines sleep in the kernel for one object
-// than can run at the same time. The others park, and their own process wakes them without a system
-// call.
+// TestWaitNodesParkBeyondThoseThatCanRun checks that no more goroutines sleep in the kernel for one object than can run
+// at the same time. The other goroutines park, and their own process wakes them without a system call.
 func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = 2
@@ -230,8 +229,8 @@ func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	until(t, func() bool { return p.Seated() == 0 && other.Seated() == 0 })
 }
 
-// TestWaitNodeIsNotReusedBeforeItIsOffTheStack: a node that was resolved while it was parked must
-// not be used again before it has come off the ready stack, however its wait ended.
+// TestWaitNodeIsNotReusedBeforeItIsOffTheStack checks that a node that was resolved while it was parked is not used
+// again before it has come off the ready stack, however its wait ended.
 func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -258,8 +257,8 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	until(t, func() bool { _, free := nodePool.counts(); return free == 2 })
 }
 
-// TestChecksVisitOnlyWaits: after a crowd of waiters has gone, the periodic checks visit the wait nodes of the present
-// waits only, and nodes that have not come off the ready stack.
+// TestChecksVisitOnlyWaits checks that the periodic checks visit few nodes after a crowd of waiters has gone: those of
+// the present waits, and those that have not come off the ready stack.
 func TestChecksVisitOnlyWaits(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -306,8 +305,8 @@ func TestChecksVisitOnlyWaits(t *testing.T) {
 	until(t, func() bool { return len(used()) == 0 })
 }
 
-// TestPoolGivesNodesBack: wait nodes that no wait has needed for a period go back to the arena, except for some that the
-// process keeps. Nodes in use stay, and so do nodes that a wait has needed in the period.
+// TestPoolGivesNodesBack checks that wait nodes that no wait has needed for a period go back to the arena, except for
+// some that the process keeps. Nodes in use stay, and so do nodes that a wait has needed in the period.
 func TestPoolGivesNodesBack(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -389,7 +388,7 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	require.Equal(t, 1, free)
 }
 
-// TestWaitNodeIsKept: if a wait was not parked, its wait node can be used again at once.
+// TestWaitNodeIsKept checks that a wait node can be used again at once if its wait was not parked.
 func TestWaitNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -424,8 +423,7 @@ func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	require.EqualValues(t, 1, told.Load(), "once")
 }
 
-// TestCloseSendsWaitNodesAway: when the arena is closed, all waits end, although none of them is
-// resolved.
+// TestCloseSendsWaitNodesAway checks that all waits end when the arena is closed, although none of them is resolved.
 func TestCloseSendsWaitNodesAway(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
@@ -458,8 +456,7 @@ func TestCloseSendsWaitNodesAway(t *testing.T) {
 	require.Equal(t, Closed, <-second)
 }
 
-// TestShutEndsTheWaitsOfAQueue: Left returns true after the calls that waited in the queue have
-// left it.
+// TestShutEndsTheWaitsOfAQueue checks that Left returns true after the calls that waited in the queue have left it.
 func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())

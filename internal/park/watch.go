@@ -10,12 +10,12 @@ type Watch struct {
 	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
-// Watch registers the function notify. If the word still has the value w, the next wake calls notify, once. If it
-// does not, or if the handle is being closed or this process is leaving the arena, Watch returns nil. The function
+// Watch registers the function notify. If the word still has the value w, the next wake calls notify, once. If the word
+// has another value, the handle is being closed, or this process is leaving the arena, Watch returns nil. The function
 // notify must not block, and may be called before Watch returns.
 //
-// The caller has entered the queue, and must stay in it until it has called Leave of the Watch. If the parameter
-// before is not nil, the new Watch continues the wait of that Watch: it keeps the time when that wait began.
+// The caller has entered the queue, and must stay in it until it has called Leave of the Watch. The parameter before
+// may be an earlier Watch, whose wait the new one continues. Tools then show when the earlier wait began.
 func (q *Queue) Watch(w uint32, before *Watch, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
 	if before != nil {

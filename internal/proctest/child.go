@@ -33,8 +33,8 @@ func runHelper(name string) {
 		out:    os.Stdout,
 	}
 	// Stdout carries the lines that the helper sends to the parent, so everything that the helper prints goes to
-	// stderr. The helper must not pass these environment variables on, because a program that it executes would
-	// start as a helper as well.
+	// stderr. The helper must not pass on the environment variables that make it a helper, because a program that it
+	// executes would start as a helper as well.
 	os.Stdout = os.Stderr
 	n, _ := strconv.Atoi(os.Getenv(envFiles))
 	for i := range n {

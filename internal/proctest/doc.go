@@ -22,12 +22,12 @@
 //		...
 //	}
 //
-// Parent and child communicate only by lines of JSON over the child's standard input and output, so
-// neither side waits by sleeping. What a helper prints to os.Stdout goes to its standard error,
+// Parent and child communicate only by lines of JSON over the child's standard input and output.
+// Neither side waits by sleeping. What a helper prints to os.Stdout goes to its standard error,
 // which the parent keeps and shows if the test fails.
 //
-// All timeouts are in the parent. When one expires, the parent prints what Dump returns, makes the
-// child print its stacks, and fails the test with both. The limit is [DefaultTimeout] times the
+// All timeouts are in the parent. When a timeout expires, the parent fails the test, and logs
+// what Dump returns and the stacks of the child. The limit is [DefaultTimeout] times the
 // factor in SHMSYNC_TEST_TIMEOUT_SCALE.
 //
 // A child does not outlive its test, because cleanup kills it. It does not outlive the test binary

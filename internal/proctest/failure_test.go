@@ -19,7 +19,7 @@ func init() {
 	})
 }
 
-// hangForEver is on the stack of the child before the child says that it is ready.
+// hangForEver says something and then blocks. A test finds its name in the stacks of the child.
 //
 //go:noinline
 func hangForEver(c *Child) {
@@ -77,7 +77,7 @@ func TestTimeoutOfWait(t *testing.T) {
 	require.Contains(t, log, "proctest.idle(")
 }
 
-// TestTimeoutOfUnresponsiveChild: a child that does not react to SIGQUIT is killed.
+// TestTimeoutOfUnresponsiveChild checks that a child that does not react to SIGQUIT is killed.
 func TestTimeoutOfUnresponsiveChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "unresponsive")
@@ -109,7 +109,8 @@ func TestChildPanic(t *testing.T) {
 	require.Contains(t, log, "panic: out of order")
 }
 
-// TestUnobservedFailure: if a child fails, this is reported even if the test never asks.
+// TestUnobservedFailure checks that the failure of a child is reported even if the test never asks how the child has
+// ended.
 func TestUnobservedFailure(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "panic")

@@ -26,7 +26,7 @@ func CCompiler(t testing.TB, helpers ...string) string {
 
 // CheckSourceInC compiles a C program that works on a page of shared memory, together with the header of the C
 // library. The flags must define each name of the page's layout that the source uses. The test fails if the
-// compiler, with its strictest warnings, finds anything in the source.
+// compiler, with its strictest warnings, reports an error or a warning.
 func CheckSourceInC(t testing.TB, source, header string, flags []string) {
 	t.Helper()
 	defined := map[string]bool{}

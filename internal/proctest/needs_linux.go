@@ -40,8 +40,8 @@ func DirNotOn(t testing.TB, types ...uint32) string {
 }
 
 // NeedAttr skips the test if this machine cannot start processes with the given attributes. For example, root may not
-// make a namespace in most containers. The parameter what is for the message: it names the thing that the attributes
-// make. The given helpers, which the test would have started, count as used; see [Skip].
+// make a namespace in most containers. The parameter what says in the message what the attributes make, such as "a
+// process group". The given helpers, which the test would have started, count as used; see [Skip].
 func NeedAttr(t testing.TB, attr *syscall.SysProcAttr, what string, helpers ...string) {
 	t.Helper()
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"true", "-test.list=^$"}, &syscall.ProcAttr{Sys: attr})

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirNotOn: where the temporary directory is a tmpfs, DirNotOn returns a directory in another place, which is
-// removed at the end of the test. Without another place the test is skipped.
+// TestDirNotOn checks that DirNotOn returns a directory that is not on a file system of the given types, and that the
+// directory is removed at the end of the test. If no directory is suitable, DirNotOn must skip the test.
 func TestDirNotOn(t *testing.T) {
 	fileSystem := func(dir string) uint32 {
 		var fs unix.Statfs_t

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMissingProgram: a test whose program is missing is skipped, and fails if the environment requires the program.
-// A program that the environment cannot require fails the test in any case.
+// TestMissingProgram checks that a test is skipped if its program is missing, and fails if the environment requires the
+// program. If no environment variable can require the program, the test fails.
 func TestMissingProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)

@@ -20,7 +20,7 @@ type Proc struct {
 	in    *os.File
 	dump  func() string
 	limit time.Duration // how long each wait for the child may take
-	grace time.Duration // how long the child may then take to print its stacks
+	grace time.Duration // after limit: how long the child may take to print its stacks
 
 	stderr   output
 	messages *queue[message]

@@ -51,7 +51,7 @@ func init() {
 	Register("say", func(c *Child) { c.Say(1); c.Say(2) })
 }
 
-// idle is on the stack of the child before the child says that it is ready.
+// idle waits for the parent. A test finds its name in the stacks of the child.
 //
 //go:noinline
 func idle(c *Child) {
@@ -72,8 +72,7 @@ func TestConversation(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// TestSendAhead: the goroutine of the child that reads the pipe queues, in order, lines that the
-// helper has not asked for yet.
+// TestSendAhead checks that a child queues lines that its helper has not asked for yet, and keeps their order.
 func TestSendAhead(t *testing.T) {
 	p := Start(t, "converse", Params(1))
 	const n = 200
@@ -139,7 +138,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestRecvAfterExit: lines that a child has sent are not lost when it ends.
+// TestRecvAfterExit checks that the lines that a child has sent are not lost when it ends.
 func TestRecvAfterExit(t *testing.T) {
 	p := Start(t, "say")
 	p.WaitExit(t)
@@ -150,7 +149,7 @@ func TestRecvAfterExit(t *testing.T) {
 	}
 }
 
-// TestOrphanExits: if the parent of a child has ended, the child notices the end of its input.
+// TestOrphanExits checks that a child ends when its input ends, as it does when the parent has ended.
 func TestOrphanExits(t *testing.T) {
 	p := Start(t, "converse", Params(1))
 	p.Await(t)

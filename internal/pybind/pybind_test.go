@@ -187,8 +187,7 @@ func TestHintsOfTheBinding(t *testing.T) {
 	require.Greater(t, found, 10)
 }
 
-// TestTypesOfTheBinding checks with mypy that the annotations of the binding and of its tests agree with the code. If
-// mypy did not know the base class of a class, it would allow every attribute in the class, and would miss mistakes.
+// TestTypesOfTheBinding checks with mypy that the annotations of the binding and of its tests agree with the code.
 func TestTypesOfTheBinding(t *testing.T) {
 	mypy, err := exec.LookPath("mypy")
 	if err != nil {

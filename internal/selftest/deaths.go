@@ -60,8 +60,8 @@ func (t *selftester) crashProofs() (list []proof) {
 	return list
 }
 
-// proveSuccessor kills a process that holds a lock on the CPU in the parameter victim. Another process waits for the
-// lock on the CPU in the parameter successor, and must get it.
+// proveSuccessor kills a process that holds a lock. Another process waits for the lock, and must get it. The parameters
+// victim and successor are the CPUs of these two processes.
 func (t *selftester) proveSuccessor(victim, successor string, env []string) (string, error) {
 	a, err := newSelftestArena(shm.Policy{})
 	if err != nil {

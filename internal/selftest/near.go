@@ -20,9 +20,9 @@ import (
 )
 
 // proveNear makes processes on all NUMA nodes wait for a Mutex with NearWakes, which prefers waiters on the node of the
-// holder. It checks that each process gets the Mutex once. It only reports how often the Mutex stayed on its node,
-// because a waiter that has waited for a millisecond may be served next, on whichever node it is. On a slow host, such
-// as an emulator, most waiters have waited that long. The tests of package prims prove the order.
+// holder. It checks that each process gets the Mutex once. It reports how often the Mutex stayed on its node, but does
+// not check this number: a waiter that has waited for a millisecond may be served next, on whichever node it is. On a
+// slow host, such as an emulator, most waiters have waited that long. The tests of package prims prove the order.
 func (t *selftester) proveNear() (string, error) {
 	if _, _, ok := asm.CPU(); !ok {
 		return "", cannot("this CPU does not tell its node without a system call")

@@ -26,7 +26,8 @@ func fakeSelftester(t *testing.T, out *bytes.Buffer) *selftester {
 	return &selftester{Options: o, ctx: t.Context(), nodes: nodes, waitLimit: time.Minute}
 }
 
-// A proof that fails and a proof that is skipped are reported, and the selftest returns the matching error.
+// TestSelftestVerdicts checks that a proof that fails and a proof that is skipped are reported, and that the selftest
+// returns the right errors.
 func TestSelftestVerdicts(t *testing.T) {
 	var out bytes.Buffer
 	s := fakeSelftester(t, &out)
@@ -41,7 +42,8 @@ func TestSelftestVerdicts(t *testing.T) {
 	require.ErrorIs(t, s.runAll([]proof{skips}), ErrSkipped)
 }
 
-// A proof fails if an agent prints a wrong line, ends, or prints nothing. The agent is killed if it still runs.
+// TestSelftestAgents checks that a proof fails if an agent prints a wrong line, ends, or prints nothing. An agent that
+// still runs must be killed.
 func TestSelftestAgents(t *testing.T) {
 	s := fakeSelftester(t, new(bytes.Buffer))
 	cpus, err := place.AllowedCPUs()
@@ -93,7 +95,7 @@ func TestSelftestAgents(t *testing.T) {
 	}
 }
 
-// Nodes without memory, and nodes without CPUs, are recognized.
+// TestReadNodes checks that nodes without memory, and nodes without CPUs, are recognized.
 func TestReadNodes(t *testing.T) {
 	allowed, err := place.AllowedCPUs()
 	require.NoError(t, err)

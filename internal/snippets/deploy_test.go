@@ -27,7 +27,7 @@ func systemdTool(t *testing.T, name string) string {
 	return path
 }
 
-// deployed returns the contents of a file that the pages show.
+// deployed returns the contents of a file in docs/deploy.
 func deployed(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, name))
@@ -35,7 +35,7 @@ func deployed(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDeployIsLinked requires that the page on deployment names each of the files.
+// TestDeployIsLinked requires that the page on deployment links to each file in docs/deploy.
 func TestDeployIsLinked(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(deployDir, "..", "deployment.md"))
 	require.NoError(t, err)

@@ -8,8 +8,8 @@
 //
 // Every block has ctx, a context, and a, an arena. An unused variable is no error.
 //
-// docs/getting-started.md is also carried out: a block after a comment with a file name is saved,
-// and the commands of a console are typed into the terminal that the comment before it names.
+// A test also follows docs/getting-started.md: it saves each block after a comment with a file name,
+// and types the commands of each console block into the terminal that the comment above names.
 //
 //	<!-- file: main.go -->
 //	<!-- terminal: second -->

@@ -2,7 +2,7 @@
 // this leaves behind.
 //
 // A victim runs the operation on a thread that the tester single-steps ([Tracer]). The tester reads the bytes of
-// the arena after each instruction. So it knows the places where a death leaves a different state than one
+// the arena after each instruction. So it knows the places where a death leaves another state than a death one
 // instruction earlier: where the bytes have changed, where a system call has returned, and where the victim
 // sleeps. There are two ways to cover all instructions of an operation:
 //

@@ -203,9 +203,9 @@ func (x *stage) startWith(helper string, params any, files ...*os.File) *proctes
 		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
 }
 
-// target says when a victim is killed: after a number of instructions, steps, or at a place, which is counted from 0 in
-// spot. A place is an instruction boundary at which a death leaves a different state than one instruction earlier. -1
-// stands for never.
+// target says when a victim is killed: after the number of instructions in steps, or at the place whose index, from 0,
+// is in spot. A place is an instruction boundary at which a death leaves another state than a death one instruction
+// earlier. The value -1 means never.
 type target struct{ steps, spot int }
 
 var atTheEnd = target{-1, -1}
@@ -229,7 +229,7 @@ type run struct {
 	watch  *stepkill.Watch
 	freed  bool
 
-	helping chan struct{} // closed when help is done; nil if there is none
+	helping chan struct{} // closed when the function that help has started returns; nil without such a function
 
 	steps, spots int
 	ended        bool // the operation is over
@@ -272,7 +272,7 @@ func (r *run) seize() {
 	if err != nil {
 		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
 	}
-	t.Cleanup(func() { r.tracer.Kill() }) // a parent waits for ever if the tracer does not collect the traced thread
+	t.Cleanup(func() { r.tracer.Kill() }) // otherwise the wait for the end of the victim would not return
 	r.ctl.Gate.Store(1)
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()
@@ -292,7 +292,7 @@ func (r *run) mustBe(want, is stepkill.State) {
 	r.t.Helper()
 	if is != want {
 		end := r.tracer.End()
-		err := r.tracer.Kill() // a parent waits for ever if the tracer does not collect the traced thread
+		err := r.tracer.Kill() // otherwise the wait for the end of the victim would not return
 		r.t.Fatalf("%s: the victim is in state %d, want %d, %d instructions on: %s: %v, %v\n%s", r.s.name, is, want, r.steps, end, err, r.victim.Kill(r.t), words(r.a))
 	}
 }
@@ -338,8 +338,8 @@ func (r *run) wake() (place bool) {
 	}
 }
 
-// help calls f on another goroutine, because the stopped victim may hold something that f needs. help waits only
-// briefly for f to return; rest can wait for longer.
+// help calls f on another goroutine, because the stopped victim may hold something that f needs. It waits only a
+// millisecond for f to return. To wait for longer, call the method rest.
 func (r *run) help(f func()) {
 	done := make(chan struct{})
 	r.helping = done
@@ -350,7 +350,7 @@ func (r *run) help(f func()) {
 	r.rest(time.Millisecond)
 }
 
-// rest waits until the function that help has called returns, but not longer than limit. It reports whether the
+// rest waits until the function that help has started returns, but not longer than limit. It reports whether the
 // function has returned.
 func (r *run) rest(limit time.Duration) bool {
 	if r.helping == nil {
@@ -517,8 +517,8 @@ func within(f func() error) error {
 	}
 }
 
-// sound checks the whole arena. A check may see a state that another process is about to change, so sound repeats
-// it, and only a fault that stays counts.
+// sound checks the whole arena. A check may see a state that another process is about to change, so sound repeats the
+// check and reports only a fault that stays.
 func sound(t *testing.T, a *arena.Arena, what string) {
 	t.Helper()
 	err := a.Check()
@@ -620,7 +620,7 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 }
 
-// longest is the maximal number of instructions of an operation that are stepped. The first operation with a handle
+// longest is the maximal number of instructions that are stepped in one operation. The first operation with a handle
 // may be longer, because it builds tables of types.
 const longest = 100_000
 

@@ -22,7 +22,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// sceneInC has the arguments of testdata/process.c that say which object the victim of a scene uses, and what it does.
+// sceneInC has two arguments of testdata/process.c: the object that the victim of a scene uses, and what the victim
+// does with the object.
 type sceneInC struct{ object, does string }
 
 // addSceneInC adds the scene s, but with a victim in C. All other processes of the scene stay Go programs.

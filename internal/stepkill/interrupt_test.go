@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// shortest is added to the duration of the operation to get the range of moments for a kill. A signal takes a while to
-// arrive, and some signals are to arrive after the end of the operation.
+// shortest is how long after the end of an operation a kill may be sent. A signal takes a while to arrive, and some
+// signals are to arrive after the end of the operation.
 const shortest = 10 * time.Microsecond
 
 // interrupt starts a victim that is not single-stepped, and kills it. The parameter after is the longest time from the

@@ -53,7 +53,7 @@ var kinds = map[string]func(a *arena.Arena, name string) (closer, error){
 	"waitgroup": func(a *arena.Arena, name string) (closer, error) { return prims.OpenWaitGroup(a, name, nil) },
 }
 
-// init adds scenes for each kind of object: a process dies while it creates the object, or while it closes it.
+// init adds scenes for each kind of object: a process dies while it creates or closes the object.
 func init() {
 	for kind, open := range kinds {
 		each("kinds/"+kind+", made and closed", func(a *arena.Arena) (part, error) {

@@ -28,7 +28,7 @@ type scene struct {
 	unjoined bool
 	// owing says that part.use, and not a reaper, frees some of the blocks that dead processes have left.
 	owing bool
-	// fresh gives every kill objects of its own, whose name is in object.
+	// fresh gives every kill objects of its own. The variable object has the name of these objects.
 	fresh bool
 	// c makes the victim a process in C.
 	c *sceneInC
@@ -74,7 +74,7 @@ type aLock struct {
 // died has the labels of the processes whose death may be reported.
 var died = map[string]bool{"victim": true, "sacrifice": true}
 
-// told requires that an error is ErrOwnerDead and names a process of died. Otherwise it returns an error.
+// told returns an error unless err is ErrOwnerDead and names a process whose label is in the map died.
 func told(err error) error {
 	var e *shmsync.Error
 	if !errors.As(err, &e) || !errors.Is(err, shmsync.ErrOwnerDead) {
@@ -86,7 +86,7 @@ func told(err error) error {
 	return nil
 }
 
-// take locks, and recovers the lock if its owner died.
+// take takes the lock, and recovers it if its owner died.
 func (l *aLock) take(ctx context.Context) error {
 	for {
 		err := l.lock(ctx)

@@ -16,9 +16,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// kills returns how many kills a test makes in a scene for each way to choose the moments of kills, and whether all
-// scenes run. SHMSYNC_TEST_STEPKILLS sets the number, and makes all scenes run. Without it, a few random scenes get a
-// few kills.
+// kills returns how many kills a test makes in each scene, for each way to choose the moments of the kills, and whether
+// all scenes run. SHMSYNC_TEST_STEPKILLS sets the number, and makes all scenes run. Without it, a few random scenes get
+// a few kills.
 func kills() (n int, all bool) {
 	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
 	if err != nil {

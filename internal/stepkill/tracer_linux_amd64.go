@@ -60,8 +60,8 @@ func Seize(pid, tid int) (*Tracer, error) {
 	return t, nil
 }
 
-// together confines both threads to one CPU, because waking a thread on another CPU takes far longer than an
-// instruction.
+// together confines the thread of the tracer and the traced thread to one CPU, because waking a thread on another CPU
+// takes far longer than an instruction.
 func (t *Tracer) together() error {
 	t.self = unix.Gettid()
 	if err := unix.SchedGetaffinity(t.self, &t.cpus); err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// bygone is the ID of a process that no longer exists. Nobody reaps it, so the victim is the first process that
-// finds its hold.
+// bygone is the ID of a process that no longer exists. Nobody reaps it, so the victim is the first process that finds
+// the hold of bygone.
 const bygone = 0x3fff<<11 | 5
 
 // Values and offsets of the formats of docs/abi.md.
 const (
-	blockLogged = 7 // the kind, below the ID
+	blockLogged = 7 // the kind of a logged block, in the bits below the ID
 	nameBits    = 1<<29 - 1
 	phaseShift  = 61
 	toOwner     = 64 // offset of the owner word in the object
@@ -88,8 +88,8 @@ func addRollback(lock, name string, phase uint64) {
 		return p, err
 	}}
 	addScene(s)
-	// A victim in C cannot leave the transaction, because testdata/process.c has no operation for that. So the tester
-	// leaves it, in the name of bygone.
+	// A victim in C cannot make the unfinished transaction, because testdata/process.c has no operation for that. So
+	// the tester makes it, in the name of bygone.
 	s.open = func(a *arena.Arena) (part, error) {
 		b, p, err := open(a)
 		p.hold = func() { b.leave(phase) }
@@ -98,7 +98,8 @@ func addRollback(lock, name string, phase uint64) {
 	addSceneInC(s, lock, "lock")
 }
 
-// leave calls abandon. In phase 2 a rollback has undone the stores already, so leave also restores the bytes.
+// leave makes an unfinished transaction by a call of abandon. Phase 2 means that a rollback has already undone the
+// stores, so in this phase leave also restores the bytes of the account.
 func (b *bank) leave(phase uint64) {
 	before := *b.x
 	b.abandon(phase)

@@ -132,7 +132,8 @@ func init() {
 	each("waitable/wait for an update", doors("d", func(x *prims.Waitable[door, int32], p *part) {
 		p.op = func() { x.Wait(1) }
 	}), 0, 2)
-	// The waits that are queued before the call are for 2, 0, 2, ..., so the call joins the queue between two waits.
+	// The waits in the queue have the priorities 2, 0, 2, and so on. The call has the priority 1, so it joins the queue
+	// between two waits.
 	each("waitable/wait with a priority", func(a *arena.Arena) (part, error) {
 		rules := doorRules
 		rules.Before = func(x, y int32) bool { return x > y }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// laneIsSlow is how long an operation makes no progress before the parent asks the kernel whether its thread waits for
-// a CPU.
+// laneIsSlow is how long an operation makes no progress before the parent asks the kernel whether the thread of the
+// operation waits for a CPU.
 const laneIsSlow = 2 * time.Millisecond
 
 // cpuWait estimates how long a thread that makes no progress has waited for a CPU: the time in which the thread

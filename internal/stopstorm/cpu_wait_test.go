@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A thread that spins can run and gets CPU time. A thread that reads from an empty pipe cannot run and gets none.
+// TestThreadState checks that a thread that spins can run and gets CPU time, and that a thread that reads from an empty
+// pipe cannot run.
 func TestThreadState(t *testing.T) {
 	runtime.LockOSThread() // otherwise this goroutine may change to another thread after Gettid
 	defer runtime.UnlockOSThread()

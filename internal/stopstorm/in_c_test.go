@@ -53,8 +53,8 @@ func TestStopFreezesNobodyInC(t *testing.T) {
 	}
 }
 
-// TestFreezeInCIsFound checks that a storm finds a freeze by a lock that the arena does not show. All workers are in C,
-// or some are in C and some in Go.
+// TestFreezeInCIsFound checks that a storm finds a freeze if the workers use a lock that the arena does not show. All
+// workers are in C, or some are in C and some in Go.
 func TestFreezeInCIsFound(t *testing.T) {
 	needCompiler(t)
 	for _, in := range []string{inC, inMixed} {

@@ -38,7 +38,7 @@ type Result struct {
 	Lang    string `json:"lang"` // languages of the workers: "go", "c" or "mixed"
 	Stops   int    `json:"stops"`
 	Excused int    `json:"excused"` // stops that a visible hold of the victim excused, except those in Granted
-	Granted int    `json:"granted"` // excused stops of a victim whose call that acquires had not returned yet
+	Granted int    `json:"granted"` // excused stops in which the acquiring call of the victim had not returned yet
 	Freezes int    `json:"freezes"`
 	Gap     spread `json:"gap_ns"` // for each stop, the longest time in which a lane made no progress
 	// Control is like Gap, but for the control measurements, in which no worker is stopped.

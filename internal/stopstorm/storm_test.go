@@ -34,8 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // options returns the options of a quick storm. Its bound is so long that only a freeze exceeds it, even on a busy
-// machine. A freeze lasts until the victim is continued, so a long bound delays its discovery but does not prevent
-// it.
+// machine. A freeze lasts until the victim is continued, so a storm with a long bound still finds each freeze.
 func options(stops int, prims ...string) *Options {
 	return &Options{
 		Prims: prims, Stops: stops, Procs: 3, Watch: 5 * time.Millisecond, Bound: proctest.Scale(10 * time.Second),

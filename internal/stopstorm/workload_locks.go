@@ -75,7 +75,8 @@ func (l *locker) lanes() []lane {
 	}
 }
 
-// ever returns a function that calls f. If its context is nil, it calls f with a context that never ends.
+// ever returns a function that calls f with its own argument. If the argument is nil, it calls f with a context that
+// never ends.
 func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if ctx == nil {

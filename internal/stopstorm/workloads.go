@@ -18,8 +18,8 @@ const giveUp = time.Millisecond
 // lane is a goroutine of a worker, which repeats one operation.
 type lane struct {
 	name string
-	// needs is true if the operation may have to wait for something that another worker visibly holds. A stop of that
-	// worker may then delay this lane, which is excused. needs is false if the operation gives up, or if enough other
+	// needs is true if the operation may have to wait for something that another worker visibly holds. If that worker
+	// is stopped, this lane has an excuse for a delay. needs is false if the operation gives up, or if enough other
 	// processes can end its wait.
 	needs bool
 	op    func(l *lanePage, r *rand.Rand) error

@@ -3,8 +3,8 @@
 //
 //	go run ./internal/termsvg -o docs/death.svg go run ./examples/death -kills 1
 //
-// The lines are those of that run. They appear slower than in the run, so that one can
-// read them. A viewer that does not show motion shows all lines.
+// The picture has the lines that the command printed. They appear more slowly than the command
+// printed them, so that one can read them. A viewer that does not show motion shows all lines.
 package main
 
 import (

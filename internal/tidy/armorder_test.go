@@ -46,8 +46,8 @@ func main() {
 `
 
 // TestArmOrder checks the machine code for arm64. An Event orders the change of its word before the loads that follow,
-// and each store of a Queue is a release. Without this order, programs in internal/litmus go wrong. The test compiles
-// for processors without LSE. With LSE, a CAS is one instruction that is also a fence.
+// and each store of a Queue is a release. The programs in internal/litmus show what goes wrong without this order. The
+// test compiles for processors without LSE. With LSE, a CAS is one instruction that is also a fence.
 func TestArmOrder(t *testing.T) {
 	dir := t.TempDir()
 	source, built := filepath.Join(dir, "main.go"), filepath.Join(dir, "armorder")

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// usesSynchronized is a program into which the compiler may inline the methods.
+// usesSynchronized is a program that calls methods of a Synchronized. The compiler may inline these methods.
 const usesSynchronized = `package main
 
 import (
@@ -57,8 +57,8 @@ func main() {
 // the copy, or calls the function of the Update, before the commit. It writes nothing between the commit and the
 // return.
 //
-// The commit is a single store in a function that is not inlined. Only this call guarantees that the compiler keeps the
-// commit after the plain stores before it.
+// The commit is a single store in a function that is not inlined. Only the call of this function makes the compiler
+// keep the commit after the plain stores before it.
 func TestCommitOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestCommitOrder(t *testing.T) {
 }
 
 var (
-	// dataStores match a store to memory other than the stack. They do not match the 32-bit flags of the handle,
-	// which are the only words on the Go heap that these functions write.
+	// dataStores match a store to memory other than the stack. They do not match a store to the 32-bit flags of the
+	// handle. The examined functions write no other words on the Go heap.
 	dataStores   = map[string]*regexp.Regexp{"amd64": regexp.MustCompile(`^(MOVQ|MOVUPS) \w+, (0x[0-9a-f]+|0)\(\w+\)`), "arm64": regexp.MustCompile(`^(STP \(.*\)|MOVD R\d+), (\d+)?\(R\d+\)`)}
 	commitStores = map[string]*regexp.Regexp{"amd64": regexp.MustCompile(`^MOVQ BX, 0\(AX\)`), "arm64": regexp.MustCompile(`^STLR R1, \(R0\)`)}
 	objdumpLine  = regexp.MustCompile(`\.go:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)

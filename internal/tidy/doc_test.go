@@ -113,7 +113,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 
 // undocumented returns the exported names of a declaration that no comment covers. A comment covers a name if it is the
 // comment of the name itself or of the whole group, or if it is on the same line. The comment of an earlier name in the
-// group covers a later name if it is the last such comment and mentions the later name.
+// group also covers the names that it mentions, up to the next comment in the group.
 func undocumented(d *ast.GenDecl) (names []*ast.Ident) {
 	if d.Tok == token.IMPORT || documented(d.Doc) {
 		return nil

@@ -91,7 +91,7 @@ var robustnessRule = rule{
 	},
 }
 
-// rolesColumn heads the column of points in the matrix by primitive and role.
+// rolesColumn is the heading of a column in tables of the document. The cells of this column name crash points.
 const rolesColumn = "dies at"
 
 // rolesRule: a programmer who adds a crash point documents the role of a process at that point, and what survivors see.

@@ -78,7 +78,7 @@ var layers = []layer{
 	{"internal/crashpoint", []string{"internal/linger"}, true},
 	{"internal/linger", nil, true},
 	{"internal/race", nil, true},
-	{"internal/proctest", []string{"internal/crashpoint", "internal/linger", "internal/race"}, true}, // asks the first two whether they are built in, to decide how long tests may take
+	{"internal/proctest", []string{"internal/crashpoint", "internal/linger", "internal/race"}, true}, // race says whether the race detector is on
 	{"internal/tidy", nil, true},
 	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false}, // parts of cmd/shmbench
 	{"include", nil, true}, // contains the C library as text

@@ -73,9 +73,9 @@ func goTool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestReleaseOrder: in the machine code of Unlock on amd64, a plain store writes 0 to the owner word. This store
-// comes after the load that tells whether the caller has the hold, and before the load of the wake word. Go's
-// memory model does not guarantee this order.
+// TestReleaseOrder checks the machine code of Unlock on amd64. A plain store writes 0 to the owner word. This store
+// comes after the load that tells whether the caller has the hold, and before the load of the wake word. Go's memory
+// model does not guarantee this order.
 func TestReleaseOrder(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: Unlock has the plain store only there")

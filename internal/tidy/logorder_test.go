@@ -30,10 +30,10 @@ func Change(tx *prims.Tx, p, q *int64) {
 `
 
 // TestLogStateOrder checks the machine code of a caller that inlines Save and Set. Each store to the data comes after
-// the call of save that records this data, and before the next call of save.
+// the call of save that records this data, and before the next call of save. This order matters if the thread is
+// killed.
 //
-// The functions that store the state of the log are not inlined. If the thread may be killed, only calls keep its
-// stores in order.
+// The functions that store the state of the log are not inlined, because only calls make the compiler keep the order.
 func TestLogStateOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {

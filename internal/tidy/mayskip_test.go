@@ -16,8 +16,8 @@ const maySkip = ".ci/may-skip"
 
 var skipCondition = regexp.MustCompile(`^(always|one-node|all-memory|arm64|no-freezer-[12]|no-io-uring|linux<\d+\.\d+)$`)
 
-// maySkipRule: the list of the tests that a machine of CI may skip has in each line a condition, a package and a test.
-// Each test in the list exists.
+// maySkipRule: each line of .ci/may-skip, the list of tests that a machine of CI may skip, has a condition, a package
+// and a test. Each test in the list exists.
 var maySkipRule = rule{
 	name: "tests that may be skipped exist",
 	check: func(files []*file) (found []finding) {

@@ -99,7 +99,7 @@ var vetted = []struct {
 // TestTypeChecksReplaceVet type-checks packages with their tests for targets for which .ci/run does not run go vet.
 // Such a vet would compile the standard library for the target, which takes a minute of CPU time. It would find no more
 // than the type check, because .ci/run runs go vet on each of these files for another target. The test always checks
-// that .ci/run does so, but type-checks only at full length.
+// that each file is in such a run of go vet, but type-checks only at full length.
 func TestTypeChecksReplaceVet(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")

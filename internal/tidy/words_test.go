@@ -120,9 +120,8 @@ var (
 	sentenceBreak = regexp.MustCompile(`[.;!?] `)
 )
 
-// headless returns a "who" in a line of text that follows no noun. If several patterns match, it returns the first
-// match of the first of these patterns. It ignores a "Who" at the beginning of a sentence, which headlessBegin
-// finds.
+// headless returns a "who" that follows no noun, from a line of text. If several patterns match, it returns the first
+// match of the first of these patterns. It ignores a "Who" at the beginning of a sentence, which headlessBegin finds.
 func headless(text string) string {
 	for _, re := range []*regexp.Regexp{headlessWho, headlessSubject} {
 		if m := re.FindString(text); m != "" {

@@ -185,8 +185,9 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 // VisitLeaves splits the CPUs into leaves, which are sets of CPUs that are equally near each other. It calls yield for
 // each pair of leaves, with the class of any two CPUs from different leaves of the pair.
 //
-// It also calls yield for single leaves, with the leaf as both a and b. There is one such call for two threads of a
-// core, if a core of the leaf has several threads. There is another for two cores, if the leaf has several cores.
+// It also calls yield for single leaves, with the leaf as both a and b. If a core of the leaf has several threads, one
+// of these calls has the class of two threads of a core. If the leaf has several cores, one call has the class of two
+// cores.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// expand calls yield for each file that a line of a .tree file stands for, with the text of that file.
+// expand calls yield with the name and the text of each file that a line of a .tree file describes.
 func expand(file, text string, yield func(file, text string)) error {
 	return expandPath(file, text, -1, yield)
 }

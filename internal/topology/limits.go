@@ -24,8 +24,8 @@ func (r *reader) limits() {
 	}
 }
 
-// allowed returns the CPUs or nodes in the list all that this process may use. It reads them from the status of the
-// process, or else from the root cgroup. If neither has a list, it returns the list all.
+// allowed returns the CPUs or nodes that this process may use, among those in the parameter all. It reads them from the
+// status of the process, or else from the root cgroup. If neither has a list, this process may use all of them.
 func (r *reader) allowed(status map[string]string, key, cpuset string, all []int) []int {
 	const file = "proc/self/status"
 	list, err := ParseList(status[key+"_list"])
