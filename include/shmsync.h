@@ -76,6 +76,11 @@
 #ifndef SHMSYNC_H
 #define SHMSYNC_H
 
+/* glibc looks at _GNU_SOURCE only when the program includes its first header. */
+#if defined(SHMSYNC_IMPLEMENTATION) && defined(__GLIBC__) && !defined(__USE_GNU)
+#error "shmsync.h: where SHMSYNC_IMPLEMENTATION is defined, include shmsync.h before other headers, or compile with -D_GNU_SOURCE"
+#undef SHMSYNC_IMPLEMENTATION /* this one error is enough */
+#endif
 #if defined(SHMSYNC_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1
 #endif
@@ -106,9 +111,11 @@
 #define SHMSYNC_LAYOUT_VERSION 10 /* the same number as arena.LayoutVersion in Go */
 #endif
 
-/* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,
- * which may come from another version of the header. */
-#define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
+/* The next macro is used in the files of programs. It has no cast, because compilers of C++ may warn of casts as in C. */
+
+/* The layout version and the pointer size, 8, with which a program is compiled. An open passes them to the
+ * implementation, which may come from another version of the header. */
+#define SHMSYNC_ABI (SHMSYNC_LAYOUT_VERSION * 256u + 8u)
 
 #ifdef __cplusplus
 extern "C" {
@@ -198,7 +205,7 @@ typedef struct shmsync_arena_options {
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128. Each participant takes 2 KiB of size */
-    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    uint32_t mode;               /* permissions of a new arena's file, only bits of 0666; 0: 0600 */
     const char *label;           /* the name of this process in errors and tools; NULL: the program's name */
     const uint32_t *trust_uids;  /* this process also joins files of these users, besides its own user and root */
     size_t n_trust_uids;
@@ -871,6 +878,14 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* As shmsync_barrier_arrive, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion that a
  * process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
+/* Arrives once as shmsync_barrier_arrive does, and sets *index to the number of parties that have arrived before in the
+ * phase: 0 for the first, and for the last one less than there are parties. So one party can be chosen for a task, as
+ * PTHREAD_BARRIER_SERIAL_THREAD chooses one. Parties that drop do not count. If the call counts nothing, because the
+ * Barrier is broken, *index is -1. */
+int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index);
+/* As shmsync_barrier_arrive_index, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion
+ * that a process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
+int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: the phase has not begun. EDEADLK:
  * the completion of the phase makes the call. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
@@ -3637,6 +3652,20 @@ SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err 
 /* The begin and the end of a public function: if the function fails, shmsync_error describes this failure. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
+SHMI_COLD int shmi_no_arena(const char *op, const char *object) { return shmi_fail(EINVAL, op, object, "the arena is NULL"); }
+/* As SHMI_BEGIN, for a function with the parameter a, which is an arena. */
+#define SHMI_BEGIN_IN(a, op)                 \
+    do {                                     \
+        SHMI_BEGIN();                        \
+        if ((a) == NULL)                     \
+            return shmi_no_arena(op, NULL);  \
+    } while (0)
+/* As SHMI_BEGIN_IN, for a function that opens the object at an offset. After a failure, the handle *out is closed. */
+#define SHMI_BEGIN_AT(a, op, out)            \
+    do {                                     \
+        (out)->impl = NULL;                  \
+        SHMI_BEGIN_IN(a, op);                \
+    } while (0)
 
 #define SHMI_TEXT(x) #x
 #define SHMI_VERSION(major, minor, patch) SHMI_TEXT(major) "." SHMI_TEXT(minor) "." SHMI_TEXT(patch)
@@ -7828,7 +7857,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object and has the parameters name, opts and existing. After this
+/* The first statement of a function that opens an object and has the parameters a, name, opts and existing. After this
  * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
  * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
@@ -7836,6 +7865,8 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
     SHMI_ASSERT(sizeof(type) >= (first), "options only grow");                                        \
     impl = NULL;                                                                                      \
+    if (a == NULL)                                                                                    \
+        return shmi_no_arena(op, name);                                                               \
     if (opts != NULL) {                                                                               \
         int bad = shmi_take_options(op, name, opts, &own_options, sizeof own_options, first, &flags); \
         if (bad != 0)                                                                                 \
@@ -8445,7 +8476,7 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.delete");
     size_t len = strlen(name);
     int deleted, err = shmi_enter(a, "arena.delete");
     if (err != 0)
@@ -8465,7 +8496,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
 }
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.delete");
     shmi_header h;
     int deleted, found = 0, err = shmi_enter(a, "arena.delete");
     if (err != 0)
@@ -9792,7 +9823,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.on_death");
     int err = shmi_enter(a, "arena.on_death"); /* the call writes into the slot, which after the close may belong to another process */
     if (err != 0)
         return SHMI_TELL(err);
@@ -12530,12 +12561,18 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
         memcpy(path, name, n + 1);
         return 0;
     }
-    if (n == 0 || n > 200 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    if (n == 0)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is %s", name == NULL ? "NULL" : "empty");
+    if (n > 200)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is %zu bytes long, more than 200", n);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is that of a directory");
     for (i = 0; i < n; i++) {
-        char c = name[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
-            return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+        char c = name[i], shown[8];
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-')
+            continue;
+        snprintf(shown, sizeof shown, c >= ' ' && c <= '~' ? "'%c'" : "0x%02x", (unsigned char)c);
+        return shmi_fail(EINVAL, "arena.open", name, "the name has byte %s at %zu; only letters, digits, '.', '_' and '-' are allowed; a path has a '/'", shown, i);
     }
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
@@ -12636,6 +12673,14 @@ SHMI_FN void shmi_unmap(shmi_segment *s)
     s->fd = -1;
 }
 
+/* Returns the smallest size of an arena for a number of participants. */
+SHMI_COLD uint64_t shmi_least_size(uint32_t slots)
+{
+    uint64_t size = SHMI_chunkSize;
+    while (shmi_plan(size, slots).chunk_count == 0)
+        size += SHMI_chunkSize;
+    return size;
+}
 /* Sizes, formats and maps s->fd, an empty file that no other process can reach. */
 SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
@@ -12649,7 +12694,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     size = (size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
-        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants; %llu are needed", (unsigned long long)size, slots, (unsigned long long)shmi_least_size(slots));
     /* If the size exceeds the limit, the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
@@ -12662,7 +12707,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
         return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
-    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
+    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)o->mode : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
     s->created = 1;
     return 0;
@@ -13928,6 +13973,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
         return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
         return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    if (o != NULL && (o->mode & ~(uint32_t)0666) != 0)
+        return shmi_fail(EINVAL, "arena.open", name, "mode %#o has bits other than 0666", (unsigned)o->mode);
     if (o != NULL && o->attach_only && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
         return shmi_fail(EINVAL, "arena.open", name, "it is to create only, and to attach only");
     return 0;
@@ -14548,7 +14595,7 @@ int shmsync_arena_close(shmsync_arena *a)
     shmi_failure before = shmi_last;
     int last, err = 0;
     if (a == NULL)
-        return SHMI_TELL(EINVAL);
+        return shmi_no_arena("arena.close", NULL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     if (shmi_calls_beyond != 0) /* one of these calls may be of a */
@@ -14608,12 +14655,22 @@ int shmsync_arena_close(shmsync_arena *a)
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
-uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
-void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
+uint64_t shmsync_arena_size(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.size", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size;
+}
+void *shmsync_arena_base(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.base", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base;
+}
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.self");
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
@@ -14622,7 +14679,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.participants");
     uint32_t i, slots = a->geo.slots;
     for (i = 1; i <= slots; i++) {
         shmsync_participant p;
@@ -14644,11 +14701,10 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
-    SHMI_BEGIN();
-    shmi_off off = 0;
-    int err;
     *out = 0;
-    err = shmi_enter(a, "arena.alloc");
+    SHMI_BEGIN_IN(a, "arena.alloc");
+    shmi_off off = 0;
+    int err = shmi_enter(a, "arena.alloc");
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_claim(a, size, &off);
@@ -14664,7 +14720,7 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 
 int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.free");
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     int err = shmi_enter(a, "arena.free");
@@ -14684,6 +14740,10 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
 {
+    if (a == NULL) {
+        shmi_no_arena("arena.at", NULL);
+        return NULL;
+    }
     if (__atomic_load_n(&a->retired, __ATOMIC_ACQUIRE)) {
         shmi_fail(EBADF, "arena.at", a->label, "this process closed the arena");
         return NULL;
@@ -14706,6 +14766,8 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.flags = flags;
     spec.any_size = any_size;
     *out = NULL;
+    if (a == NULL)
+        return shmi_no_arena(kind == SHMI_KIND('B', 'L', 'O', 'K') ? "arena.block" : "arena.value", name);
     err = shmi_spec_type(&spec, "arena.value", layout, type);
     if (err == 0)
         err = shmi_open_object(a, &spec, &o, &created);
@@ -16896,10 +16958,9 @@ int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "mutex.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
@@ -17157,10 +17218,9 @@ int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "futex.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);
@@ -19487,10 +19547,9 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "sequencer.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, shmi_sequencer_bytes(a), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
 
@@ -20260,10 +20319,9 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "event.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, sizeof(shmi_event_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
 
@@ -21532,10 +21590,9 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "queue.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_queue_handle(a, &o, item_size, 0, out)));
 }
 
@@ -22811,7 +22868,7 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 }
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "waitgroup.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -22912,7 +22969,7 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 }
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "latch.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -23099,7 +23156,7 @@ int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_o
 }
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "once.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;
@@ -24119,7 +24176,7 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 }
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "barrier.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
@@ -24210,12 +24267,13 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes as many parties as drop says, and sets *p to the phase. The caller is within shmi_enter.
- */
-SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
+/* Counts n arrivals, removes as many parties as drop says, and sets *p to the phase. Sets *index to the number of
+ * parties that have arrived before in the phase; -1 if the call counts nothing. The caller is within shmi_enter. */
+SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p, int64_t *index)
 {
     uint64_t arg[3];
     int err;
+    *index = -1;
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals", (long long)n);
     arg[0] = (uint64_t)n;
@@ -24245,6 +24303,8 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
+        /* A party that arrives and drops lowers both numbers, so it does not count here. */
+        *index = (int64_t)(was.expected - shmi_min(was.pending, was.expected));
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
         /* The process that ended the previous phase may have been stopped before it woke the waiters. So this call
          * wakes them. */
@@ -24253,36 +24313,52 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
 }
 
 /* Arrives without a wait for the end of the phase. */
-SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
+SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p, int64_t *index)
 {
     shmsync_arena *a = x->e.a;
     int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
-    err = shmi_barrier_arrive(x, n, drop, abs, p);
+    err = shmi_barrier_arrive(x, n, drop, abs, p, index);
     shmi_exit_for(x, a);
+    return err;
+}
+/* Arrives, and stores the phase and the index where the caller wants them. abs is 0, or the end of the wait for a
+ * completion. */
+SHMI_FN int shmi_barrier_come(struct shmi_barrier *x, int64_t n, int64_t abs, uint64_t *phase, int64_t *index)
+{
+    uint64_t p = 0;
+    int64_t i = -1;
+    int err = shmi_barrier_arrive_only(x, n, 0, abs, &p, &i);
+    if (err == 0 && phase != NULL)
+        *phase = p;
+    if (err == 0 && index != NULL)
+        *index = i;
     return err;
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     SHMI_OPENED(b);
-    uint64_t p;
-    int err = shmi_barrier_arrive_only(b->impl, n, 0, 0, &p);
-    if (err == 0 && phase != NULL)
-        *phase = p;
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_barrier_come(b->impl, n, 0, phase, NULL));
 }
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
-    uint64_t p = 0;
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    if (err == 0)
-        err = shmi_barrier_arrive_only(b->impl, n, 0, ns, &p);
-    if (err == 0 && phase != NULL)
-        *phase = p;
-    return SHMI_TELL(err);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, n, ns, phase, NULL));
+}
+int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index)
+{
+    SHMI_OPENED(b);
+    return SHMI_TELL(shmi_barrier_come(b->impl, 1, 0, phase, index));
+}
+int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic)
+{
+    SHMI_OPENED(b);
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, 1, ns, phase, index));
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
@@ -24315,10 +24391,11 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
+    int64_t index;
     int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
-    err = shmi_barrier_arrive(x, 1, 0, abs, &p);
+    err = shmi_barrier_arrive(x, 1, 0, abs, &p, &index);
     if (err == 0)
         err = shmi_barrier_wait(x, p, abs);
     shmi_exit_for(x, a);
@@ -24340,7 +24417,8 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
+    int64_t index;
+    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p, &index));
 }
 
 /* The rule of register and deregister. Adds *arg parties to the share. If *arg is 0, removes all parties of the share.
@@ -24786,7 +24864,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 }
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "fairmutex.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
@@ -25303,7 +25381,7 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 }
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "future.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;
@@ -26036,7 +26114,7 @@ int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_o
 }
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "cond.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;
@@ -26849,7 +26927,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 }
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "semaphore.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
@@ -28339,7 +28417,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 }
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "rwmutex.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;
@@ -29656,7 +29734,7 @@ int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_
 }
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "spinlock.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "spinlock.open", SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
@@ -29665,7 +29743,7 @@ int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *
 }
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "rwspinlock.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "rwspinlock.open", SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, sizeof(shmi_spin_words), shmi_spin_build, NULL, &impl);
     out->impl = (struct shmi_spinlock *)impl;
@@ -31143,10 +31221,9 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 }
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "multilock.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(a, 0), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)
@@ -32472,10 +32549,9 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 }
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "signalwaker.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_signal_handle(a, &o, 0, out)));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)
@@ -33393,10 +33469,9 @@ int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size,
 
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "synchronized.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
         return SHMI_TELL(shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST));
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);
@@ -34001,7 +34076,9 @@ SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
 
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
 {
-    SHMI_BEGIN();
+    if (recovered != NULL)
+        *recovered = 0;
+    SHMI_BEGIN_IN(a, "recover_all");
     static const struct {
         uint32_t kind;
         uint16_t version;
@@ -34024,8 +34101,6 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     shmi_recovery r;
     shmi_objects l;
     size_t i, k;
-    if (recovered != NULL)
-        *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
     r.err = shmi_enter(a, "recover_all"); /* shmi_visit writes into the slot of this process, so a close must wait */

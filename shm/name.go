@@ -32,7 +32,7 @@ func ValidName(name string) error {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		case c == '.', c == '_', c == '-':
 		default:
-			return bad("has byte %q at %d; only letters, digits, '.', '_' and '-' are allowed", c, i)
+			return bad("has byte %q at %d; only letters, digits, '.', '_' and '-' are allowed; a path has a '/'", c, i)
 		}
 	}
 	return nil

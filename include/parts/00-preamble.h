@@ -75,6 +75,11 @@
 #ifndef SHMSYNC_H
 #define SHMSYNC_H
 
+/* glibc looks at _GNU_SOURCE only when the program includes its first header. */
+#if defined(SHMSYNC_IMPLEMENTATION) && defined(__GLIBC__) && !defined(__USE_GNU)
+#error "shmsync.h: where SHMSYNC_IMPLEMENTATION is defined, include shmsync.h before other headers, or compile with -D_GNU_SOURCE"
+#undef SHMSYNC_IMPLEMENTATION /* this one error is enough */
+#endif
 #if defined(SHMSYNC_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1
 #endif
@@ -105,9 +110,11 @@
 #define SHMSYNC_LAYOUT_VERSION 10 /* the same number as arena.LayoutVersion in Go */
 #endif
 
-/* The layout version and the pointer size with which a program is compiled. An open passes them to the implementation,
- * which may come from another version of the header. */
-#define SHMSYNC_ABI ((uint32_t)SHMSYNC_LAYOUT_VERSION << 8 | (uint32_t)sizeof(void *))
+/* The next macro is used in the files of programs. It has no cast, because compilers of C++ may warn of casts as in C. */
+
+/* The layout version and the pointer size, 8, with which a program is compiled. An open passes them to the
+ * implementation, which may come from another version of the header. */
+#define SHMSYNC_ABI (SHMSYNC_LAYOUT_VERSION * 256u + 8u)
 
 #ifdef __cplusplus
 extern "C" {

@@ -78,7 +78,7 @@ typedef struct shmsync_arena_options {
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
     uint32_t max_participants;   /* of a new arena, at most 2047; 0: 128. Each participant takes 2 KiB of size */
-    uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
+    uint32_t mode;               /* permissions of a new arena's file, only bits of 0666; 0: 0600 */
     const char *label;           /* the name of this process in errors and tools; NULL: the program's name */
     const uint32_t *trust_uids;  /* this process also joins files of these users, besides its own user and root */
     size_t n_trust_uids;

@@ -77,6 +77,14 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* As shmsync_barrier_arrive, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion that a
  * process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic);
+/* Arrives once as shmsync_barrier_arrive does, and sets *index to the number of parties that have arrived before in the
+ * phase: 0 for the first, and for the last one less than there are parties. So one party can be chosen for a task, as
+ * PTHREAD_BARRIER_SERIAL_THREAD chooses one. Parties that drop do not count. If the call counts nothing, because the
+ * Barrier is broken, *index is -1. */
+int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index);
+/* As shmsync_barrier_arrive_index, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion
+ * that a process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
+int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: the phase has not begun. EDEADLK:
  * the completion of the phase makes the call. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);

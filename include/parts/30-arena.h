@@ -188,6 +188,20 @@ SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err 
 /* The begin and the end of a public function: if the function fails, shmsync_error describes this failure. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
+SHMI_COLD int shmi_no_arena(const char *op, const char *object) { return shmi_fail(EINVAL, op, object, "the arena is NULL"); }
+/* As SHMI_BEGIN, for a function with the parameter a, which is an arena. */
+#define SHMI_BEGIN_IN(a, op)                 \
+    do {                                     \
+        SHMI_BEGIN();                        \
+        if ((a) == NULL)                     \
+            return shmi_no_arena(op, NULL);  \
+    } while (0)
+/* As SHMI_BEGIN_IN, for a function that opens the object at an offset. After a failure, the handle *out is closed. */
+#define SHMI_BEGIN_AT(a, op, out)            \
+    do {                                     \
+        (out)->impl = NULL;                  \
+        SHMI_BEGIN_IN(a, op);                \
+    } while (0)
 
 #define SHMI_TEXT(x) #x
 #define SHMI_VERSION(major, minor, patch) SHMI_TEXT(major) "." SHMI_TEXT(minor) "." SHMI_TEXT(patch)

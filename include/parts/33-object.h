@@ -939,7 +939,7 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
         return shmi_fail(EINVAL, op, name, "it is to create only, and to open only what exists");
     return 0;
 }
-/* The first statement of a function that opens an object and has the parameters name, opts and existing. After this
+/* The first statement of a function that opens an object and has the parameters a, name, opts and existing. After this
  * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
  * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
@@ -947,6 +947,8 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
     SHMI_ASSERT(sizeof(type) >= (first), "options only grow");                                        \
     impl = NULL;                                                                                      \
+    if (a == NULL)                                                                                    \
+        return shmi_no_arena(op, name);                                                               \
     if (opts != NULL) {                                                                               \
         int bad = shmi_take_options(op, name, opts, &own_options, sizeof own_options, first, &flags); \
         if (bad != 0)                                                                                 \
@@ -1556,7 +1558,7 @@ SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len
 
 int shmsync_delete(shmsync_arena *a, const char *name)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.delete");
     size_t len = strlen(name);
     int deleted, err = shmi_enter(a, "arena.delete");
     if (err != 0)
@@ -1576,7 +1578,7 @@ int shmsync_delete(shmsync_arena *a, const char *name)
 }
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.delete");
     shmi_header h;
     int deleted, found = 0, err = shmi_enter(a, "arena.delete");
     if (err != 0)

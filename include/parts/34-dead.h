@@ -760,7 +760,7 @@ SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.on_death");
     int err = shmi_enter(a, "arena.on_death"); /* the call writes into the slot, which after the close may belong to another process */
     if (err != 0)
         return SHMI_TELL(err);

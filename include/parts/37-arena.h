@@ -134,12 +134,18 @@ SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
         memcpy(path, name, n + 1);
         return 0;
     }
-    if (n == 0 || n > 200 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+    if (n == 0)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is %s", name == NULL ? "NULL" : "empty");
+    if (n > 200)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is %zu bytes long, more than 200", n);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return shmi_fail(EINVAL, "arena.open", name, "the name is that of a directory");
     for (i = 0; i < n; i++) {
-        char c = name[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
-            return shmi_fail(EINVAL, "arena.open", NULL, "a name is 1 to 200 of A-Z a-z 0-9 . _ -");
+        char c = name[i], shown[8];
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-')
+            continue;
+        snprintf(shown, sizeof shown, c >= ' ' && c <= '~' ? "'%c'" : "0x%02x", (unsigned char)c);
+        return shmi_fail(EINVAL, "arena.open", name, "the name has byte %s at %zu; only letters, digits, '.', '_' and '-' are allowed; a path has a '/'", shown, i);
     }
     snprintf(path, cap, "/dev/shm/%s", name);
     return 0;
@@ -240,6 +246,14 @@ SHMI_FN void shmi_unmap(shmi_segment *s)
     s->fd = -1;
 }
 
+/* Returns the smallest size of an arena for a number of participants. */
+SHMI_COLD uint64_t shmi_least_size(uint32_t slots)
+{
+    uint64_t size = SHMI_chunkSize;
+    while (shmi_plan(size, slots).chunk_count == 0)
+        size += SHMI_chunkSize;
+    return size;
+}
 /* Sizes, formats and maps s->fd, an empty file that no other process can reach. */
 SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
@@ -253,7 +267,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     size = (size + SHMI_chunkSize - 1) & ~(uint64_t)(SHMI_chunkSize - 1);
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
-        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
+        return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants; %llu are needed", (unsigned long long)size, slots, (unsigned long long)shmi_least_size(slots));
     /* If the size exceeds the limit, the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
@@ -266,7 +280,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     if (shmi_allocate(s->fd, 0, g.blocks_off) != 0)
         return shmi_fail(shmi_space_errno(errno), "arena.create", path, "could not reserve %llu bytes", (unsigned long long)g.blocks_off);
     shmi_write_header(s->base, &g);
-    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)(o->mode & 0666) : 0600) != 0)
+    if (fchmod(s->fd, o != NULL && o->mode != 0 ? (mode_t)o->mode : 0600) != 0)
         return shmi_fail(errno, "arena.create", path, "mode");
     s->created = 1;
     return 0;
@@ -1532,6 +1546,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
         return shmi_fail(EINVAL, "arena.open", name, "kernel_io is %d, which is none of SHMSYNC_KERNEL_IO_x", o->kernel_io);
     if (o != NULL && ((unsigned)o->lifetime > SHMSYNC_LIFETIME_EPHEMERAL || o->recreate > 7))
         return shmi_fail(EINVAL, "arena.open", name, "lifetime is %d and recreate %u, of which one is no value of this option", o->lifetime, o->recreate);
+    if (o != NULL && (o->mode & ~(uint32_t)0666) != 0)
+        return shmi_fail(EINVAL, "arena.open", name, "mode %#o has bits other than 0666", (unsigned)o->mode);
     if (o != NULL && o->attach_only && (o->flags & SHMSYNC_CREATE_ONLY) != 0)
         return shmi_fail(EINVAL, "arena.open", name, "it is to create only, and to attach only");
     return 0;
@@ -2152,7 +2168,7 @@ int shmsync_arena_close(shmsync_arena *a)
     shmi_failure before = shmi_last;
     int last, err = 0;
     if (a == NULL)
-        return SHMI_TELL(EINVAL);
+        return shmi_no_arena("arena.close", NULL);
     if (shmi_is_inside(a)) /* this thread is in a call of the arena, for whose end the close would wait */
         return shmi_fail(EDEADLK, "arena.close", NULL, "this thread is in a call of the arena: a function that a call runs may neither close it, nor be left by longjmp or an exception");
     if (shmi_calls_beyond != 0) /* one of these calls may be of a */
@@ -2212,12 +2228,22 @@ int shmsync_arena_close(shmsync_arena *a)
     return open_ != NULL ? shmi_restore_note(err, &before) : SHMI_TELL(shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
-uint64_t shmsync_arena_size(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size; }
-void *shmsync_arena_base(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base; }
+uint64_t shmsync_arena_size(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.size", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? 0 : a->geo.size;
+}
+void *shmsync_arena_base(const shmsync_arena *a)
+{
+    if (a == NULL)
+        shmi_no_arena("arena.base", NULL);
+    return a == NULL || __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) ? NULL : a->base;
+}
 
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.self");
     if (shmi_self(a) == 0)
         return shmi_fail(shmi_nameless(a), "arena.self", a->label, "%s", "");
     shmi_read_slot(a, a->my_slot, shmi_id_gen(a->self), out);
@@ -2226,7 +2252,7 @@ int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out)
 
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.participants");
     uint32_t i, slots = a->geo.slots;
     for (i = 1; i <= slots; i++) {
         shmsync_participant p;
@@ -2248,11 +2274,10 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
-    SHMI_BEGIN();
-    shmi_off off = 0;
-    int err;
     *out = 0;
-    err = shmi_enter(a, "arena.alloc");
+    SHMI_BEGIN_IN(a, "arena.alloc");
+    shmi_off off = 0;
+    int err = shmi_enter(a, "arena.alloc");
     if (err != 0)
         return SHMI_TELL(err);
     err = shmi_claim(a, size, &off);
@@ -2268,7 +2293,7 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 
 int shmsync_free(shmsync_arena *a, shmsync_offset off)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_IN(a, "arena.free");
     shmi_block b;
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     int err = shmi_enter(a, "arena.free");
@@ -2288,6 +2313,10 @@ int shmsync_free(shmsync_arena *a, shmsync_offset off)
 
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size)
 {
+    if (a == NULL) {
+        shmi_no_arena("arena.at", NULL);
+        return NULL;
+    }
     if (__atomic_load_n(&a->retired, __ATOMIC_ACQUIRE)) {
         shmi_fail(EBADF, "arena.at", a->label, "this process closed the arena");
         return NULL;
@@ -2310,6 +2339,8 @@ SHMI_FN int shmi_plain_open(shmsync_arena *a, uint32_t flags, uint32_t kind, con
     spec.flags = flags;
     spec.any_size = any_size;
     *out = NULL;
+    if (a == NULL)
+        return shmi_no_arena(kind == SHMI_KIND('B', 'L', 'O', 'K') ? "arena.block" : "arena.value", name);
     err = shmi_spec_type(&spec, "arena.value", layout, type);
     if (err == 0)
         err = shmi_open_object(a, &spec, &o, &created);

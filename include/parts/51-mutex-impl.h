@@ -809,10 +809,9 @@ int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex
 
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "mutex.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     err = shmi_object_at(a, off, "mutex.open", SHMI_MUTEX_KIND, SHMI_mutexVersion, sizeof(shmi_mutex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);

@@ -100,10 +100,9 @@ int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex
 
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "futex.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     err = shmi_object_at(a, off, "futex.open", SHMI_FUTEX_KIND, SHMI_futexVersion, sizeof(shmi_futex_words), &o);
     if (err != 0)
         return SHMI_TELL(err);

@@ -316,10 +316,9 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "sequencer.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, shmi_sequencer_bytes(a), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
 

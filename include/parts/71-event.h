@@ -623,10 +623,9 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "event.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, sizeof(shmi_event_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
 

@@ -1153,10 +1153,9 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "queue.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "queue.open", SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, sizeof(shmi_queue_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_queue_handle(a, &o, item_size, 0, out)));
 }
 

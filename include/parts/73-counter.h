@@ -1010,7 +1010,7 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 }
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "waitgroup.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "waitgroup.open", SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;
@@ -1111,7 +1111,7 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 }
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "latch.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "latch.open", SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_counter_bytes(a), shmi_counter_build, NULL, &impl);
     out->impl = (struct shmi_counter *)impl;

@@ -80,7 +80,7 @@ int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_o
 }
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "once.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "once.open", SHMI_KIND_ONCE, SHMI_VERSION_ONCE, sizeof(shmi_once_words), shmi_once_build, NULL, &impl);
     out->impl = (struct shmi_once *)impl;

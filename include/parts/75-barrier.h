@@ -565,7 +565,7 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 }
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "barrier.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
@@ -656,12 +656,13 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, removes as many parties as drop says, and sets *p to the phase. The caller is within shmi_enter.
- */
-SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
+/* Counts n arrivals, removes as many parties as drop says, and sets *p to the phase. Sets *index to the number of
+ * parties that have arrived before in the phase; -1 if the call counts nothing. The caller is within shmi_enter. */
+SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p, int64_t *index)
 {
     uint64_t arg[3];
     int err;
+    *index = -1;
     if (n <= 0)
         return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals", (long long)n);
     arg[0] = (uint64_t)n;
@@ -691,6 +692,8 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return shmi_barrier_tell(x);
         if ((uint64_t)n > was.pending)
             return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
+        /* A party that arrives and drops lowers both numbers, so it does not count here. */
+        *index = (int64_t)(was.expected - shmi_min(was.pending, was.expected));
         SHMSYNC_CRASHPOINT("barrier.arrive.counted");
         /* The process that ended the previous phase may have been stopped before it woke the waiters. So this call
          * wakes them. */
@@ -699,36 +702,52 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
 }
 
 /* Arrives without a wait for the end of the phase. */
-SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
+SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p, int64_t *index)
 {
     shmsync_arena *a = x->e.a;
     int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
-    err = shmi_barrier_arrive(x, n, drop, abs, p);
+    err = shmi_barrier_arrive(x, n, drop, abs, p, index);
     shmi_exit_for(x, a);
+    return err;
+}
+/* Arrives, and stores the phase and the index where the caller wants them. abs is 0, or the end of the wait for a
+ * completion. */
+SHMI_FN int shmi_barrier_come(struct shmi_barrier *x, int64_t n, int64_t abs, uint64_t *phase, int64_t *index)
+{
+    uint64_t p = 0;
+    int64_t i = -1;
+    int err = shmi_barrier_arrive_only(x, n, 0, abs, &p, &i);
+    if (err == 0 && phase != NULL)
+        *phase = p;
+    if (err == 0 && index != NULL)
+        *index = i;
     return err;
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 {
     SHMI_OPENED(b);
-    uint64_t p;
-    int err = shmi_barrier_arrive_only(b->impl, n, 0, 0, &p);
-    if (err == 0 && phase != NULL)
-        *phase = p;
-    return SHMI_TELL(err);
+    return SHMI_TELL(shmi_barrier_come(b->impl, n, 0, phase, NULL));
 }
 int shmsync_barrier_timedarrive(shmsync_barrier *b, int64_t n, uint64_t *phase, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(b);
-    uint64_t p = 0;
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    if (err == 0)
-        err = shmi_barrier_arrive_only(b->impl, n, 0, ns, &p);
-    if (err == 0 && phase != NULL)
-        *phase = p;
-    return SHMI_TELL(err);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, n, ns, phase, NULL));
+}
+int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index)
+{
+    SHMI_OPENED(b);
+    return SHMI_TELL(shmi_barrier_come(b->impl, 1, 0, phase, index));
+}
+int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic)
+{
+    SHMI_OPENED(b);
+    int64_t ns;
+    int err = shmi_deadline(abs_monotonic, &ns);
+    return SHMI_TELL(err != 0 ? err : shmi_barrier_come(b->impl, 1, ns, phase, index));
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
@@ -761,10 +780,11 @@ SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
     shmsync_arena *a = x->e.a;
     uint64_t p;
+    int64_t index;
     int err = shmi_enter_for(x, a, "barrier.arrive");
     if (err != 0)
         return err;
-    err = shmi_barrier_arrive(x, 1, 0, abs, &p);
+    err = shmi_barrier_arrive(x, 1, 0, abs, &p, &index);
     if (err == 0)
         err = shmi_barrier_wait(x, p, abs);
     shmi_exit_for(x, a);
@@ -786,7 +806,8 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
     uint64_t p;
-    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p));
+    int64_t index;
+    return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, 0, &p, &index));
 }
 
 /* The rule of register and deregister. Adds *arg parties to the share. If *arg is 0, removes all parties of the share.

@@ -157,7 +157,7 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 }
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "future.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "future.open", SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, sizeof(shmi_future_words), shmi_future_build, NULL, &impl);
     out->impl = (struct shmi_future *)impl;

@@ -534,7 +534,7 @@ int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_o
 }
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "cond.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "cond.open", SHMI_KIND_COND, SHMI_VERSION_COND, shmi_cond_bytes(a), shmi_cond_build, NULL, &impl);
     out->impl = (struct shmi_cond *)impl;

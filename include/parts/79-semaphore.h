@@ -595,7 +595,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 }
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "semaphore.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;

@@ -1274,7 +1274,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 }
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "rwmutex.open", out);
     void *impl;
     int err = shmi_open_handle_at(a, off, "rwmutex.open", SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_rw_bytes(a), shmi_rw_build, NULL, &impl);
     out->impl = (struct shmi_rwmutex *)impl;

@@ -746,10 +746,9 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 }
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "multilock.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "multilock.open", SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_multi_bytes(a, 0), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_multi_handle(a, &o, SHMSYNC_POLICY_DEFAULT, -1, out)));
 }
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m)

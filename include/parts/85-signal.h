@@ -503,10 +503,9 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 }
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "signalwaker.open", out);
     shmi_object o;
     int err = shmi_object_at(a, off, "signalwaker.open", SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, sizeof(shmi_signal_words), &o);
-    out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_signal_handle(a, &o, 0, out)));
 }
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w)

@@ -127,10 +127,9 @@ int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size,
 
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out)
 {
-    SHMI_BEGIN();
+    SHMI_BEGIN_AT(a, "synchronized.open", out);
     shmi_object o;
     int err;
-    out->impl = NULL;
     if (size > SHMI_SYNCHRONIZED_MOST)
         return SHMI_TELL(shmi_fail(EINVAL, "synchronized.open", NULL, "a value of %zu bytes; the most is %u", size, SHMI_SYNCHRONIZED_MOST));
     err = shmi_object_at(a, off, "synchronized.open", SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, sizeof(shmi_synchronized_words), &o);

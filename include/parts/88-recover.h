@@ -318,7 +318,9 @@ SHMI_FN void shmi_note_object(shmsync_arena *a, const shmi_object *o, void *arg)
 
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered)
 {
-    SHMI_BEGIN();
+    if (recovered != NULL)
+        *recovered = 0;
+    SHMI_BEGIN_IN(a, "recover_all");
     static const struct {
         uint32_t kind;
         uint16_t version;
@@ -341,8 +343,6 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     shmi_recovery r;
     shmi_objects l;
     size_t i, k;
-    if (recovered != NULL)
-        *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
     r.err = shmi_enter(a, "recover_all"); /* shmi_visit writes into the slot of this process, so a close must wait */

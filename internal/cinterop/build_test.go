@@ -64,11 +64,51 @@ func TestHeaderMatrix(t *testing.T) {
 					words = append(words, muslHeaders(t, words)...)
 				}
 				for _, source := range []string{"declarations.c", "implementation.c"} {
+					var more []string
+					if source == "declarations.c" && c.language == "c++" {
+						more = []string{"-Wold-style-cast"} // some projects in C++ allow no casts as in C
+					}
 					args := slices.Concat(words[1:], []string{"-x", c.language, "-std=" + name, "-fsyntax-only", "-I" + dir,
-						"-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", filepath.Join("testdata", source)})
+						"-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", filepath.Join("testdata", source)}, more)
 					out, err := exec.Command(words[0], args...).CombinedOutput()
 					require.NoError(t, err, "%s: %s", source, out)
 				}
+			})
+		}
+	}
+}
+
+// TestHeaderAfterOtherHeaders checks that a program gets one error, which says what to do, if it compiles the
+// implementation after a header of glibc without _GNU_SOURCE.
+func TestHeaderAfterOtherHeaders(t *testing.T) {
+	compiler(t)
+	dir := t.TempDir()
+	require.NoError(t, header(dir))
+	for _, cc := range []string{"gcc", "clang"} {
+		for _, standard := range []string{"-std=c11", "-std=gnu11"} {
+			t.Run(cc+standard, func(t *testing.T) {
+				compile := func(source string, flags ...string) (string, error) {
+					args := append([]string{standard, "-Wall", "-Werror", "-fsyntax-only", "-I" + dir, "-x", "c", "-"}, flags...)
+					cmd := exec.Command(proctest.Program(t, cc), args...)
+					cmd.Stdin = strings.NewReader(source)
+					out, err := cmd.CombinedOutput()
+					return string(out), err
+				}
+				if out, _ := compile("#include <stdio.h>\n#ifndef __GLIBC__\n#error another library\n#endif\n"); strings.Contains(out, "another library") {
+					t.Skip("needs glibc")
+				}
+				const implementation = "#include <stdio.h>\n#define SHMSYNC_IMPLEMENTATION\n#include \"shmsync.h\"\n"
+				out, err := compile(implementation)
+				require.Error(t, err)
+				require.Equal(t, 1, strings.Count(out, "error: "), out)
+				require.Contains(t, out, "before other headers, or compile with -D_GNU_SOURCE")
+				out, err = compile("#include <stdio.h>\n#define _GNU_SOURCE\n#define SHMSYNC_IMPLEMENTATION\n#include \"shmsync.h\"\n")
+				require.Error(t, err)
+				require.Equal(t, 1, strings.Count(out, "error: "), out)
+				out, err = compile(implementation, "-D_GNU_SOURCE")
+				require.NoError(t, err, out)
+				out, err = compile("#include <stdio.h>\n#include \"shmsync.h\"\n")
+				require.NoError(t, err, out)
 			})
 		}
 	}

@@ -31,7 +31,7 @@ var lacks = map[string]string{
 func TestContract(t *testing.T) {
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "closed-many", "closed-without-room", "few-sizes",
-		"many-sizes", "errors", "error-texts", "helper", "last-thread", "last-thread-closes", "threads-in-turn",
+		"many-sizes", "errors", "error-texts", "open-errors", "helper", "last-thread", "last-thread-closes", "threads-in-turn",
 		"fork-in-repair", "fork-in-on-death", "close-in-call", "locked-memory", "limits", "cancel", "interrupted", "delete-at",
 		"kept-error", "results", "no-memory", "two-arenas", "close-in-on-death", "forked-calls", "handler-state", "signals-of-faults",
 		"once-in-itself", "barrier-in-itself", "close-each-other", "stack",

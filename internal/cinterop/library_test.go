@@ -24,14 +24,17 @@ func TestLibrary(t *testing.T) {
 	cc := compiler(t)
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
-	makeLibrary(t, cc, "O="+library(t, cc), "DESTDIR="+root, "prefix=/usr", "install")
+	lib := filepath.Join(root, "usr", "lib")
+	for _, prefix := range []string{"/opt/shmsync", "/usr"} {
+		makeLibrary(t, cc, "O="+library(t, cc), "DESTDIR="+root, "prefix="+prefix, "install")
+		require.Equal(t, prefix, pcVariable(t, filepath.Join(root, prefix, "lib", "pkgconfig"), "prefix"))
+	}
 
 	for _, page := range []string{"man3/shmsync_mutex.3", "man3/shmsync_mutex_lock.3", "man3/shmsync_lease_ack.3", "man7/shmsync.7"} {
 		text, err := os.ReadFile(filepath.Join(root, "usr", "share", "man", page))
 		require.NoError(t, err)
 		require.Contains(t, string(text), ".Sh NAME")
 	}
-	lib := filepath.Join(root, "usr", "lib")
 	f, err := elf.Open(filepath.Join(lib, "libshmsync.so"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -78,8 +81,18 @@ func library(t *testing.T, cc string) (dir string) {
 	t.Helper()
 	cAgent(t) // makes the directory
 	dir = filepath.Join(built.dir, "library")
-	makeLibrary(t, quickCompiler(cc), "O="+dir, "prefix=/usr")
+	makeLibrary(t, quickCompiler(cc), "O="+dir)
 	return dir
+}
+
+// pcVariable returns a variable of the file that pkg-config finds in the folder.
+func pcVariable(t *testing.T, dir, name string) string {
+	t.Helper()
+	pc := exec.Command("pkg-config", "--variable="+name, "shmsync")
+	pc.Env = append(os.Environ(), "PKG_CONFIG_LIBDIR="+dir)
+	out, err := pc.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
 }
 
 // makeLibrary runs make in the folder c.
@@ -209,9 +222,15 @@ func TestCMake(t *testing.T) {
 	}
 	c := filepath.Join("..", "..", "c")
 	build := filepath.Join(dir, "build")
-	must("-S", c, "-B", build, "-DCMAKE_INSTALL_PREFIX="+root, "-DCMAKE_INSTALL_LIBDIR=lib", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O0")
+	must("-S", c, "-B", build, "-DCMAKE_INSTALL_LIBDIR=lib", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O0")
 	must("--build", build)
-	must("--install", build)
+	must("--install", build, "--prefix", root)
+	if _, err := exec.LookPath("pkg-config"); err == nil {
+		pc := filepath.Join(root, "lib", "pkgconfig")
+		require.Equal(t, root, pcVariable(t, pc, "prefix"))
+		require.Equal(t, filepath.Join(root, "lib"), pcVariable(t, pc, "libdir"))
+		require.Equal(t, filepath.Join(root, "include"), pcVariable(t, pc, "includedir"))
+	}
 
 	// The header is the one that make builds, and the shared library has the same name and version.
 	header := filepath.Join(dir, "shmsync.h")

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,6 +155,36 @@ func TestLayoutOfTheBinding(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "\n| `nodeSize` | 64 | |\n")
 	require.Contains(t, string(text), "\n| 56 | 16 | `hdrID` | fixed | random |\n")
+}
+
+// TestHintsOfTheBinding checks that the binding translates each error text of the library that names something of C,
+// unless Python cannot get this error.
+func TestHintsOfTheBinding(t *testing.T) {
+	elsewhere := []string{
+		"SHMSYNC_CREATE_ONLY", "SHMSYNC_KERNEL_IO_x", "SHMSYNC_POLICY_ROLLBACK", // options that the binding does not have
+		"shmsync_latch_attach", // a kind that it does not have
+		"shmsync_layout",       // the binding makes the descriptions of types itself
+	}
+	translated, err := os.ReadFile(filepath.Join(binding, "shmsync", "errors.py"))
+	require.NoError(t, err)
+	parts, err := filepath.Glob("../../include/parts/*.h")
+	require.NoError(t, err)
+	found := 0
+	for _, part := range parts {
+		text, err := os.ReadFile(part)
+		require.NoError(t, err)
+		for _, line := range regexp.MustCompile(`.*shmi_fail\(.*`).FindAll(text, -1) {
+			for _, literal := range regexp.MustCompile(`"(?:[^"\\]|\\.)*"`).FindAll(line, -1) {
+				for _, name := range regexp.MustCompile(`(?i)\bshmsync_\w+`).FindAllString(string(literal), -1) {
+					found++
+					if !slices.Contains(elsewhere, name) {
+						require.True(t, bytes.Contains(translated, []byte(name)), "%s: %s", part, literal)
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, found, 10)
 }
 
 // TestTypesOfTheBinding checks with mypy that the annotations of the binding and of its tests agree with the code.

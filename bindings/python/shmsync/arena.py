@@ -11,6 +11,7 @@ import errno
 import itertools
 import os
 import queue
+import sys
 import threading
 import traceback
 import weakref
@@ -86,8 +87,8 @@ class Arena:
     Otherwise the call raises :class:`NotPermitted`, since the owner of a file can damage what the process relies on.
 
     A process stays in the arena until it closes the arena as often as it opened it, or ends. Leaving is treated like
-    a death: other processes get or recover what the process held. At the end of a Python program the arenas are
-    closed.
+    a death: other processes get or recover what the process held. At the end of a Python program, and of a process
+    that multiprocessing started, the arenas are closed.
 
     A child of ``fork`` is no participant: each of its calls raises :class:`Forked`, and it opens the arena itself.
     """
@@ -125,6 +126,7 @@ class Arena:
     def _join(self, call: Callable[..., int], which: Any, opts: ArenaOptions) -> None:
         trusted = (ctypes.c_uint32 * len(self._trusted))(*self._trusted)
         opts.trust_uids, opts.n_trust_uids = ctypes.addressof(trusted), len(trusted)
+        _expect_end()
         while True:
             try:
                 self._try_join(call, which, ctypes.byref(opts))
@@ -409,3 +411,63 @@ def _close_all() -> None:
 
 
 atexit.register(_close_all)
+
+# Whether multiprocessing calls _finish_child in the children of this process.
+_expects_end = False
+
+# multiprocessing runs the finalizers with the highest priority first. The program may have some that use an arena.
+_LAST = -(1 << 62)
+
+
+def _expect_end() -> None:
+    """If this process is a child that multiprocessing started, close its arenas at its end.
+
+    Such a child of ``fork`` or ``forkserver`` ends with os._exit, and so without the functions of atexit. Before that,
+    it runs the finalizers of multiprocessing.
+    """
+    global _expects_end
+    if _expects_end or "multiprocessing.util" not in sys.modules:
+        return
+    import multiprocessing.process
+    import multiprocessing.util
+
+    _expects_end = True
+    # A child that gets an arena as an argument joins it before multiprocessing clears the finalizers. After that,
+    # multiprocessing calls _finish_child, also in each child of fork.
+    multiprocessing.util.register_after_fork(_close_all, _finish_child)
+    if multiprocessing.process.parent_process() is not None:
+        _finish_child()
+
+
+def _finish_child(*_: object) -> None:
+    import multiprocessing.util
+
+    multiprocessing.util.Finalize(None, _close_at_end, exitpriority=_LAST)
+
+
+def _close_at_end() -> None:
+    """Close the arenas when the threads of this process that are not daemons have ended.
+
+    A child of multiprocessing waits for these threads after its finalizers. Some of them end only then, such as those
+    of a ThreadPoolExecutor. So a thread waits for them here.
+    """
+    if _other_threads():
+        with contextlib.suppress(RuntimeError):  # no thread can start
+            threading.Thread(target=_close_after_threads, name="shmsync-close", daemon=False).start()
+            return
+    _close_all()
+
+
+def _other_threads() -> List[threading.Thread]:
+    here = (threading.main_thread(), threading.current_thread())
+    return [t for t in threading.enumerate() if not t.daemon and t not in here]
+
+
+def _close_after_threads() -> None:
+    while True:
+        others = _other_threads()
+        if not others:
+            break
+        for t in others:
+            t.join()
+    _close_all()

@@ -176,6 +176,18 @@ _IN_A_CHILD = (
 )
 
 
+# What the library says about its functions in C, and what to do in Python instead.
+_HINTS = {
+    "shmsync_barrier_attach opens one that exists": "create=False opens one that exists",
+    "shmsync_block_attach opens one that exists": "without a size, the call opens one that exists",
+    "shmsync_queue_attach opens one that exists": "create=False opens one that exists",
+    "shmsync_semaphore_attach opens one that exists": "create=False opens one that exists",
+    "shmsync_delete drops its contents": "Arena.delete drops its contents",
+    "SHMSYNC_RECREATE_UNCLEAN replaces it": "shmsync.remove removes it",
+    "the function of shmsync_wait_hook opens it": "a signal handler opens it",
+}
+
+
 def make(code: int, text: str, participant: Optional[Participant], of_file: bool = False) -> Error:
     """Return the exception for a result of the library. For EOWNERDEAD the participant is the dead one.
 
@@ -184,6 +196,8 @@ def make(code: int, text: str, participant: Optional[Participant], of_file: bool
     kind = _BY_ERRNO.get(code, Error)
     if of_file and code == errno.EPERM:
         kind = NotPermitted
+    for hint, here in _HINTS.items():
+        text = text.replace(hint, here)
     if kind is Forked:
         text += _IN_A_CHILD
     if issubclass(kind, _Death):

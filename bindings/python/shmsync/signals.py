@@ -45,9 +45,11 @@ _release_leaving = _calls.leaving("semaphore_release", _permit_not_released, 1)
 class Semaphore(_calls.Semaphore, Object):
     """Permits that processes acquire in the order of their arrival.
 
-    ``value`` is the number of permits. The permits of a process that dies are returned. A ``transferable`` semaphore
-    only counts: any process may release permits, a death returns none, and ``initial`` of its permits are available
-    at first.
+    ``value`` is the number of permits. The permits of a process that dies are returned.
+
+    A ``transferable`` semaphore only counts: any process may release permits, and a death returns none. ``value`` is
+    the number of permits that there can be, and ``initial`` of them are available at first. So a counter that begins
+    at 0 is ``Semaphore(arena, name, 1000, transferable=True, initial=0)``, if it never exceeds 1000.
     """
 
     _kind = "semaphore"
@@ -65,7 +67,15 @@ class Semaphore(_calls.Semaphore, Object):
         create: bool = True,
     ) -> None:
         opts = SemaphoreOptions(transferable=transferable)
+        if create and transferable and value < 1:
+            raise Incompatible(
+                errno.EINVAL,
+                f"semaphore {name!r}: value is {value}, but there has to be room for at least 1 permit; "
+                "initial=0 makes none of them available at first",
+            )
         if initial is not None:
+            if initial < 0 or not transferable:
+                raise ValueError(f"initial is {initial}, but only a transferable semaphore has one, which is at least 0")
             opts.initial = i64(initial, "initial") if initial > 0 else -1
         self._open(arena, name, create, opts, i64(value, "value"))
         # 0 if it is not known: with create=False, which only finds a semaphore.
@@ -276,7 +286,8 @@ class Barrier(Object):
     """A point at which a number of parties wait for each other.
 
     The death of a process that has registered, or whose arrival counts in this phase, breaks the phase: its waits
-    raise :class:`BrokenBarrier`, which names the process. ``reset`` begins a new phase.
+    raise :class:`BrokenBarrier`, which names the process. ``reset`` begins a new phase of a broken barrier, and does
+    nothing else: it ends no waits. Phases have numbers: a process can :meth:`arrive`, and later :meth:`wait_phase`.
     """
 
     _kind = "barrier"
@@ -294,16 +305,21 @@ class Barrier(Object):
         check(code)
 
     def wait(self, timeout: Optional[float] = None) -> int:
-        """Arrive, wait for the other parties, and return the number of the phase.
+        """Arrive, wait for the other parties, and return the index of the arrival.
 
-        :class:`TimedOut` after timeout seconds. The arrival counts all the same, unless another process has run a
-        completion all that time.
+        The index is the number of parties that arrived before in this phase: 0 for the first, ``parties - 1`` for the
+        last. So exactly one party gets 0, and can do what one of them has to do.
+
+        :class:`TimedOut` after timeout seconds. This does not break the barrier: the arrival counts all the same,
+        unless another process has run a completion all that time.
         """
         deadline = deadline_of(timeout)
-        phase = self._arrive(1, deadline)
-        if not self._wait_phase(phase, deadline):
+        phase, index = _U64(), _I64()
+        call, timed = self._function("arrive_index", P, P, P), self._function("timedarrive_index", P, P, P, P)
+        self._check(wait(call, timed, (self._ref, ctypes.byref(phase), ctypes.byref(index)), deadline))
+        if not self._wait_phase(phase.value, deadline):
             raise TimedOut(errno.ETIMEDOUT, f"{self!r}: the other parties have not arrived in time")
-        return phase
+        return index.value
 
     def arrive(self, n: int = 1) -> int:
         """Count n arrivals, and return the number of the phase, for :meth:`wait_phase`.
@@ -311,13 +327,9 @@ class Barrier(Object):
         The call does not wait for other parties. If another process runs a completion, as programs in Go and C have,
         the call waits for its end.
         """
-        return self._arrive(n, None)
-
-    def _arrive(self, n: int, deadline: Optional[int]) -> int:
         phase = _U64()
-        call, timed = self._function("arrive", P, _I64, P), self._function("timedarrive", P, _I64, P, P)
-        args = (self._ref, i64(n, "n"), ctypes.byref(phase))
-        self._check(wait(call, timed, args, deadline))
+        call = self._function("arrive", P, _I64, P)
+        self._check(wait(call, call, (self._ref, i64(n, "n"), ctypes.byref(phase)), None))
         return phase.value
 
     def wait_phase(self, phase: int, timeout: Optional[float] = None) -> bool:

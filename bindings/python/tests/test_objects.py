@@ -64,6 +64,40 @@ class Waits(ArenaCase):
         s.release(2)
         self.assertEqual(s.get_value(), 2)
 
+    def test_semaphore_without_a_permit(self) -> None:
+        s = shmsync.Semaphore(self.arena, "s", 1)
+        for wrong in (0, -1):
+            with self.assertRaisesRegex(shmsync.Incompatible, "initial=0 makes none of them available"):
+                shmsync.Semaphore(self.arena, "t", wrong, transferable=True)
+        with self.assertRaisesRegex(ValueError, "only a transferable semaphore"):
+            shmsync.Semaphore(self.arena, "s", 1, initial=1)
+        with self.assertRaisesRegex(ValueError, "at least 0"):
+            shmsync.Semaphore(self.arena, "t", 1, transferable=True, initial=-1)
+        self.assertEqual(s.get_value(), 1)
+
+    def test_errors_say_what_to_do_in_python(self) -> None:
+        class Old(ctypes.Structure):
+            _fields_ = [("a", ctypes.c_uint64)]
+
+        class New(ctypes.Structure):
+            _fields_ = [("a", ctypes.c_double)]
+
+        a = self.arena
+        shmsync.RecordQueue(a, "r", Old)
+        calls: List[Any] = [
+            (lambda: shmsync.Semaphore(a, "x", 0), "create=False opens one that exists"),
+            (lambda: shmsync.Barrier(a, "x", 0), "create=False opens one that exists"),
+            (lambda: shmsync.Queue(a, "x", 0), "create=False opens one that exists"),
+            (lambda: shmsync.RecordQueue(a, "x", Old, 0), "create=False opens one that exists"),
+            (lambda: a.block("x", 0), "without a size, the call opens one that exists"),
+            (lambda: shmsync.RecordQueue(a, "r", New), "Arena.delete drops its contents"),
+        ]
+        for call, what in calls:
+            with self.assertRaises(shmsync.Incompatible) as e:
+                call()
+            self.assertIn(what, str(e.exception))
+            self.assertNotRegex(str(e.exception), "shmsync_|SHMSYNC_")
+
     def test_event(self) -> None:
         e = shmsync.Event(self.arena, "e", bidirectional=True)
         self.assertFalse(e.wait(0.001))
@@ -123,13 +157,15 @@ class Waits(ArenaCase):
         def arrive(c: Child, a: shmsync.Arena) -> None:
             theirs = shmsync.Barrier(a, "b", create=False)
             c.say(str(theirs.wait()))
+            c.say(str(theirs.wait(20)))
             theirs.register()
             c.say("registered")
             c.hear()
 
         c = self.child(arrive)
-        phase = b.wait()
-        self.assertEqual(c.hear(), str(phase))
+        for timeout in (None, 20):
+            index = b.wait(timeout)
+            self.assertEqual({index, int(c.hear())}, {0, 1})  # as in multiprocessing, one party gets 0
         self.assertEqual(c.hear(), "registered")
         c.end(signal.SIGKILL)
         with self.assertRaises(shmsync.BrokenBarrier) as e:
@@ -140,10 +176,19 @@ class Waits(ArenaCase):
         self.assertTrue(b.reset(1))
         b.wait()
 
+    def test_barrier_phases(self) -> None:
+        b = shmsync.Barrier(self.arena, "b", 3)
+        for phase in range(3):
+            self.assertEqual(b.arrive(2), phase)
+            self.assertFalse(b.wait_phase(phase, 0))
+            self.assertEqual(b.wait(), 2)
+            self.assertTrue(b.wait_phase(phase))
+
     def test_barrier_timeout(self) -> None:
         b = shmsync.Barrier(self.arena, "b", 2)
         with self.assertRaises(TimeoutError):
             b.wait(0.001)
+        self.assertEqual(b.wait(), 1)  # the first arrival counts all the same
 
     def test_cond(self) -> None:
         cond = shmsync.Cond(self.arena, "c", shmsync.Mutex(self.arena, "m"))

@@ -231,6 +231,7 @@ static void outs_of_closed(struct handles *h)
 /* What a call returns through its last argument. */
 union result {
     uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+    int64_t signed_u;
     int i;
     size_t size;
     void *p;
@@ -639,6 +640,56 @@ static int error_texts(void)
             _exit(1);
         }
     }
+    return 0;
+}
+
+/* The errors of an open say what is wrong, and what to do, as those of Go do. */
+static void refused(int line, const char *name, uint64_t size, uint32_t mode, int err, const char *what)
+{
+    char text[1024];
+    shmsync_arena *a = NULL;
+    shmsync_arena_options o;
+    memset(&o, 0, sizeof o);
+    o.size = size;
+    o.mode = mode;
+    CHECK(shmsync_arena_open(name, &o, &a), err);
+    CHECK(a == NULL, 1);
+    snprintf(text, sizeof text, "shmsync: %s", what);
+    check_text(line, text);
+}
+static int open_errors(void)
+{
+    char small[256], too_long[202], what[1024];
+    const char *allowed = "only letters, digits, '.', '_' and '-' are allowed; a path has a '/'";
+    const char *cause = shmsync_strerror(EINVAL);
+    shmsync_arena *a;
+    shmsync_arena_options o;
+    snprintf(what, sizeof what, "arena.open \"a b\": %s: the name has byte ' ' at 1; %s", cause, allowed);
+    refused(__LINE__, "a b", 0, 0, EINVAL, what);
+    snprintf(what, sizeof what, "arena.open \"j\xc3\xb6""b\": %s: the name has byte 0xc3 at 1; %s", cause, allowed);
+    refused(__LINE__, "j\xc3\xb6""b", 0, 0, EINVAL, what);
+    snprintf(what, sizeof what, "arena.open \"\": %s: the name is empty", cause);
+    refused(__LINE__, "", 0, 0, EINVAL, what);
+    snprintf(what, sizeof what, "arena.open: %s: the name is NULL", cause);
+    refused(__LINE__, NULL, 0, 0, EINVAL, what);
+    snprintf(what, sizeof what, "arena.open \"..\": %s: the name is that of a directory", cause);
+    refused(__LINE__, "..", 0, 0, EINVAL, what);
+    memset(too_long, 'x', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = 0;
+    snprintf(what, sizeof what, "arena.open \"%s\": %s: the name is 201 bytes long, more than 200", too_long, cause);
+    refused(__LINE__, too_long, 0, 0, EINVAL, what);
+
+    snprintf(small, sizeof small, "%s-small", arena_name);
+    snprintf(what, sizeof what, "arena.open \"%s\": %s: mode 0777 has bits other than 0666", small, cause);
+    refused(__LINE__, small, 0, 0777, EINVAL, what);
+    snprintf(what, sizeof what, "arena.create \"/dev/shm/%s\": %s: 65536 bytes are too few for 128 participants; 458752 are needed", small, shmsync_strerror(ENOSPC));
+    refused(__LINE__, small, 65536, 0, ENOSPC, what);
+    memset(&o, 0, sizeof o);
+    o.mode = 0666;
+    o.size = 458752;
+    CHECK(shmsync_arena_open(small, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+    CHECK(shmsync_arena_remove(small), 0);
     return 0;
 }
 
@@ -1553,6 +1604,7 @@ static int forked_calls(void)
     if (pid == 0) {
         union {
             uint64_t bytes[64], u, stats[SHMSYNC_STATS];
+            int64_t signed_u;
             int i;
             size_t size;
             void *p;
@@ -2011,6 +2063,7 @@ int main(int argc, char **argv)
         {"many-sizes", many_sizes},
         {"errors", errors},
         {"error-texts", error_texts},
+        {"open-errors", open_errors},
         {"delete-at", delete_at},
         {"helper", helper},
         {"last-thread", last_thread},

@@ -542,6 +542,32 @@ static void timed_arrivals(void)
     CHECK((int)(next - phase), 1); /* the arrival that had no time was not counted */
     CHECK(shmsync_barrier_close(&in_completion), 0);
 }
+/* The index of an arrival says how many parties have arrived before in the phase. */
+static void indices(void)
+{
+    shmsync_barrier b;
+    uint64_t phase;
+    int64_t index = 9;
+    int64_t i;
+    CHECK(shmsync_barrier_open(arena, NULL, 3, NULL, &b), 0);
+    for (i = 0; i < 9; i++) {
+        CHECK(i % 2 == 0 ? shmsync_barrier_arrive_index(&b, &phase, &index) : shmsync_barrier_timedarrive_index(&b, &phase, &index, soon()), 0);
+        CHECK((int)phase, (int)i / 3);
+        CHECK((int)index, (int)i % 3);
+    }
+    CHECK(shmsync_barrier_arrive(&b, 2, &phase), 0);
+    CHECK(shmsync_barrier_arrive_index(&b, NULL, &index), 0);
+    CHECK((int)index, 2);
+    CHECK(shmsync_barrier_arrive_index(&b, NULL, NULL), 0);
+    CHECK(shmsync_barrier_arrive_and_drop(&b), 0); /* does not count */
+    CHECK(shmsync_barrier_arrive_index(&b, NULL, &index), 0);
+    CHECK((int)index, 1);
+    for (i = 0; i < 4; i++) {
+        CHECK(shmsync_barrier_arrive_index(&b, NULL, &index), 0);
+        CHECK((int)index, (int)i % 2);
+    }
+    CHECK(shmsync_barrier_close(&b), 0);
+}
 static void barrier(void)
 {
     shmsync_barrier_options o;
@@ -560,6 +586,7 @@ static void barrier(void)
     CHECK(shmsync_barrier_wait(&b, phase), 0);
     CHECK(shmsync_barrier_wait(&b, phase + 9), EINVAL);
     CHECK(shmsync_barrier_close(&b), 0);
+    indices();
     timed_arrivals();
 }
 static void barrier_join(void)
@@ -571,10 +598,13 @@ static void barrier_join(void)
 static void barrier_death(const char *name)
 {
     shmsync_barrier b;
+    int64_t index = 9;
     int did;
     CHECK(shmsync_barrier_open(arena, "barrier", 2, NULL, &b), 0);
     die_after(name, barrier_join);
     CHECK(shmsync_barrier_arrive_and_wait(&b), EOWNERDEAD);
+    CHECK(shmsync_barrier_arrive_index(&b, NULL, &index), 0);
+    CHECK((int)index, -1); /* a broken barrier counts nothing */
     CHECK(shmsync_barrier_reset(&b, 1, &did), 0);
     CHECK(shmsync_barrier_arrive_and_wait(&b), 0);
     CHECK(shmsync_barrier_close(&b), 0);
