@@ -394,8 +394,8 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether the granter that resolved a node has not told the owner yet. The node may have been resolved after d->told
- * was set. */
+/* Whether the node is resolved, and its granter may not have told the owner yet. The node may have been resolved after
+ * d->told was set. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
