@@ -829,12 +829,12 @@ shmsync_offset shmsync_once_offset(const shmsync_once *o);
 int shmsync_once_close(shmsync_once *o);
 /* Calls f(arg), unless the function of another call on this Once has returned before. While another call runs its
  * function, this call waits until that function has returned. If a process dies while it runs its function, the next
- * call runs its own f. EDEADLK: the function of another call on the same Once makes this call. */
+ * call runs its own f. EDEADLK: the call comes from inside a function that this Once runs. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
-/* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
- * has passed, and another process still runs its function. */
+/* As shmsync_once_do, but it waits for the function of another call at most until the CLOCK_MONOTONIC time
+ * abs_monotonic. ETIMEDOUT: the time has passed, and that function has not returned. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
-/* Returns 1 if a function that a call of shmsync_once_do ran has returned, otherwise 0. */
+/* Returns 1 if the Once is done, that is, a function that it ran has returned. Otherwise returns 0. */
 int shmsync_once_done(const shmsync_once *o);
 
 /* ---- Barrier ---- */
@@ -870,10 +870,10 @@ shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Closes one opening of the Barrier. The parties and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. While a process runs the
- * completion of a phase, the call waits until that phase is over, and then counts in the next phase. EINVAL, with
- * nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the completion of this Barrier
- * makes the call. At a broken Barrier the call counts nothing and returns 0, and *phase is the number of the broken
- * phase. */
+ * completion of a phase, the call waits until that phase is over. Then its arrivals count for the next phase. EINVAL,
+ * with nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the completion function of
+ * this Barrier made the call. At a broken Barrier the call counts nothing and returns 0, and *phase is the number of
+ * the broken phase. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* As shmsync_barrier_arrive, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion that a
  * process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
@@ -887,32 +887,34 @@ int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *i
  * that a process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: the phase has not begun. EDEADLK:
- * the completion of the phase makes the call. */
+ * the completion function of the phase made the call. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
-/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the completion of this Barrier makes
- * the call. EBADF: another thread closed the handle or the arena; if shmsync_error names barrier.wait, the arrival has
- * counted. After EPROTO the arrival may or may not have counted. */
+/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the completion function of this
+ * Barrier made the call. EBADF: another thread closed the handle or the arena; if shmsync_error names barrier.wait, the
+ * arrival has counted. After EPROTO the arrival may or may not have counted. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the
- * time has passed; the arrival still counts, unless shmsync_error names barrier.arrive. In that case, the completion of
- * the previous phase was still running. */
+ * time has passed. If shmsync_error names barrier.arrive, the completion of the previous phase was still running, and
+ * the arrival does not count. Otherwise the arrival counts. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the
- * completion of this Barrier makes the call. */
+ * completion function of this Barrier made the call. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Makes this process n more of the parties. If this process dies before it has arrived for each of them, the phase is
- * broken. If a process dies that has neither registered nor arrived, the other parties go on waiting. */
+/* Adds n to the number of parties that belong to this process. If this process dies before all its parties have
+ * arrived, the phase is broken. If a process dies that has neither registered nor arrived, the other parties go on
+ * waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
-/* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
+/* Undoes the registration of this process: no party belongs to it any more. The Barrier expects as many arrivals as
+ * before, so other processes have to arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
-/* Begins a new phase of a broken Barrier, for the given number of parties. If parties is 0, the number is that of the
- * expected parties less those that died. *did, if did is not NULL, says whether this call reset the Barrier. The call
- * waits until the dead processes are gone. */
+/* Begins a new phase of a broken Barrier, for the given number of parties. If parties is 0, the new number is that of
+ * the expected parties minus that of the parties that died. *did, if did is not NULL, says whether this call reset the
+ * Barrier. The call waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);
 
 /* ---- FairMutex: a lock that is taken in the order of arrival ---- */
@@ -927,7 +929,7 @@ typedef struct shmsync_fairmutex {
 typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
+    int policy;            /* SHMSYNC_POLICY_... for a new lock; EINVAL if an existing lock has another policy */
     int (*repair)(void *); /* lock calls it after the death of a holder; it returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
@@ -993,15 +995,16 @@ int shmsync_future_close(shmsync_future *f);
 int shmsync_future_claim(shmsync_future *f);
 /* Sets the Future to result: an errno, or 0 for success. EBUSY: it is set, or its producer died. */
 int shmsync_future_set(shmsync_future *f, int result);
-/* Whether the Future is set: 1 or 0. If it is set, *result is what it is set to; result may be NULL. */
+/* Returns 1 if the Future is set, otherwise 0. If it is set, *result is the result that was set. The pointer result may
+ * be NULL. */
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until the Future is set. EOWNERDEAD: the process that had claimed it died. */
 int shmsync_future_wait(shmsync_future *f, int *result);
 /* As shmsync_future_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Resets a Future that is set, or whose producer died: it is not set afterwards. If the producer died, the call first
- * waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
+/* Resets a Future that is set, or whose producer died. Afterwards the Future is not set. If the producer died, the call
+ * first waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
 int shmsync_future_reset(shmsync_future *f);
 
 /* ---- Cond ---- */
@@ -1042,11 +1045,10 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* As shmsync_cond_timedwait, for a lock of any kind. The functions unlock and lock get arg; they unlock and lock that
- * lock, and return 0 or an errno. If abs_monotonic is NULL, the wait has no time limit. If the wait itself fails, with
- * ENOSPC, EPROTO, EBADF or ETIMEDOUT, the lock is held. The result does not say whether the wait or the function lock
- * has failed. If the function lock can fail with one of these errors, too, let both functions note in *arg whether the
- * lock is held. */
+/* As shmsync_cond_timedwait, for a lock of any kind. unlock(arg) unlocks that lock, and lock(arg) locks it; each
+ * returns 0 or an errno. If abs_monotonic is NULL, the wait has no time limit. If the wait itself fails, with ENOSPC,
+ * EPROTO, EBADF or ETIMEDOUT, the lock is held. The result does not say whether the wait or lock(arg) has failed. If
+ * lock(arg) can fail with one of these errors, too, let both functions note in *arg whether the lock is held. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
@@ -1112,7 +1114,7 @@ typedef struct shmsync_rwmutex {
 typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
+    int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing lock has another policy */
     int (*repair)(void *); /* lock, lock_upgradable and rdlock call it after a writer died; 0: the data is repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
@@ -1212,7 +1214,7 @@ typedef struct shmsync_rwspinlock {
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
+    int policy;            /* SHMSYNC_POLICY_... for a new lock; EINVAL if an existing lock has another policy */
     int (*repair)(void *); /* lock functions call it after a holder died; it returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
@@ -1309,7 +1311,7 @@ int shmsync_rwspinlock_recover(shmsync_rwspinlock *l, int (*repair)(void *), voi
  * has damaged the list of the readers. */
 int shmsync_rwspinlock_state(shmsync_rwspinlock *l);
 
-/* ---- Waiting for one of several, or for all ---- */
+/* ---- Waiting for one of several objects, or for all of them ---- */
 
 enum { SHMSYNC_AWAIT_SEQUENCER = 1, SHMSYNC_AWAIT_EVENT, SHMSYNC_AWAIT_FUTURE, SHMSYNC_AWAIT_EVENT_RESET }; /* EVENT_RESET waits until a bidirectional event is not set */
 /* The most objects for which one call can wait. */
@@ -1324,19 +1326,19 @@ typedef struct shmsync_awaitable {
     uint64_t token; /* of a sequencer */
 } shmsync_awaitable;
 
-/* Waits until one of the awaitables has come. An awaitable has come if a wait for it alone would end. *index is the
- * place of this awaitable in the list, or the lowest place if several have come. The result is the one that the wait
- * for this awaitable alone would have: 0 or, for example, EOWNERDEAD for a future, or ECANCELED for a sequencer. The
- * call takes nothing from the other awaitables: if another auto-reset event has granted it a token, the token passes on
- * to another wait. abs_monotonic may be NULL. After ETIMEDOUT or another error of the call itself, *index is SIZE_MAX.
- * The objects may belong to several arenas. EBADF: this process closes one of these arenas, or a handle is closed.
- * EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
+/* Waits until one of the awaitables is ready. An awaitable is ready if a wait for it alone would end. *index is the
+ * place of this awaitable in the list, or the lowest place if several awaitables are ready. The result is that of a
+ * wait for this awaitable alone: 0 or, for example, EOWNERDEAD for a future, or ECANCELED for a sequencer. The call
+ * takes nothing from the other awaitables: if one of them is an auto-reset event that has granted a token to the call,
+ * the call passes the token on to another wait. abs_monotonic may be NULL. After ETIMEDOUT or another error of the call
+ * itself, *index is SIZE_MAX. The objects may belong to several arenas. EBADF: this process closes one of these arenas,
+ * or a handle is closed. EINVAL: n is 0, or more than SHMSYNC_AWAIT_MOST. */
 int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic, size_t *index);
-/* Waits until each of the awaitables has come. They may come at different times. The thread sleeps for all of them at
- * once. The result for an empty list is 0. If waits for some awaitables end with an error, the call still waits for the
- * others, and the result is the first of these errors in the order of the list. If this process closes an arena, the
- * waits for the objects of that arena end with EBADF. If the call itself fails, for example with ETIMEDOUT, it does not
- * give back the tokens of auto-reset events that it has taken. */
+/* Waits until each of the awaitables has been ready. They may be ready at different times. The thread sleeps for all of
+ * them at once. The result for an empty list is 0. If waits for some awaitables end with an error, the call still waits
+ * for the others, and the result is the first of these errors in the order of the list. If this process closes an
+ * arena, the waits for the objects of that arena end with EBADF. If the call itself fails, for example with ETIMEDOUT,
+ * the tokens that it has taken from auto-reset events stay taken. */
 int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct timespec *abs_monotonic);
 
 /* Makes f the hook of the calling thread, or removes the hook if f is NULL. Once a call of this thread has waited for
@@ -1345,14 +1347,15 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
  * function without a deadline. Then the result is ETIMEDOUT, with nothing held, or 0 if the call has got what it waits
  * for in the meantime.
  *
- * Two waits never run f: the wait of shmsync_cond_wait and shmsync_cond_timedwait for the mutex, after the wake, and that
- * of shmsync_synchronized_load. If f ends a claim of a WaitGroup, the call may have claimed a part. If f ends the wait
- * after an arrival at a Latch, the arrival counts.
+ * f does not run while shmsync_cond_wait or shmsync_cond_timedwait waits for the mutex after the wake, nor while
+ * shmsync_synchronized_load waits. If f ends a call of shmsync_waitgroup_claim, the call may have claimed a part of the
+ * units. If f ends the wait of shmsync_latch_arrive_and_wait, the call has still counted down.
  *
  * A binding of another language uses the hook to run the signal handlers of that language during a wait. f has to
  * return, and a child that f forks must not return from f. f may call the library. While f runs, the thread has no
  * hook, unless f sets one. When f returns, f is the hook again. f must not close the arenas of the wait:
- * shmsync_arena_close returns EDEADLK. During an open of an arena, an open of the same arena by f returns EDEADLK. */
+ * shmsync_arena_close returns EDEADLK. If f runs during an open of an arena, it cannot open the same arena: its open
+ * returns EDEADLK. */
 void shmsync_wait_hook(int (*f)(void *arg), void *arg);
 
 /* ---- MultiLock: a lock for each of 2^64 keys, taken in the order of arrival ---- */
@@ -1367,7 +1370,7 @@ typedef struct shmsync_multilock {
 typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
+    int policy;       /* SHMSYNC_POLICY_... for a new MultiLock; EINVAL if an existing one has another policy */
     /* number of parts over which the keys are divided; each takes 192 bytes. It is rounded up to a power of two, at
      * most 65536. 0: 32, or the number of an existing MultiLock; EINVAL if an existing one has another number */
     uint32_t buckets;
@@ -1423,7 +1426,7 @@ int shmsync_multilock_recover(shmsync_multilock *m, uint64_t key, int (*repair)(
 /* Returns the state of the key as an errno: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
 
-/* ---- SignalWaker: up to 4096 queues of the user's, and their workers ----
+/* ---- SignalWaker: schedules up to 4096 queues of the user to their workers ----
  *
  *     producer                              worker
  *     push(queue, item);                    for (;;) {
@@ -1456,13 +1459,13 @@ typedef struct shmsync_signalwaker_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;
 
-/* A gate is a value, valid until the SignalWaker is closed. Finish the execution of a queue with the gate that began it
- * or, instead, with one copy of this gate. */
+/* A gate is a value, valid until the SignalWaker is closed. Finish an execution with the gate that began it, or with
+ * one copy of that gate, but only once. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
     uint32_t queue;   /* number of the queue */
-    uint64_t running; /* the execution that this gate began, or 0 */
+    uint64_t running; /* identifies the execution that this gate began; 0: none */
 } shmsync_gate;
 
 /* The state of a gate, as shmsync_gate_state reads it. */
@@ -1474,7 +1477,7 @@ typedef struct shmsync_gate_info {
 } shmsync_gate_info;
 
 /* A signal is a word with one bit for each of 64 queues. A bit is set while the gate of the queue waits for an
- * executor. Gates and shmsync_signalwaker_next keep the bits up to date; these functions are for programs that
+ * executor. Gates and shmsync_signalwaker_next keep the bits up to date; the functions of signals are for programs that
  * choose among queues in their own way. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
@@ -1536,8 +1539,8 @@ uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 /* Registers one more sleeper, until this process unregisters it or dies. A sleeper is a thread that waits for a permit,
- * or that sleeps elsewhere for the same purpose. No wake depends on the number of sleepers. ENOSPC: this process has
- * 1,048,575 sleepers. */
+ * or a worker that waits elsewhere, for example in a poll of file descriptors. No wake depends on the number of
+ * sleepers. ENOSPC: this process has 1,048,575 sleepers. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 /* Unregisters one sleeper of this process. EPERM: this process has none. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
@@ -1565,8 +1568,8 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Marks a signal in the summary, which says that the signal may have set bits. If the signal was not marked, the call
- * issues a permit and sets *marked to 1. */
+/* Marks a signal in the summary. The mark says that the signal may have set bits. If the signal was not marked, the
+ * call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 /* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
@@ -1582,8 +1585,8 @@ uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
-/* Sets the status bit "tasks", which says that the partition has work. If the bit was not set, the call issues a permit
- * and sets *marked to 1. */
+/* Sets the status bit "tasks", which says that the partition of w has work: see shmsync_signalwaker_sync_partition. If
+ * the bit was not set, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "tasks". EBUSY: the bit was not set, or it stays set because the summary of the partition is
  * not empty. */
@@ -1591,9 +1594,9 @@ int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of the partition of w. The partition consists of the signals start to end - 1, at most 64, of the
- * SignalWaker tree, or of w if tree is NULL. Bit k of the summary says whether signal start + k has a set bit. *work
- * says whether any of these signals has one. */
+/* Updates the summary of the partition of w. A partition is the range of signals that one worker serves: here the
+ * signals start to end - 1, at most 64. They are signals of the SignalWaker tree or, if tree is NULL, of w itself. Bit
+ * k of the summary says whether signal start + k has a set bit. *work says whether the summary has a set bit. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -1660,15 +1663,15 @@ typedef struct shmsync_lost {
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in on_first,
- * when no other process is in and every dead process has been reaped. For each such object, and for each such key of a
- * multilock, it calls repair, which must repair the data that the object guards. For a lock, it holds the lock while
- * repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has made it usable: a future
+/* shmsync_recover_all makes objects usable again if deaths have made them unusable. Call it in on_first, when no other
+ * process is in and every dead process has been reaped. For each unusable object of the arena, and for each unusable
+ * key of a multilock, it calls repair, which must repair the data that the object guards. For a lock, it holds the lock
+ * while repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless it is usable by now: a future
  * that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair returns an errno, the object stays unusable, and the call goes on with the other objects. The result is 0
- * or the first error. For a lock that repair did not repair, the error is ENOTRECOVERABLE; for another object, it is
- * what repair returned. EPROTO: a peer has overwritten an object. ENOSPC: the arena has no room for what the recovery
+ * or the first error. If repair fails for a lock, the error is ENOTRECOVERABLE; for another object, it is the errno
+ * that repair returned. EPROTO: a peer has overwritten an object. ENOSPC: the arena has no room for what the recovery
  * of an object needs. ENOMEM: objects or keys may have been left out. *recovered, if recovered is not NULL, is the
  * number of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex
  * and Waitable of the Go side, are left alone. */
@@ -1687,9 +1690,9 @@ typedef struct shmsync_synchronized_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
-    uint64_t layout;     /* fingerprint of the value, from shmsync_layout; 0: an existing Synchronized may have any */
+    uint64_t layout;     /* fingerprint of the value, from shmsync_layout; 0: an existing Synchronized may have any fingerprint */
     int64_t spin_ns;     /* see shmsync_mutex_options */
-    const char *type;    /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
+    const char *type;    /* description for shmsync_layout, used instead of layout; the name of each field stands before the @ of the field */
 } shmsync_synchronized_options;
 
 /* Finds the Synchronized of that name, or creates it. If name is NULL or "", creates a new anonymous Synchronized. The
@@ -1716,7 +1719,7 @@ int shmsync_synchronized_commit(shmsync_synchronized *s);
 /* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
 /* Copies the value to dst, normally without the lock. The call takes the lock only if commits of other processes
- * overtake the copy again and again. It does not wait for a process between begin and commit that is stopped or dead.
+ * overtake the copy again and again. It does not wait for a stopped or dead process that is between begin and commit.
  * While the call runs, dst may have parts of several values; when it returns 0, dst has one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Sets the value to *src, as a begin, a change of the copy and a commit would. */
@@ -2113,9 +2116,9 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release order
- * keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of the
- * program, and none after it. */
+/* Stores to a word that only one thread at a time writes, but not if the word has the value v already. The release
+ * order keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of
+ * the program, and none after it. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -2142,8 +2145,8 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps later loads of this thread after its last compare-and-swap, which has succeeded. A call needs this if another
- * call that did not see this compare-and-swap may have changed nothing; see prims/fence.go. */
+/* Keeps later loads of this thread after its last compare-and-swap, which has succeeded. prims/fence.go says which
+ * calls need this. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -2398,8 +2401,8 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
-/* A filter for system calls that the program has installed after a probe has shown futex_waitv forbids it now. A process
- * cannot remove such a filter. */
+/* 1: a filter for system calls forbids futex_waitv. The program has installed the filter after a probe found
+ * futex_waitv. A process cannot remove such a filter. */
 static int shmi_waitv_forbidden; /* atomic */
 
 /* Sleeps while every word has the value val of its entry of v. After any return, the caller examines all words
@@ -3487,7 +3490,7 @@ static SHMI_THREAD shmi_failure shmi_last;
 
 /* The number of bytes of the first character of s if a text shows this character without an escape; otherwise 0.
  * Control characters, bytes that are not UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and
- * labels may contain anything, and a terminal or a log must not take their bytes for its own. */
+ * labels may contain anything, and a terminal or a log must not interpret their bytes. */
 SHMI_FN size_t shmi_plain_bytes(const char *s, int quoted)
 {
     const unsigned char *c = (const unsigned char *)s;
@@ -3623,8 +3626,8 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Sets err to the result of call. With a repair, the call may note a failure, repair what a death has left, and
- * succeed. Then the last failure is again the one from before the call. Without a repair, a call never goes on after a
+/* Sets err to the result of call. If repair is not NULL, the call may note a failure, repair what a death has left, and
+ * succeed. Then the last failure is again the one from before the call. If repair is NULL, a call never goes on after a
  * failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
@@ -3788,7 +3791,7 @@ typedef struct shmi_ref {
 
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
-    uint64_t window; /* window of the slot at that time; in another window, other participants can have this state */
+    uint64_t window; /* window of the slot in that state; in another window, another participant can have the same state */
     int unknown;     /* how many objects are of a kind that this header does not know */
     int unfinished;  /* a transaction of the dead participant is still in an undo log */
     int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
@@ -3813,12 +3816,12 @@ typedef struct shmi_dead_waits {
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
     uint64_t n;     /* number of nodes; more than room: the list is incomplete */
     uint64_t room;  /* of the list at */
-    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. Points to the array few, or to memory of shmi_map_list. */
     shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
-/* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
- * fields other than turn are guarded by turn. */
+/* A search of this process for free blocks of one class, in slabs other than the one from which the last block came.
+ * The mutex turn guards the other fields. */
 typedef struct shmi_search {
     pthread_mutex_t turn; /* held by the thread that searches or takes a fresh chunk */
     int begun;
@@ -3841,7 +3844,7 @@ typedef struct shmi_notice {
     int64_t when;
     uint32_t asked; /* the state of the slot when this process last asked the kernel for the byte */
     /* guarded by: shmsync_arena.endings. When this process first met the death of generation ending_of, when it last
-     * examined the threads of that process, and whether these threads have given up their memory */
+     * examined the threads of the dead process, and whether these threads have given up their memory */
     uint32_t ending_of;
     uint64_t ending_window;
     int64_t began, looked;
@@ -3886,7 +3889,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
-    int leaving; /* set once, after closing, when calls is 0; then a call that is not in calls undoes its claims. Atomic. */
+    int leaving; /* set once, when closing is set and the count in calls is 0; then a call that is not counted in calls undoes its claims. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
@@ -3981,8 +3984,8 @@ struct shmsync_arena {
 /* Which wakes of an object may be lost because a participant died. */
 enum {
     SHMI_OWED_ANNOUNCED, /* wakes for waiters that have announced themselves in words of the object */
-    SHMI_OWED_ONE,       /* also wakes for waiters that the words may not show, because they have announce records */
-    SHMI_OWED_ALL        /* all wakes: the dead participant slept, too; a wake for one waiter may reach its threads */
+    SHMI_OWED_ONE,       /* also wakes for waiters that have announce records and may not be visible in words of the object */
+    SHMI_OWED_ALL        /* all wakes: threads of the dead participant slept, too, and a wake for one waiter may reach one of them */
 };
 
 /* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function
@@ -3997,7 +4000,8 @@ typedef struct shmi_kind_ops {
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
-    /* Whether a call of this process, other than those in shmsync_arena.calls, is about to store to what it has claimed. */
+    /* Whether a call that shmsync_arena.calls does not count is about to store to a part of the object that it has
+     * claimed. */
     int (*in_call)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
@@ -4141,9 +4145,9 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
-/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
- * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
- * all. */
+/* Bounds the loops in which a reaper changes an object with a recorded queue, or serves the queue. If other processes
+ * overtake so many changes of such a loop, the loop ends, and a later check does its work. Correct peers overtake a few
+ * changes. A hostile peer may overtake all. */
 #define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
@@ -4285,9 +4289,9 @@ static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 /* The calls that found no entry, because the thread is in calls of more arenas than there are entries. */
 static SHMI_THREAD volatile unsigned shmi_calls_beyond;
 
-/* Adds more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt this function.
- * The handler leaves each count as it was, but may store another arena in an entry with the count 0. So this function
- * raises the count of a new entry before it stores the arena there. */
+/* Adds the parameter more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt
+ * this function. The handler leaves each count as it was, but may store another arena in an entry with the count 0. So
+ * this function raises the count of a new entry before it stores the arena there. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;
@@ -4511,10 +4515,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Changes *word from old, which names n, to the value to. Returns whether it did. The word stays as it is while n is
- * current and, if gone is set, while n is dead but not gone. If n is this participant, it is leaving, and only the
- * value of the word counts. Each change that takes a word from a dead participant goes through this function, except
- * where the caller holds a lock that guards the word. */
+/* Changes *word from old, which names n, to the value to, if n is dead. If gone is set, n must be gone, too. Returns
+ * whether it did. If n is this participant, it is leaving: then the word changes if it has the value old. Each change
+ * that takes a word from a dead participant goes through this function, except where the caller holds a lock that
+ * guards the word. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -4547,7 +4551,7 @@ enum {
      * words at most. */
     SHMI_nearSlabs = 16,
     SHMI_nearWords = 4096,
-    /* These limits during the first pass over all chunks. */
+    /* The same limits during the first pass over all chunks. */
     SHMI_firstSlabs = 256,
     SHMI_firstWords = 1 << 16,
     SHMI_claimTries = 64,
@@ -4781,9 +4785,8 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
     return -1;
 }
 /* Returns a descriptor of the arena's file, for shmi_return_file, or -1 with errno: ESTALE if the path does not lead to
- * the file any more. Other code of the program may have closed the
- * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
- * file again, if its path still leads to it. */
+ * the file any more. Other code of the program may have closed the descriptors of the arena by mistake, and their
+ * numbers may belong to other files by now. Then this call opens the file again, if the path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
 {
     if (shmi_is_file(a->fd, a->dev, a->ino))
@@ -4854,8 +4857,8 @@ SHMI_FN void shmi_discard(shmsync_arena *a, uint64_t off, uint64_t n)
  * claimed the chunks. A chunk without the mark has never been used, so all of these bytes are 0, and stay 0.
  *
  * Without a byte lock, the memory stays. The byte lock keeps the chunks of a dead participant claimed until no system
- * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 that another
- * participant already uses. */
+ * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 while another
+ * participant already uses them. */
 SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i, first, end = chunk + n;
@@ -4872,8 +4875,8 @@ SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 }
 /* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. If there is
  * too little memory for all of them, gives back what it has allocated. The block words come first, because they need
- * less memory. If this process dies before the chunks are marked, memory remains of which no word knows: see the method
- * back in internal/arenakernel/heap.go. */
+ * less memory. If this process dies before the chunks are marked, their memory stays allocated although no word says
+ * so: see the method back in internal/arenakernel/heap.go. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
@@ -4956,10 +4959,10 @@ SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
         s->end = chunk + 1;
     }
 }
-/* Claims a block of the class in one of the chunks from first to end-1. The search begins below chunk *at, goes
- * downwards, and continues from first at end-1. It reads at most as many chunk words as words says, and searches at
- * most as many slabs as slabs says. It adds the number of chunk words that it has read to *passed, and sets *at to the
- * chunk that it has read last. */
+/* Claims a block of the class in one of the chunks from first to end-1. The search begins below chunk *at and goes
+ * downwards; after chunk first it continues at end-1. The parameter words limits how many chunk words it reads, and the
+ * parameter slabs how many slabs it searches. It adds the number of chunk words that it has read to *passed, and sets
+ * *at to the last chunk that it has read. */
 SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint64_t *at, uint64_t first, uint64_t end,
                                   uint64_t words, uint64_t slabs, uint64_t *passed)
 {
@@ -4982,9 +4985,9 @@ SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint6
 }
 /* Claims a block in a slab that is not full, if a search finds one. The caller holds searches[cls].turn.
  *
- * In the headroom, it searches all chunks, because the headroom is small: no fresh chunk of it is used while another
- * one has a free block. For a wait node, it also searches all chunks, because a chunk of wait nodes is never used for
- * anything else. internal/arenakernel/heap_search.go describes the search. */
+ * In the headroom, it searches all chunks, so that no fresh chunk is used while a slab has a free block: the headroom
+ * is small. For a wait node, it also searches all chunks, because a chunk of wait nodes is never used for anything
+ * else. internal/arenakernel/heap_search.go describes the search. */
 SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
 {
     shmi_search *s = &a->searches[cls];
@@ -5161,7 +5164,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in another slab or in a fresh chunk. The caller holds searches[cls].turn. */
+/* Claims a block of the class in any slab of the room, or in a fresh chunk. The caller holds searches[cls].turn. */
 SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
@@ -5193,8 +5196,8 @@ SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_o
 }
 /* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
  * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk. If
- * there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
- * and tries again. No call that a signal handler may make claims a block. */
+ * there is no space, the function frees blocks that this process could not free earlier because a peer guarded them.
+ * Then it tries again. A signal handler may make no call that claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err;
@@ -5356,9 +5359,9 @@ SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, s
     }
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
-/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
- * If there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
- * and tries again. */
+/* Claims as many whole chunks as size bytes need, zeroed. The parameter in is the room of the chunks: SHMI_roomOfAll or
+ * SHMI_roomOfLinked. If there is no space, the function frees blocks that this process could not free earlier because a
+ * peer guarded them. Then it tries again. */
 SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     int err = shmi_try_claim_span(a, size, in, off);
@@ -5508,8 +5511,8 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
                     } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
-                        /* If the word has changed, the block was a record of an object, and the process that deletes
-                         * the object has published it. By now the block may have any use. */
+                        /* If the word has changed, the block was a slot record or a block of an object. The process
+                         * that deletes the object has published it, so it may have been freed and used again. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }
@@ -5574,7 +5577,7 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
             return 0;
     return 1;
 }
-/* Waits for a short time until shmi_all_told is true. Returns whether it is. */
+/* Waits until shmi_all_told is true, but only for a short time. Returns whether it is true. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;
@@ -5589,9 +5592,9 @@ SHMI_FN int shmi_await_told(shmsync_arena *a)
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
 SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
-/* The next word of the node when its owner gives it back. */
+/* The value that the word of the node gets when the owner gives the node back. */
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
-/* The next word of the node when its owner keeps it for another wait. */
+/* The value that the word of the node gets when the owner keeps the node for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_queued(uint32_t word)
 {
@@ -5606,13 +5609,13 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 /* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
- * 63-recordqueue.h. Then its stamp has the bit SHMI_RECORDED_STAMP. The high half of its word next contains the state
+ * 63-recordqueue.h. Then its stamp has the bit SHMI_RECORDED_STAMP. The high half of the field next contains the state
  * of the wait: 0, a constant of this enum, or the next node, as its offset divided by SHMI_blockMin. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
        SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
-/* Whether v, the state of a wait in the word next, says that the node is on its queue. */
+/* Whether v, the state of a wait, says that the node is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
 /* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. No process
  * may reuse or free such a node. */
@@ -5690,7 +5693,7 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and that its owner does not need any more. Several participants may try: the
- * participant that makes itself the owner by CAS frees the node. The participant owner may be a reaper that made itself
+ * participant that makes itself the owner by CAS frees the node. The parameter owner may name a reaper that made itself
  * the owner and died before it freed the node. While this thread is stopped, other processes may free the node and
  * claim it again. So the node is freed only if it is in use, and still in the same use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
@@ -5719,10 +5722,10 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant after the node was taken off its recorded queue, which set the word next of the
- * node to the value of the parameter next. If several participants try, only one frees the node. If the wait was
- * resolved, a participant may be about to put the node on the ready stack of the dead participant. Then
- * shmi_free_nodes_of frees the node later. */
+/* Frees a node of a dead participant after the node was taken off its recorded queue. The parameter next is the value
+ * that the field of this name got then. If several participants try, only one frees the node. If the wait was resolved,
+ * a participant may be about to put the node on the ready stack of the dead participant. Then shmi_free_nodes_of frees
+ * the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -5733,7 +5736,7 @@ SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Changes the owner of a node from the participant owner, which does not need the node any more, to this participant.
+/* Makes this participant the owner of a node, in place of the participant owner, which does not need the node any more.
  * Returns 0 if the node has another owner. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
@@ -5916,8 +5919,8 @@ SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *ar
         --*v->left;
     return !v->found && *v->left > 0;
 }
-/* Whether the node at off is on the list whose head is at list. The answer is also yes if *left steps do not suffice
- * to tell, because a peer has overwritten the list. */
+/* Whether the node at the offset off is on the list whose head is at the offset list. *left is the number of steps that
+ * the function may make. If they do not suffice, a peer has overwritten the list, and the answer is yes. */
 SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
 {
     shmi_block b;
@@ -5981,7 +5984,8 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told was set, by a granter that has not told the owner yet. */
+/* Whether the node is resolved, and its granter may not have told the owner yet. The node may have been resolved after
+ * d->told was set. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
@@ -6001,14 +6005,14 @@ SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
     return done;
 }
 /* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue or
- * resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not know
- * the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The call
- * may leave the object guarded.
+ * resolve its wait. The owner of the node is not current, so the owner changes nothing any more. If this process does
+ * not know the kind of the object, or finds the object corrupt, it returns 0 and leaves the node to other processes.
+ * The call may leave the object guarded.
  *
- * A record that is committed and not complete may still have to change the node. There are two cases. If the word next
- * is 0, the record may have to put the node on a queue. If the word next says that the wait has ended, the record may
- * have to resolve the node. In both cases this function first completes the record. Another process may complete the
- * record at any time, so each round of the loop decides by one load of the word next. */
+ * A record that is committed and not complete may still have to change the node. There are two cases. If the state of
+ * the wait, in the field next, is 0, the record may have to put the node on a queue. If the state says that the wait
+ * has ended, the record may have to resolve the node. In both cases this function first completes the record. Another
+ * process may complete the record at any time, so each round of the loop decides by one load of the state. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
     int joined = 0, ended = 0; /* in each case, whether this function has completed the record */
@@ -6046,8 +6050,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
-            /* The owner of the node was reaped. Another participant then took the node off its queue. It has died
-             * before it gave the node back, or is about to give it back. shmi_forget_wait checks for the guard. */
+            /* The owner of the node was reaped. The participant that then took the node off its queue has died before
+             * it gave the node back, or is about to give the node back. shmi_forget_wait checks for the guard. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
@@ -6167,7 +6171,8 @@ SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi
     shmi_end_tell(a);
 }
 
-/* Frees a node of an object that this process deletes. The dead participant owner owns the node. */
+/* Frees a node of an object that this process deletes. The parameter owner is the dead participant that owns the
+ * node. */
 SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object, shmi_participant_id owner)
 {
     shmi_act act;
@@ -6180,8 +6185,9 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
 {
     shmi_off object = *(shmi_off *)arg;
     shmi_participant_id owner = shmi_node_owner(n); /* one load, because a reaper may make itself the owner of a dead participant's node */
-    /* The word list is read before the word object. If the node becomes a poller node of another object meanwhile, its
-     * owner stores object before list. So a list of another object is never taken for one of this object. */
+    /* This function reads the field list before the field object. If the node becomes a poller node of another object
+     * meanwhile, its owner stores object before list. So this function never takes a list of another object for one of
+     * this object. */
     uint64_t list = shmi_ld64(&n->list);
     if (shmi_ld64(&n->object) != object)
         return;
@@ -6207,7 +6213,7 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
  * the owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
-/* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
+/* ---- Waits of the dead in recorded queues: see internal/arenakernel/node_dead.go ----
  *
  * A participant that dies may leave a wait that has to pass something on, such as a wake, to another wait of the
  * object. To find these waits, a process makes a list of the nodes of all dead participants, once after each death. The
@@ -6467,7 +6473,8 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
-/* Whether the n bytes can be a name: they contain no character that controls a terminal. The text is UTF-8. */
+/* Whether the n bytes, which are UTF-8, can be a name. In ASCII only letters, digits and _ are allowed, and no digit
+ * comes first; control characters beyond ASCII are not allowed. */
 SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 {
     size_t i;
@@ -6734,9 +6741,9 @@ SHMI_FN int shmi_type_difference(const char *arena, const char *program, int mos
 }
 /* ---- Handles of the user, and the memory of closed handles ----
  *
- * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains
- * that number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
- * handle is closed. Such a call may come at any time. So the memory is never given back to malloc, and only used again
+ * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains that
+ * number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
+ * handle is closed. Such a call may come at any time. So the memory never goes back to malloc. It is used again only
  * for things of the same size class. */
 
 typedef struct shmi_head {
@@ -6875,8 +6882,8 @@ SHMI_COLD int shmi_closed(const char *function)
     return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
 }
 
-/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
- * SHMI_OPENED_OR, the function returns the argument value. */
+/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF.
+ * SHMI_OPENED_OR lets the function return another value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \
@@ -7128,7 +7135,7 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
     return 0;
 }
 /* Goes to the next block of the walk that was added since the word objRecords had the value of the parameter until. If
- * the list does not contain the entry that until names, the walk is bad. */
+ * the list does not contain the entry that this value names, the walk is bad. */
 SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
 {
     while (v->next != (shmi_off)until * SHMI_blockMin)
@@ -7141,8 +7148,8 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* Returns the number for a block that is pushed on a list whose first entry is first, a value of the word objRecords.
- * Returns 0 if the numbers are used up. */
+/* Returns the number for a block that is pushed on a list. The parameter first, a value of the word objRecords, names
+ * the first entry of the list. Returns 0 if the numbers are used up. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -7175,8 +7182,8 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     return 0;
 }
 /* Pushes the block at off on the list of o: as a slot record if the parameter numbered is 0, otherwise as a block with
- * a number. If the list does not begin with the entry first any more, the function frees a numbered block instead of
- * pushing it. */
+ * a number. If the entry that the parameter first names is not the first of the list any more, the function frees a
+ * numbered block instead of pushing it. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -7204,8 +7211,8 @@ SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off of
         return shmi_meddled(a, off);
     return 0;
 }
-/* Finds or makes the slot record of o for this process's slot, of at least size bytes. The caller has o open, and
- * holds handles_of. */
+/* Finds or makes the slot record of o for this process's slot, of at least size bytes. The caller has o open, and holds
+ * a->handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
     shmi_record_walk v;
@@ -7222,7 +7229,7 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
 /* Makes a slot record of o for this process, which visits o in a reap and has not opened it. Returns 0 if there is no
- * room, or another thread has handles_of. */
+ * room, or another thread holds a->handles_of. */
 SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_off record;
@@ -7248,10 +7255,10 @@ SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { ret
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
-/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
- * and the others are 0. The parameter head is the value that the word objRecords had before the caller found that o
- * needs a block. If the word has another value by now, another call may have added the block. Then this function adds
- * nothing and returns 0. */
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind the header of the block get
+ * the value of the parameter tag, and the other bytes are 0. The parameter head is the value that the word objRecords
+ * had before the caller found that o needs a block. If the word has another value by now, another call may have added
+ * the block. Then this function adds nothing and returns 0. */
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
@@ -7262,11 +7269,11 @@ SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size
     return shmi_push_listed(a, o, off, 1, head);
 }
 
-/* Publishes a block that a dead participant had claimed, if that participant had pushed it on the list of an object,
- * as a slot record or as a numbered block. Returns 0 if it had not. A claimed block may contain any bytes: only the
- * list of the object says what the block is. If a peer has damaged the list, a handle may still use a record that is
- * not on the list any more, so a block that may belong to that list is kept. The caller is the reaper of the dead
- * participant, and holds handles. */
+/* Publishes a block that a dead participant had claimed, if that participant had pushed it on the list of an object, as
+ * a slot record or as a numbered block. Returns 0 if it had not. A claimed block may contain any bytes: only the list
+ * of the object says what the block is. If a peer has damaged the list, a handle may still use a record that is not on
+ * the list any more, so a block that may belong to that list is kept. The caller is the reaper of the dead participant,
+ * and holds a->handles. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -7277,7 +7284,8 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
         return 0;
     /* A process that deletes the object sets its block to freeing, checks for guards, publishes the records, and then
      * frees them. So either that process sees this guard, or it publishes this block, or this process sees that the
-     * object is gone. The object may become freeing at any time, so one load of its word decides. */
+     * object is gone. Another process may set the object to freeing at any time, so this function decides by one load
+     * of its block word. */
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size) {
         uint32_t kind = shmi_block_kind(shmi_ld32(o.word));
@@ -7311,8 +7319,9 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks the list of an object, and stores the last entries of the list in the array last, which has as many places as
- * room says. Entry number n of the list is at place n modulo room. Returns how many entries the list has. */
+/* Walks the list of an object, and stores the last entries of the list in the array last. The parameter room is the
+ * number of places in this array. Entry number n of the list is at place n modulo room. Returns how many entries the
+ * list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -7351,14 +7360,14 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     free(all);
 }
 
-/* Releases a block that was in the directory, or was an object, as shmi_release does. While a process guards the
- * block, this function only sets it to freeing by this process, and the block is released later. The caller holds
- * handles. */
+/* Releases a block that was in the directory, or was an object, as shmi_release does. While a process guards the block,
+ * this function only sets it to freeing by this process, and the block is released later. The caller holds
+ * a->handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    /* A claimed block has no records. But if its participant died before it had cleared the bytes, they may be those
-     * of an earlier object. Then they may name a record of another object. */
+    /* A claimed block has no records. But if its participant died before it had cleared the bytes, the block may have
+     * the bytes of an earlier object, and these may name a record of another object. */
     if (shmi_block_kind(w) == SHMI_blockClaimed)
         shmi_st32(shmi_u32(a, b->off + SHMI_objRecords), 0);
     if (!shmi_guarded(a, b->off)) {
@@ -7383,7 +7392,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
     }
 }
 /* Releases the blocks in a->deferred that no process guards any more, and returns whether it released one. The caller
- * holds handles. */
+ * holds a->handles. */
 SHMI_FN int shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
@@ -7459,7 +7468,7 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
     return far;
 }
 /* Lowers the reach to the greatest distance of an entry, unless another participant is doing that. The caller holds
- * handles. */
+ * a->handles. */
 SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
@@ -7482,7 +7491,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 }
 /* Lowers the reach when that is worth its cost: the searches of this process have passed more removed entries than an
  * examination of all entries costs. After an attempt that did not help, more removed entries are needed for the next
- * attempt. The caller holds handles. */
+ * attempt. The caller holds a->handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -7709,9 +7718,10 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A caller that has placed its own new object passes the offset of this
- * object as mine. Only for such a caller does the function resolve pending objects of the name: it waits a little for
- * objects that were placed before that of the caller, and then aborts them. The caller holds handles. */
+/* Finds the object of that name and opens it. The parameter mine is the offset of a new object of that name that the
+ * caller has put into the directory, or 0. If mine is not 0, the function aborts pending objects of the name. If it
+ * meets such an object before it meets mine, it first waits a little, because the maker may commit the object. The
+ * caller holds a->handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
     uint64_t reach = shmi_reach(a), k;
@@ -7788,7 +7798,7 @@ typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
     int whole; /* a block of the dead participant has an unreadable header: any directory entry may lead to it */
 } shmi_resolve_arg;
-/* Resolves the entry of the block at off, if dead had claimed the block or was freeing it. */
+/* Resolves the entry of the block at off, if the dead participant had claimed the block or was freeing it. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
@@ -7810,8 +7820,8 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     }
     return 1;
 }
-/* Publishes the objects that dead had committed. Removes the entries of objects that dead had not committed, or had
- * begun to free. The caller is the reaper of dead and holds handles. */
+/* Publishes the objects that a dead participant had committed. Removes the entries of objects that this participant had
+ * not committed, or had begun to free. The caller is its reaper, and holds a->handles. */
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_resolve_arg arg;
@@ -7834,8 +7844,8 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* Copies the options *given of the program to *own, which has all fields that this version knows. If the program was
  * compiled with an older header, its options have fewer fields, and the other fields of *own are 0. If the header was
- * newer, and the program sets a field that this version lacks, the result is EINVAL. A struct_size of 0 means the size
- * first, which the struct had in version 0.1. The flags of the options are added to *how. */
+ * newer, and the program sets a field that this version lacks, the result is EINVAL. If struct_size is 0, the options
+ * have the size that they had in version 0.1: the parameter first. The flags of the options are added to *how. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -7858,8 +7868,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
     return 0;
 }
 /* The first statement of a function that opens an object and has the parameters a, name, opts and existing. After this
- * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
- * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
+ * statement, *opts has all fields, the variable flags has the flags, and existing says whether the function fails with
+ * ENOENT if there is no object. The statement sets impl, a field of the handle, to NULL. Only an open that succeeds
+ * sets it to another value. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -8196,7 +8207,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
     return err;
 }
 
-/* Opens the object at off. The caller holds handles. */
+/* Opens the object at off. The caller holds a->handles. */
 SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
 {
     int there = 0, err;
@@ -8235,10 +8246,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Sets *arg, the ID of a dead participant, to 0 if the object at off has an undo log with a transaction of this
- * participant. The undo of the transaction writes into memory that the participant had open, so no process may use that
- * memory for anything else before the undo. The object is not guarded, so another process may delete the object while
- * this function reads it. At worst the function then finds a transaction that does not exist. */
+/* Sets *arg, the ID of a dead participant, to 0 if the object at off has an undo log with a transaction of the dead
+ * participant. The undo of the transaction writes into memory that the dead participant had open, so no process may use
+ * that memory for anything else before the undo. The object is not guarded, so another process may delete the object
+ * while this function reads it. At worst the function then finds a transaction that does not exist. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -8357,7 +8368,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 }
 
 /* Deletes the object h, which this process has just opened in order to delete it. If the deletion is not possible,
- * closes h. The caller holds handles. */
+ * closes h. The caller holds a->handles. */
 SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -8378,7 +8389,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
     }
     return err;
 }
-/* Removes only the object of that name, not the successor that an upgrade has left. The caller holds handles. */
+/* Removes only the object of that name, not the successor that an upgrade has left. The caller holds a->handles. */
 SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 {
     shmi_header h;
@@ -8395,8 +8406,8 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * of the old object, 8 bytes each, and the kind and version of the new object, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h if it was created at the time created. ENOENT: this object does not exist any more, even if
- * another object has its name by now. The caller holds handles. */
+/* Deletes the object h if its time of creation is the parameter created. ENOENT: this object does not exist any more,
+ * even if another object has its name by now. The caller holds a->handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -8411,8 +8422,8 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     return shmi_erase(a, &now);
 }
 /* Whether the object of that name makes its successor s redundant, because the object also contains the data of s: see
- * isRedundant. If the parameter of is not 0, the object must be at the offset of. *busy is how many participants have
- * the object open, besides this call. */
+ * isRedundant. If the parameter of is not 0, it is the offset at which the object must be. *busy is how many
+ * participants have the object open, besides this call. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -8438,7 +8449,8 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
 /* Deletes the successor that an interrupted upgrade of the object of that name has left, before the caller deletes the
  * object: see deleteSuccessor. The object does not need its successor, so a death between the two deletions does no
  * harm. A successor that is not redundant has data of its own, so it stays while a participant has the object open. If
- * the parameter of is not 0, only a successor of the object at the offset of is deleted. The caller holds handles. */
+ * the parameter of is not 0, it is an offset, and the call deletes only a successor of the object at this offset. The
+ * caller holds a->handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -8523,8 +8535,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends a deletion of the object in b that dead had begun: completes a deletion that was decided, and cancels any
- * other. The caller is the reaper of dead and holds handles. */
+/* Ends a deletion of the object in b that dead had begun: completes a deletion that was decided, and cancels any other.
+ * The caller is the reaper of dead, and holds a->handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
@@ -8632,7 +8644,8 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    /* Claimed blocks come before objects: otherwise a maker that publishes its object in between would be left out. */
+    /* Claimed blocks come before objects: otherwise an object that its maker publishes between the two walks would be
+     * left out. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
@@ -8676,8 +8689,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
         } else if (r->opens == 0) {
-            /* The last handle is closed, but calls through it are under way and have kept the object open. From now on
-             * this opening keeps it open. */
+            /* The last handle is closed, but calls through it are under way, and their opening keeps the object open.
+             * The handle uses this opening again, so the opening of the caller is closed. */
             shmi_renew_thing(r->handle);
             shmi_close_object(a, o->off);
         }
@@ -8709,11 +8722,11 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
  * more, and the close of the arena has woken the waiters. */
 SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way: then the last
- * such call ends the opening. The caller holds handles_of.
+ * such call ends the opening. The caller holds a->handles_of.
  *
- * The watcher may be checking the object for sleeping threads. After shmi_may_end no thread waits for the object, so
- * no further check begins, and the opening ends after the check that is under way. So a check must neither wait for
- * handles_of nor make a call that may end an opening. */
+ * The watcher may be checking the object for sleeping threads. After shmi_may_end no thread waits for the object, so no
+ * further check begins, and the opening ends after the check that is under way. So a check must neither wait for
+ * a->handles_of nor make a call that may end an opening. */
 SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 {
     shmi_off off = r->h.o.off;
@@ -8795,8 +8808,8 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
     shmi_exit(a);
 }
 /* Begins the last part of a call through the handle at thing, after the call has taken effect. Another thread may see
- * the effect, close the handle and delete the object. Then another object may have the bytes of this one. So between
- * its effect and this function, the call only loads words. If the result is 1, the call may use the words until
+ * the effect, close the handle and delete the object. Then another object may have the bytes of this one. So after the
+ * effect and before this function, the call only loads words. If the result is 1, the call may use the words until
  * shmi_exit_for. If the result is 0, the handle has ended, and its end has made the wakes of the call. No signal
  * handler calls this function, because the end of an opening takes locks. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)

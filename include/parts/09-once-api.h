@@ -28,12 +28,12 @@ shmsync_offset shmsync_once_offset(const shmsync_once *o);
 int shmsync_once_close(shmsync_once *o);
 /* Calls f(arg), unless the function of another call on this Once has returned before. While another call runs its
  * function, this call waits until that function has returned. If a process dies while it runs its function, the next
- * call runs its own f. EDEADLK: the function of another call on the same Once makes this call. */
+ * call runs its own f. EDEADLK: the call comes from inside a function that this Once runs. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
-/* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
- * has passed, and another process still runs its function. */
+/* As shmsync_once_do, but it waits for the function of another call at most until the CLOCK_MONOTONIC time
+ * abs_monotonic. ETIMEDOUT: the time has passed, and that function has not returned. */
 int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const struct timespec *abs_monotonic);
-/* Returns 1 if a function that a call of shmsync_once_do ran has returned, otherwise 0. */
+/* Returns 1 if the Once is done, that is, a function that it ran has returned. Otherwise returns 0. */
 int shmsync_once_done(const shmsync_once *o);
 
 /* ---- Barrier ---- */
@@ -69,10 +69,10 @@ shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
 /* Closes one opening of the Barrier. The parties and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
 /* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. While a process runs the
- * completion of a phase, the call waits until that phase is over, and then counts in the next phase. EINVAL, with
- * nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the completion of this Barrier
- * makes the call. At a broken Barrier the call counts nothing and returns 0, and *phase is the number of the broken
- * phase. */
+ * completion of a phase, the call waits until that phase is over. Then its arrivals count for the next phase. EINVAL,
+ * with nothing counted: fewer than n arrivals are expected. EDEADLK, with nothing counted: the completion function of
+ * this Barrier made the call. At a broken Barrier the call counts nothing and returns 0, and *phase is the number of
+ * the broken phase. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* As shmsync_barrier_arrive, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic for a completion that a
  * process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
@@ -86,30 +86,32 @@ int shmsync_barrier_arrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *i
  * that a process runs. ETIMEDOUT: the time has passed, and nothing is counted. */
 int shmsync_barrier_timedarrive_index(shmsync_barrier *b, uint64_t *phase, int64_t *index, const struct timespec *abs_monotonic);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: the phase has not begun. EDEADLK:
- * the completion of the phase makes the call. */
+ * the completion function of the phase made the call. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
 /* As shmsync_barrier_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct timespec *abs_monotonic);
-/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the completion of this Barrier makes
- * the call. EBADF: another thread closed the handle or the arena; if shmsync_error names barrier.wait, the arrival has
- * counted. After EPROTO the arrival may or may not have counted. */
+/* Arrives once, and waits until the phase is over. EDEADLK, with nothing counted: the completion function of this
+ * Barrier made the call. EBADF: another thread closed the handle or the arena; if shmsync_error names barrier.wait, the
+ * arrival has counted. After EPROTO the arrival may or may not have counted. */
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the
- * time has passed; the arrival still counts, unless shmsync_error names barrier.arrive. In that case, the completion of
- * the previous phase was still running. */
+ * time has passed. If shmsync_error names barrier.arrive, the completion of the previous phase was still running, and
+ * the arrival does not count. Otherwise the arrival counts. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
 /* Arrives once, and lowers the number of parties of all later phases by one. EDEADLK, with nothing counted: the
- * completion of this Barrier makes the call. */
+ * completion function of this Barrier made the call. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
-/* Makes this process n more of the parties. If this process dies before it has arrived for each of them, the phase is
- * broken. If a process dies that has neither registered nor arrived, the other parties go on waiting. */
+/* Adds n to the number of parties that belong to this process. If this process dies before all its parties have
+ * arrived, the phase is broken. If a process dies that has neither registered nor arrived, the other parties go on
+ * waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
-/* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
+/* Undoes the registration of this process: no party belongs to it any more. The Barrier expects as many arrivals as
+ * before, so other processes have to arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
-/* Begins a new phase of a broken Barrier, for the given number of parties. If parties is 0, the number is that of the
- * expected parties less those that died. *did, if did is not NULL, says whether this call reset the Barrier. The call
- * waits until the dead processes are gone. */
+/* Begins a new phase of a broken Barrier, for the given number of parties. If parties is 0, the new number is that of
+ * the expected parties minus that of the parties that died. *did, if did is not NULL, says whether this call reset the
+ * Barrier. The call waits until the dead processes are gone. */
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did);

@@ -11,7 +11,7 @@ typedef struct shmsync_fairmutex {
 typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
+    int policy;            /* SHMSYNC_POLICY_... for a new lock; EINVAL if an existing lock has another policy */
     int (*repair)(void *); /* lock calls it after the death of a holder; it returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */

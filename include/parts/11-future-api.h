@@ -30,13 +30,14 @@ int shmsync_future_close(shmsync_future *f);
 int shmsync_future_claim(shmsync_future *f);
 /* Sets the Future to result: an errno, or 0 for success. EBUSY: it is set, or its producer died. */
 int shmsync_future_set(shmsync_future *f, int result);
-/* Whether the Future is set: 1 or 0. If it is set, *result is what it is set to; result may be NULL. */
+/* Returns 1 if the Future is set, otherwise 0. If it is set, *result is the result that was set. The pointer result may
+ * be NULL. */
 int shmsync_future_is_set(const shmsync_future *f, int *result);
 /* Waits until the Future is set. EOWNERDEAD: the process that had claimed it died. */
 int shmsync_future_wait(shmsync_future *f, int *result);
 /* As shmsync_future_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Resets a Future that is set, or whose producer died: it is not set afterwards. If the producer died, the call first
- * waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
+/* Resets a Future that is set, or whose producer died. Afterwards the Future is not set. If the producer died, the call
+ * first waits until the producer is gone. EBUSY: the Future is not set, and its producer, if it has one, lives. */
 int shmsync_future_reset(shmsync_future *f);

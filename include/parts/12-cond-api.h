@@ -37,11 +37,10 @@ int shmsync_cond_wait(shmsync_cond *c, shmsync_mutex *m);
 /* As shmsync_cond_wait, but it waits at most until the CLOCK_MONOTONIC time abs_monotonic. ETIMEDOUT: the time has
  * passed. */
 int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct timespec *abs_monotonic);
-/* As shmsync_cond_timedwait, for a lock of any kind. The functions unlock and lock get arg; they unlock and lock that
- * lock, and return 0 or an errno. If abs_monotonic is NULL, the wait has no time limit. If the wait itself fails, with
- * ENOSPC, EPROTO, EBADF or ETIMEDOUT, the lock is held. The result does not say whether the wait or the function lock
- * has failed. If the function lock can fail with one of these errors, too, let both functions note in *arg whether the
- * lock is held. */
+/* As shmsync_cond_timedwait, for a lock of any kind. unlock(arg) unlocks that lock, and lock(arg) locks it; each
+ * returns 0 or an errno. If abs_monotonic is NULL, the wait has no time limit. If the wait itself fails, with ENOSPC,
+ * EPROTO, EBADF or ETIMEDOUT, the lock is held. The result does not say whether the wait or lock(arg) has failed. If
+ * lock(arg) can fail with one of these errors, too, let both functions note in *arg whether the lock is held. */
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);

@@ -11,7 +11,7 @@ typedef struct shmsync_rwmutex {
 typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
+    int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing lock has another policy */
     int (*repair)(void *); /* lock, lock_upgradable and rdlock call it after a writer died; 0: the data is repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */

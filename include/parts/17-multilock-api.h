@@ -11,7 +11,7 @@ typedef struct shmsync_multilock {
 typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
+    int policy;       /* SHMSYNC_POLICY_... for a new MultiLock; EINVAL if an existing one has another policy */
     /* number of parts over which the keys are divided; each takes 192 bytes. It is rounded up to a power of two, at
      * most 65536. 0: 32, or the number of an existing MultiLock; EINVAL if an existing one has another number */
     uint32_t buckets;

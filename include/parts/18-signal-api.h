@@ -1,5 +1,5 @@
 
-/* ---- SignalWaker: up to 4096 queues of the user's, and their workers ----
+/* ---- SignalWaker: schedules up to 4096 queues of the user to their workers ----
  *
  *     producer                              worker
  *     push(queue, item);                    for (;;) {
@@ -32,13 +32,13 @@ typedef struct shmsync_signalwaker_options {
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;
 
-/* A gate is a value, valid until the SignalWaker is closed. Finish the execution of a queue with the gate that began it
- * or, instead, with one copy of this gate. */
+/* A gate is a value, valid until the SignalWaker is closed. Finish an execution with the gate that began it, or with
+ * one copy of that gate, but only once. */
 typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
     uint32_t queue;   /* number of the queue */
-    uint64_t running; /* the execution that this gate began, or 0 */
+    uint64_t running; /* identifies the execution that this gate began; 0: none */
 } shmsync_gate;
 
 /* The state of a gate, as shmsync_gate_state reads it. */
@@ -50,7 +50,7 @@ typedef struct shmsync_gate_info {
 } shmsync_gate_info;
 
 /* A signal is a word with one bit for each of 64 queues. A bit is set while the gate of the queue waits for an
- * executor. Gates and shmsync_signalwaker_next keep the bits up to date; these functions are for programs that
+ * executor. Gates and shmsync_signalwaker_next keep the bits up to date; the functions of signals are for programs that
  * choose among queues in their own way. */
 typedef struct shmsync_signal {
     struct shmi_signalwaker *impl;
@@ -112,8 +112,8 @@ uint64_t shmsync_signalwaker_permits(const shmsync_signalwaker *w);
 /* The number of sleepers that living processes have registered. */
 int shmsync_signalwaker_sleepers(const shmsync_signalwaker *w);
 /* Registers one more sleeper, until this process unregisters it or dies. A sleeper is a thread that waits for a permit,
- * or that sleeps elsewhere for the same purpose. No wake depends on the number of sleepers. ENOSPC: this process has
- * 1,048,575 sleepers. */
+ * or a worker that waits elsewhere, for example in a poll of file descriptors. No wake depends on the number of
+ * sleepers. ENOSPC: this process has 1,048,575 sleepers. */
 int shmsync_signalwaker_register_sleeper(shmsync_signalwaker *w);
 /* Unregisters one sleeper of this process. EPERM: this process has none. */
 int shmsync_signalwaker_unregister_sleeper(shmsync_signalwaker *w);
@@ -141,8 +141,8 @@ uint64_t shmsync_signal_load(const shmsync_signal *s);
 /* The bit set in bitmap that is nearest to start; of two that are equally near, the lower one. 64: no bit is set. */
 int shmsync_nearest_bit(uint64_t bitmap, int start);
 
-/* Marks a signal in the summary, which says that the signal may have set bits. If the signal was not marked, the call
- * issues a permit and sets *marked to 1. */
+/* Marks a signal in the summary. The mark says that the signal may have set bits. If the signal was not marked, the
+ * call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 /* Marks each signal of mask, as shmsync_signalwaker_mark does. *marked gets those that were not marked before. */
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
@@ -158,8 +158,8 @@ uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
-/* Sets the status bit "tasks", which says that the partition has work. If the bit was not set, the call issues a permit
- * and sets *marked to 1. */
+/* Sets the status bit "tasks", which says that the partition of w has work: see shmsync_signalwaker_sync_partition. If
+ * the bit was not set, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "tasks". EBUSY: the bit was not set, or it stays set because the summary of the partition is
  * not empty. */
@@ -167,9 +167,9 @@ int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
 /* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of the partition of w. The partition consists of the signals start to end - 1, at most 64, of the
- * SignalWaker tree, or of w if tree is NULL. Bit k of the summary says whether signal start + k has a set bit. *work
- * says whether any of these signals has one. */
+/* Updates the summary of the partition of w. A partition is the range of signals that one worker serves: here the
+ * signals start to end - 1, at most 64. They are signals of the SignalWaker tree or, if tree is NULL, of w itself. Bit
+ * k of the summary says whether signal start + k has a set bit. *work says whether the summary has a set bit. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);

@@ -12,15 +12,15 @@ typedef struct shmsync_lost {
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in on_first,
- * when no other process is in and every dead process has been reaped. For each such object, and for each such key of a
- * multilock, it calls repair, which must repair the data that the object guards. For a lock, it holds the lock while
- * repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has made it usable: a future
+/* shmsync_recover_all makes objects usable again if deaths have made them unusable. Call it in on_first, when no other
+ * process is in and every dead process has been reaped. For each unusable object of the arena, and for each unusable
+ * key of a multilock, it calls repair, which must repair the data that the object guards. For a lock, it holds the lock
+ * while repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless it is usable by now: a future
  * that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair returns an errno, the object stays unusable, and the call goes on with the other objects. The result is 0
- * or the first error. For a lock that repair did not repair, the error is ENOTRECOVERABLE; for another object, it is
- * what repair returned. EPROTO: a peer has overwritten an object. ENOSPC: the arena has no room for what the recovery
+ * or the first error. If repair fails for a lock, the error is ENOTRECOVERABLE; for another object, it is the errno
+ * that repair returned. EPROTO: a peer has overwritten an object. ENOSPC: the arena has no room for what the recovery
  * of an object needs. ENOMEM: objects or keys may have been left out. *recovered, if recovered is not NULL, is the
  * number of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex
  * and Waitable of the Go side, are left alone. */

@@ -11,9 +11,9 @@ typedef struct shmsync_synchronized_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     const void *initial; /* the value of a new one; NULL: all zero */
-    uint64_t layout;     /* fingerprint of the value, from shmsync_layout; 0: an existing Synchronized may have any */
+    uint64_t layout;     /* fingerprint of the value, from shmsync_layout; 0: an existing Synchronized may have any fingerprint */
     int64_t spin_ns;     /* see shmsync_mutex_options */
-    const char *type;    /* instead of layout: description for shmsync_layout, with the name of each field before its @ */
+    const char *type;    /* description for shmsync_layout, used instead of layout; the name of each field stands before the @ of the field */
 } shmsync_synchronized_options;
 
 /* Finds the Synchronized of that name, or creates it. If name is NULL or "", creates a new anonymous Synchronized. The
@@ -40,7 +40,7 @@ int shmsync_synchronized_commit(shmsync_synchronized *s);
 /* Unlocks, and the value is as it was before begin. EPERM: this process is not between begin and commit. */
 int shmsync_synchronized_abort(shmsync_synchronized *s);
 /* Copies the value to dst, normally without the lock. The call takes the lock only if commits of other processes
- * overtake the copy again and again. It does not wait for a process between begin and commit that is stopped or dead.
+ * overtake the copy again and again. It does not wait for a stopped or dead process that is between begin and commit.
  * While the call runs, dst may have parts of several values; when it returns 0, dst has one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
 /* Sets the value to *src, as a begin, a change of the copy and a commit would. */

@@ -21,9 +21,9 @@ SHMI_FN int shmi_cas64(uint64_t *p, uint64_t old, uint64_t to)
 {
     return __atomic_compare_exchange_n(p, &old, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
-/* Stores to a word that only one thread at a time writes, unless the word has the value v already. The release order
- * keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of the
- * program, and none after it. */
+/* Stores to a word that only one thread at a time writes, but not if the word has the value v already. The release
+ * order keeps such stores in program order. So after a death, the reaper finds all of these stores up to one point of
+ * the program, and none after it. */
 SHMI_FN void shmi_put64(uint64_t *p, uint64_t v)
 {
     if (__atomic_load_n(p, __ATOMIC_RELAXED) != v)
@@ -50,8 +50,8 @@ SHMI_FN void shmi_full_fence(void)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* Keeps later loads of this thread after its last compare-and-swap, which has succeeded. A call needs this if another
- * call that did not see this compare-and-swap may have changed nothing; see prims/fence.go. */
+/* Keeps later loads of this thread after its last compare-and-swap, which has succeeded. prims/fence.go says which
+ * calls need this. */
 SHMI_FN void shmi_order_loads(void)
 {
 #if defined(__x86_64__)
@@ -306,8 +306,8 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
-/* A filter for system calls that the program has installed after a probe has shown futex_waitv forbids it now. A process
- * cannot remove such a filter. */
+/* 1: a filter for system calls forbids futex_waitv. The program has installed the filter after a probe found
+ * futex_waitv. A process cannot remove such a filter. */
 static int shmi_waitv_forbidden; /* atomic */
 
 /* Sleeps while every word has the value val of its entry of v. After any return, the caller examines all words

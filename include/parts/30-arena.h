@@ -23,7 +23,7 @@ static SHMI_THREAD shmi_failure shmi_last;
 
 /* The number of bytes of the first character of s if a text shows this character without an escape; otherwise 0.
  * Control characters, bytes that are not UTF-8 and, in quotes, quotes and backslashes are escaped: names, paths and
- * labels may contain anything, and a terminal or a log must not take their bytes for its own. */
+ * labels may contain anything, and a terminal or a log must not interpret their bytes. */
 SHMI_FN size_t shmi_plain_bytes(const char *s, int quoted)
 {
     const unsigned char *c = (const unsigned char *)s;
@@ -159,8 +159,8 @@ SHMI_FN int shmi_restore_note(int err, const shmi_failure *before)
     return err;
 }
 
-/* Sets err to the result of call. With a repair, the call may note a failure, repair what a death has left, and
- * succeed. Then the last failure is again the one from before the call. Without a repair, a call never goes on after a
+/* Sets err to the result of call. If repair is not NULL, the call may note a failure, repair what a death has left, and
+ * succeed. Then the last failure is again the one from before the call. If repair is NULL, a call never goes on after a
  * failure. */
 #define SHMI_REPAIRING(repair, err, call)                   \
     do {                                                    \
@@ -324,7 +324,7 @@ typedef struct shmi_ref {
 
 typedef struct shmi_reap_progress {
     uint32_t of;     /* state of the slot of the dead participant; 0: no reap */
-    uint64_t window; /* window of the slot at that time; in another window, other participants can have this state */
+    uint64_t window; /* window of the slot in that state; in another window, another participant can have the same state */
     int unknown;     /* how many objects are of a kind that this header does not know */
     int unfinished;  /* a transaction of the dead participant is still in an undo log */
     int64_t reaped; /* when the repairs and wakes were done; 0: not yet */
@@ -349,12 +349,12 @@ typedef struct shmi_dead_waits {
     shmi_participant_id leaving; /* this participant, if it is leaving and the list has its nodes, too; otherwise 0 */
     uint64_t n;     /* number of nodes; more than room: the list is incomplete */
     uint64_t room;  /* of the list at */
-    shmi_keyed *at; /* sorted by key, which is the offset of the object. It is few, or memory of shmi_map_list. */
+    shmi_keyed *at; /* sorted by key, which is the offset of the object. Points to the array few, or to memory of shmi_map_list. */
     shmi_keyed few[SHMI_deadWaits];
 } shmi_dead_waits;
 
-/* A search of this process for free blocks of one class, in slabs other than the one from which the last block came. The
- * fields other than turn are guarded by turn. */
+/* A search of this process for free blocks of one class, in slabs other than the one from which the last block came.
+ * The mutex turn guards the other fields. */
 typedef struct shmi_search {
     pthread_mutex_t turn; /* held by the thread that searches or takes a fresh chunk */
     int begun;
@@ -377,7 +377,7 @@ typedef struct shmi_notice {
     int64_t when;
     uint32_t asked; /* the state of the slot when this process last asked the kernel for the byte */
     /* guarded by: shmsync_arena.endings. When this process first met the death of generation ending_of, when it last
-     * examined the threads of that process, and whether these threads have given up their memory */
+     * examined the threads of the dead process, and whether these threads have given up their memory */
     uint32_t ending_of;
     uint64_t ending_window;
     int64_t began, looked;
@@ -422,7 +422,7 @@ struct shmsync_arena {
     uint32_t caps;
     int fenced;  /* this process has registered for membarrier, so others can fence it. Atomic. */
     int closing; /* set once, at the last close; then calls that wait end */
-    int leaving; /* set once, after closing, when calls is 0; then a call that is not in calls undoes its claims. Atomic. */
+    int leaving; /* set once, when closing is set and the count in calls is 0; then a call that is not counted in calls undoes its claims. Atomic. */
     int retired; /* the arena was closed: SHMI_RETIRED_HERE or SHMI_RETIRED_GONE. Atomic. */
     uint32_t calls; /* threads in a call that may sleep */
     uint32_t acting; /* one bit for each act word in use; private, because a peer could set the act words */
@@ -517,8 +517,8 @@ struct shmsync_arena {
 /* Which wakes of an object may be lost because a participant died. */
 enum {
     SHMI_OWED_ANNOUNCED, /* wakes for waiters that have announced themselves in words of the object */
-    SHMI_OWED_ONE,       /* also wakes for waiters that the words may not show, because they have announce records */
-    SHMI_OWED_ALL        /* all wakes: the dead participant slept, too; a wake for one waiter may reach its threads */
+    SHMI_OWED_ONE,       /* also wakes for waiters that have announce records and may not be visible in words of the object */
+    SHMI_OWED_ALL        /* all wakes: threads of the dead participant slept, too, and a wake for one waiter may reach one of them */
 };
 
 /* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each function
@@ -533,7 +533,8 @@ typedef struct shmi_kind_ops {
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
     int (*complete)(shmsync_arena *a, const shmi_object *o);
-    /* Whether a call of this process, other than those in shmsync_arena.calls, is about to store to what it has claimed. */
+    /* Whether a call that shmsync_arena.calls does not count is about to store to a part of the object that it has
+     * claimed. */
     int (*in_call)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
@@ -677,9 +678,9 @@ SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32
 /* How many times a reaper reads words that a hostile peer may rewrite all the time. A correct peer changes them only a
  * few times. */
 #define SHMI_REAP_TRIES 16
-/* How many changes of a reap of an object with a recorded queue, or of the service of the queue, other processes may
- * overtake before it leaves the rest to a later check. Correct peers overtake a few of them. A hostile peer may overtake
- * all. */
+/* Bounds the loops in which a reaper changes an object with a recorded queue, or serves the queue. If other processes
+ * overtake so many changes of such a loop, the loop ends, and a later check does its work. Correct peers overtake a few
+ * changes. A hostile peer may overtake all. */
 #define SHMI_OVERTAKEN_MOST 4096
 #ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
@@ -821,9 +822,9 @@ static SHMI_THREAD volatile shmi_inside shmi_calls_in[SHMI_INSIDE];
 /* The calls that found no entry, because the thread is in calls of more arenas than there are entries. */
 static SHMI_THREAD volatile unsigned shmi_calls_beyond;
 
-/* Adds more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt this function.
- * The handler leaves each count as it was, but may store another arena in an entry with the count 0. So this function
- * raises the count of a new entry before it stores the arena there. */
+/* Adds the parameter more, 1 or -1, to the count of calls of this thread on the arena. A signal handler may interrupt
+ * this function. The handler leaves each count as it was, but may store another arena in an entry with the count 0. So
+ * this function raises the count of a new entry before it stores the arena there. */
 SHMI_FN void shmi_count_inside(const shmsync_arena *a, int more)
 {
     int i, at = -1;

@@ -63,10 +63,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Changes *word from old, which names n, to the value to. Returns whether it did. The word stays as it is while n is
- * current and, if gone is set, while n is dead but not gone. If n is this participant, it is leaving, and only the
- * value of the word counts. Each change that takes a word from a dead participant goes through this function, except
- * where the caller holds a lock that guards the word. */
+/* Changes *word from old, which names n, to the value to, if n is dead. If gone is set, n must be gone, too. Returns
+ * whether it did. If n is this participant, it is leaving: then the word changes if it has the value old. Each change
+ * that takes a word from a dead participant goes through this function, except where the caller holds a lock that
+ * guards the word. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;

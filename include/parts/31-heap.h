@@ -5,7 +5,7 @@ enum {
      * words at most. */
     SHMI_nearSlabs = 16,
     SHMI_nearWords = 4096,
-    /* These limits during the first pass over all chunks. */
+    /* The same limits during the first pass over all chunks. */
     SHMI_firstSlabs = 256,
     SHMI_firstWords = 1 << 16,
     SHMI_claimTries = 64,
@@ -239,9 +239,8 @@ SHMI_COLD int shmi_open_again(const shmsync_arena *a)
     return -1;
 }
 /* Returns a descriptor of the arena's file, for shmi_return_file, or -1 with errno: ESTALE if the path does not lead to
- * the file any more. Other code of the program may have closed the
- * descriptors of the arena by mistake, and their numbers may belong to other files by now. Then this call opens the
- * file again, if its path still leads to it. */
+ * the file any more. Other code of the program may have closed the descriptors of the arena by mistake, and their
+ * numbers may belong to other files by now. Then this call opens the file again, if the path still leads to it. */
 SHMI_FN int shmi_borrow_file(const shmsync_arena *a)
 {
     if (shmi_is_file(a->fd, a->dev, a->ino))
@@ -312,8 +311,8 @@ SHMI_FN void shmi_discard(shmsync_arena *a, uint64_t off, uint64_t n)
  * claimed the chunks. A chunk without the mark has never been used, so all of these bytes are 0, and stay 0.
  *
  * Without a byte lock, the memory stays. The byte lock keeps the chunks of a dead participant claimed until no system
- * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 that another
- * participant already uses. */
+ * call of its process is in progress. Otherwise a system call of a dying process could set bytes to 0 while another
+ * participant already uses them. */
 SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i, first, end = chunk + n;
@@ -330,8 +329,8 @@ SHMI_COLD void shmi_give_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 }
 /* Makes sure that n chunks that this process has claimed, and their block words, have memory behind them. If there is
  * too little memory for all of them, gives back what it has allocated. The block words come first, because they need
- * less memory. If this process dies before the chunks are marked, memory remains of which no word knows: see the method
- * back in internal/arenakernel/heap.go. */
+ * less memory. If this process dies before the chunks are marked, their memory stays allocated although no word says
+ * so: see the method back in internal/arenakernel/heap.go. */
 SHMI_FN int shmi_back(shmsync_arena *a, uint64_t chunk, uint64_t n)
 {
     uint64_t i;
@@ -414,10 +413,10 @@ SHMI_FN void shmi_search_know(shmi_search *s, uint64_t chunk)
         s->end = chunk + 1;
     }
 }
-/* Claims a block of the class in one of the chunks from first to end-1. The search begins below chunk *at, goes
- * downwards, and continues from first at end-1. It reads at most as many chunk words as words says, and searches at
- * most as many slabs as slabs says. It adds the number of chunk words that it has read to *passed, and sets *at to the
- * chunk that it has read last. */
+/* Claims a block of the class in one of the chunks from first to end-1. The search begins below chunk *at and goes
+ * downwards; after chunk first it continues at end-1. The parameter words limits how many chunk words it reads, and the
+ * parameter slabs how many slabs it searches. It adds the number of chunk words that it has read to *passed, and sets
+ * *at to the last chunk that it has read. */
 SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint64_t *at, uint64_t first, uint64_t end,
                                   uint64_t words, uint64_t slabs, uint64_t *passed)
 {
@@ -440,9 +439,9 @@ SHMI_FN shmi_off shmi_claim_below(shmsync_arena *a, int cls, shmi_room in, uint6
 }
 /* Claims a block in a slab that is not full, if a search finds one. The caller holds searches[cls].turn.
  *
- * In the headroom, it searches all chunks, because the headroom is small: no fresh chunk of it is used while another
- * one has a free block. For a wait node, it also searches all chunks, because a chunk of wait nodes is never used for
- * anything else. internal/arenakernel/heap_search.go describes the search. */
+ * In the headroom, it searches all chunks, so that no fresh chunk is used while a slab has a free block: the headroom
+ * is small. For a wait node, it also searches all chunks, because a chunk of wait nodes is never used for anything
+ * else. internal/arenakernel/heap_search.go describes the search. */
 SHMI_FN shmi_off shmi_claim_known(shmsync_arena *a, int cls, shmi_room in)
 {
     shmi_search *s = &a->searches[cls];
@@ -619,7 +618,7 @@ SHMI_FN uint64_t shmi_sweep(shmsync_arena *a, uint64_t want, shmi_room in)
     return swept;
 }
 
-/* Claims a block of the class in another slab or in a fresh chunk. The caller holds searches[cls].turn. */
+/* Claims a block of the class in any slab of the room, or in a fresh chunk. The caller holds searches[cls].turn. */
 SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int failed = 0, tries;
@@ -651,8 +650,8 @@ SHMI_FN int shmi_claim_searching(shmsync_arena *a, int cls, shmi_room in, shmi_o
 }
 /* Claims a block of the class in a room. The bytes of the block stay as they are. The threads of this process take
  * turns to search. So if many threads need a block at the same time and no slab has one, they share one fresh chunk. If
- * there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
- * and tries again. No call that a signal handler may make claims a block. */
+ * there is no space, the function frees blocks that this process could not free earlier because a peer guarded them.
+ * Then it tries again. A signal handler may make no call that claims a block. */
 SHMI_FN int shmi_claim_block(shmsync_arena *a, int cls, shmi_room in, shmi_off *off)
 {
     int err;
@@ -814,9 +813,9 @@ SHMI_FN int shmi_try_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, s
     }
     return failed != 0 ? failed : shmi_no_space(a, size, in);
 }
-/* Claims as many whole chunks as size bytes need, zeroed. They lie in the room in, SHMI_roomOfAll or SHMI_roomOfLinked.
- * If there is no room, the function frees blocks that this process could not free earlier, because a peer guarded them,
- * and tries again. */
+/* Claims as many whole chunks as size bytes need, zeroed. The parameter in is the room of the chunks: SHMI_roomOfAll or
+ * SHMI_roomOfLinked. If there is no space, the function frees blocks that this process could not free earlier because a
+ * peer guarded them. Then it tries again. */
 SHMI_FN int shmi_claim_span(shmsync_arena *a, uint64_t size, shmi_room in, shmi_off *off)
 {
     int err = shmi_try_claim_span(a, size, in, off);
@@ -966,8 +965,8 @@ SHMI_FN void shmi_reclaim_blocks(shmsync_arena *a, shmi_participant_id dead)
                         shmi_reset_node(a, b.off);
                         shmi_release(a, &b, bw);
                     } else if (shmi_block_kind(bw) != SHMI_blockClaimed || (!shmi_keep_record(a, &b, bw) && shmi_ld32(word) == bw)) {
-                        /* If the word has changed, the block was a record of an object, and the process that deletes
-                         * the object has published it. By now the block may have any use. */
+                        /* If the word has changed, the block was a slot record or a block of an object. The process
+                         * that deletes the object has published it, so it may have been freed and used again. */
                         shmi_release_unseen(a, &b, bw);
                     }
                 }

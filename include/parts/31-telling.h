@@ -19,7 +19,7 @@ SHMI_FN int shmi_all_told(shmsync_arena *a)
             return 0;
     return 1;
 }
-/* Waits for a short time until shmi_all_told is true. Returns whether it is. */
+/* Waits until shmi_all_told is true, but only for a short time. Returns whether it is true. */
 SHMI_FN int shmi_await_told(shmsync_arena *a)
 {
     int tries;

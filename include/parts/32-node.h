@@ -2,9 +2,9 @@
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
 SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
-/* The next word of the node when its owner gives it back. */
+/* The value that the word of the node gets when the owner gives the node back. */
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
-/* The next word of the node when its owner keeps it for another wait. */
+/* The value that the word of the node gets when the owner keeps the node for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_queued(uint32_t word)
 {
@@ -19,13 +19,13 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 /* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
- * 63-recordqueue.h. Then its stamp has the bit SHMI_RECORDED_STAMP. The high half of its word next contains the state
+ * 63-recordqueue.h. Then its stamp has the bit SHMI_RECORDED_STAMP. The high half of the field next contains the state
  * of the wait: 0, a constant of this enum, or the next node, as its offset divided by SHMI_blockMin. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED,
        SHMI_RECORDED_OWES, /* off the queue: the wait was woken, and its owner has not dealt with the wake yet */
        SHMI_RECORDED_FIRST = 64 /* the least offset */ };
-/* Whether v, the state of a wait in the word next, says that the node is on its queue. */
+/* Whether v, the state of a wait, says that the node is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
 /* Whether the node is on a queue of its object, or was woken and its owner has not dealt with the wake yet. No process
  * may reuse or free such a node. */
@@ -103,7 +103,7 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and that its owner does not need any more. Several participants may try: the
- * participant that makes itself the owner by CAS frees the node. The participant owner may be a reaper that made itself
+ * participant that makes itself the owner by CAS frees the node. The parameter owner may name a reaper that made itself
  * the owner and died before it freed the node. While this thread is stopped, other processes may free the node and
  * claim it again. So the node is freed only if it is in use, and still in the same use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
@@ -132,10 +132,10 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant after the node was taken off its recorded queue, which set the word next of the
- * node to the value of the parameter next. If several participants try, only one frees the node. If the wait was
- * resolved, a participant may be about to put the node on the ready stack of the dead participant. Then
- * shmi_free_nodes_of frees the node later. */
+/* Frees a node of a dead participant after the node was taken off its recorded queue. The parameter next is the value
+ * that the field of this name got then. If several participants try, only one frees the node. If the wait was resolved,
+ * a participant may be about to put the node on the ready stack of the dead participant. Then shmi_free_nodes_of frees
+ * the node later. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
     shmi_node *n = shmi_node_at(a, off);
@@ -146,7 +146,7 @@ SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Changes the owner of a node from the participant owner, which does not need the node any more, to this participant.
+/* Makes this participant the owner of a node, in place of the participant owner, which does not need the node any more.
  * Returns 0 if the node has another owner. */
 SHMI_FN int shmi_take_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
@@ -329,8 +329,8 @@ SHMI_FN int shmi_find_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *ar
         --*v->left;
     return !v->found && *v->left > 0;
 }
-/* Whether the node at off is on the list whose head is at list. The answer is also yes if *left steps do not suffice
- * to tell, because a peer has overwritten the list. */
+/* Whether the node at the offset off is on the list whose head is at the offset list. *left is the number of steps that
+ * the function may make. If they do not suffice, a peer has overwritten the list, and the answer is yes. */
 SHMI_FN int shmi_on_list(shmsync_arena *a, shmi_off list, shmi_off off, uint64_t *left)
 {
     shmi_block b;
@@ -394,7 +394,8 @@ SHMI_FN int shmi_stacked(shmsync_arena *a, shmi_participant_id n, shmi_off want,
     return 0;
 }
 
-/* Whether a node was resolved, perhaps after d->told was set, by a granter that has not told the owner yet. */
+/* Whether the node is resolved, and its granter may not have told the owner yet. The node may have been resolved after
+ * d->told was set. */
 SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n)
 {
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
@@ -414,14 +415,14 @@ SHMI_FN int shmi_complete_object_of(shmsync_arena *a, const shmi_node *n)
     return done;
 }
 /* Whether the node of a dead participant is on no queue and stays so: no change of its object will put it on a queue or
- * resolve its wait. The owner of the node is not current, so it makes no change any more. A process that does not know
- * the kind of the object, or finds the object corrupt, returns 0, and so leaves the node to other processes. The call
- * may leave the object guarded.
+ * resolve its wait. The owner of the node is not current, so the owner changes nothing any more. If this process does
+ * not know the kind of the object, or finds the object corrupt, it returns 0 and leaves the node to other processes.
+ * The call may leave the object guarded.
  *
- * A record that is committed and not complete may still have to change the node. There are two cases. If the word next
- * is 0, the record may have to put the node on a queue. If the word next says that the wait has ended, the record may
- * have to resolve the node. In both cases this function first completes the record. Another process may complete the
- * record at any time, so each round of the loop decides by one load of the word next. */
+ * A record that is committed and not complete may still have to change the node. There are two cases. If the state of
+ * the wait, in the field next, is 0, the record may have to put the node on a queue. If the state says that the wait
+ * has ended, the record may have to resolve the node. In both cases this function first completes the record. Another
+ * process may complete the record at any time, so each round of the loop decides by one load of the state. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
     int joined = 0, ended = 0; /* in each case, whether this function has completed the record */
@@ -459,8 +460,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
                    shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
-            /* The owner of the node was reaped. Another participant then took the node off its queue. It has died
-             * before it gave the node back, or is about to give it back. shmi_forget_wait checks for the guard. */
+            /* The owner of the node was reaped. The participant that then took the node off its queue has died before
+             * it gave the node back, or is about to give the node back. shmi_forget_wait checks for the guard. */
             shmi_guard(a, shmi_ld64(&n->object));
             shmi_reap_node_in(a, off, owner, w);
         }
@@ -580,7 +581,8 @@ SHMI_FN void shmi_forget_wait(shmsync_arena *a, shmi_off off, shmi_node *n, shmi
     shmi_end_tell(a);
 }
 
-/* Frees a node of an object that this process deletes. The dead participant owner owns the node. */
+/* Frees a node of an object that this process deletes. The parameter owner is the dead participant that owns the
+ * node. */
 SHMI_FN void shmi_reap_node_of(shmsync_arena *a, shmi_off off, shmi_node *n, shmi_off object, shmi_participant_id owner)
 {
     shmi_act act;
@@ -593,8 +595,9 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
 {
     shmi_off object = *(shmi_off *)arg;
     shmi_participant_id owner = shmi_node_owner(n); /* one load, because a reaper may make itself the owner of a dead participant's node */
-    /* The word list is read before the word object. If the node becomes a poller node of another object meanwhile, its
-     * owner stores object before list. So a list of another object is never taken for one of this object. */
+    /* This function reads the field list before the field object. If the node becomes a poller node of another object
+     * meanwhile, its owner stores object before list. So this function never takes a list of another object for one of
+     * this object. */
     uint64_t list = shmi_ld64(&n->list);
     if (shmi_ld64(&n->object) != object)
         return;
@@ -620,7 +623,7 @@ SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n
  * the owner. */
 SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_resolved_one, NULL); }
 
-/* ---- Waits of the dead in recorded queues: internal/arenakernel/node_dead.go in C ----
+/* ---- Waits of the dead in recorded queues: see internal/arenakernel/node_dead.go ----
  *
  * A participant that dies may leave a wait that has to pass something on, such as a wake, to another wait of the
  * object. To find these waits, a process makes a list of the nodes of all dead participants, once after each death. The

@@ -91,7 +91,8 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
-/* Whether the n bytes can be a name: they contain no character that controls a terminal. The text is UTF-8. */
+/* Whether the n bytes, which are UTF-8, can be a name. In ASCII only letters, digits and _ are allowed, and no digit
+ * comes first; control characters beyond ASCII are not allowed. */
 SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 {
     size_t i;

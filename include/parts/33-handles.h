@@ -1,8 +1,8 @@
 /* ---- Handles of the user, and the memory of closed handles ----
  *
- * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains
- * that number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
- * handle is closed. Such a call may come at any time. So the memory is never given back to malloc, and only used again
+ * What a process knows of an open object lies behind a head with a serial number. Each handle of the user contains that
+ * number, too. The last close clears the number in the head, so a call with any copy of the handle finds that the
+ * handle is closed. Such a call may come at any time. So the memory never goes back to malloc. It is used again only
  * for things of the same size class. */
 
 typedef struct shmi_head {
@@ -141,8 +141,8 @@ SHMI_COLD int shmi_closed(const char *function)
     return shmi_fail(EBADF, op, NULL, "the handle was closed, or was never opened");
 }
 
-/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF. With
- * SHMI_OPENED_OR, the function returns the argument value. */
+/* The first statement of each function with a handle: if the handle is closed, the function returns EBADF.
+ * SHMI_OPENED_OR lets the function return another value. */
 #define SHMI_OPENED(handle) SHMI_OPENED_AS(handle, __func__)
 #define SHMI_OPENED_AS(handle, function)                         \
     do {                                                         \

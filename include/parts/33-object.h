@@ -210,7 +210,7 @@ SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
     return 0;
 }
 /* Goes to the next block of the walk that was added since the word objRecords had the value of the parameter until. If
- * the list does not contain the entry that until names, the walk is bad. */
+ * the list does not contain the entry that this value names, the walk is bad. */
 SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t until)
 {
     while (v->next != (shmi_off)until * SHMI_blockMin)
@@ -223,8 +223,8 @@ SHMI_FN int shmi_next_added(shmsync_arena *a, shmi_record_walk *v, uint32_t unti
     return 0;
 }
 
-/* Returns the number for a block that is pushed on a list whose first entry is first, a value of the word objRecords.
- * Returns 0 if the numbers are used up. */
+/* Returns the number for a block that is pushed on a list. The parameter first, a value of the word objRecords, names
+ * the first entry of the list. Returns 0 if the numbers are used up. */
 SHMI_FN uint32_t shmi_next_number(shmsync_arena *a, shmi_off object, uint32_t first)
 {
     shmi_record_walk v;
@@ -257,8 +257,8 @@ SHMI_FN int shmi_claim_listed(shmsync_arena *a, const shmi_object *o, uint64_t s
     return 0;
 }
 /* Pushes the block at off on the list of o: as a slot record if the parameter numbered is 0, otherwise as a block with
- * a number. If the list does not begin with the entry first any more, the function frees a numbered block instead of
- * pushing it. */
+ * a number. If the entry that the parameter first names is not the first of the list any more, the function frees a
+ * numbered block instead of pushing it. */
 SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off off, int numbered, uint32_t first)
 {
     uint32_t *head = shmi_u32(a, o->off + SHMI_objRecords), number = 0;
@@ -286,8 +286,8 @@ SHMI_FN int shmi_push_listed(shmsync_arena *a, const shmi_object *o, shmi_off of
         return shmi_meddled(a, off);
     return 0;
 }
-/* Finds or makes the slot record of o for this process's slot, of at least size bytes. The caller has o open, and
- * holds handles_of. */
+/* Finds or makes the slot record of o for this process's slot, of at least size bytes. The caller has o open, and holds
+ * a->handles_of. */
 SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t size, shmi_off *off)
 {
     shmi_record_walk v;
@@ -304,7 +304,7 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     return err != 0 ? err : shmi_push_listed(a, o, *off, 0, 0);
 }
 /* Makes a slot record of o for this process, which visits o in a reap and has not opened it. Returns 0 if there is no
- * room, or another thread has handles_of. */
+ * room, or another thread holds a->handles_of. */
 SHMI_FN int shmi_record_of_reaper(shmsync_arena *a, const shmi_object *o, uint64_t size)
 {
     shmi_off record;
@@ -330,10 +330,10 @@ SHMI_FN uint64_t shmi_known_list(uint32_t head, const shmi_record_walk *v) { ret
 SHMI_FN int shmi_known_bad(uint64_t known) { return known >> 32 != 0; }
 /* The value of the word objRecords of o: the first record or block of its list. */
 SHMI_FN uint32_t shmi_records_head(shmsync_arena *a, const shmi_object *o) { return shmi_ld32(shmi_u32(a, o->off + SHMI_objRecords)); }
-/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind its header get the value tag,
- * and the others are 0. The parameter head is the value that the word objRecords had before the caller found that o
- * needs a block. If the word has another value by now, another call may have added the block. Then this function adds
- * nothing and returns 0. */
+/* Adds a block of at least size bytes to o, which the caller has open. The 4 bytes behind the header of the block get
+ * the value of the parameter tag, and the other bytes are 0. The parameter head is the value that the word objRecords
+ * had before the caller found that o needs a block. If the word has another value by now, another call may have added
+ * the block. Then this function adds nothing and returns 0. */
 SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size, uint32_t tag, uint32_t head)
 {
     shmi_off off;
@@ -344,11 +344,11 @@ SHMI_FN int shmi_add_block(shmsync_arena *a, const shmi_object *o, uint64_t size
     return shmi_push_listed(a, o, off, 1, head);
 }
 
-/* Publishes a block that a dead participant had claimed, if that participant had pushed it on the list of an object,
- * as a slot record or as a numbered block. Returns 0 if it had not. A claimed block may contain any bytes: only the
- * list of the object says what the block is. If a peer has damaged the list, a handle may still use a record that is
- * not on the list any more, so a block that may belong to that list is kept. The caller is the reaper of the dead
- * participant, and holds handles. */
+/* Publishes a block that a dead participant had claimed, if that participant had pushed it on the list of an object, as
+ * a slot record or as a numbered block. Returns 0 if it had not. A claimed block may contain any bytes: only the list
+ * of the object says what the block is. If a peer has damaged the list, a handle may still use a record that is not on
+ * the list any more, so a block that may belong to that list is kept. The caller is the reaper of the dead participant,
+ * and holds a->handles. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -359,7 +359,8 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
         return 0;
     /* A process that deletes the object sets its block to freeing, checks for guards, publishes the records, and then
      * frees them. So either that process sees this guard, or it publishes this block, or this process sees that the
-     * object is gone. The object may become freeing at any time, so one load of its word decides. */
+     * object is gone. Another process may set the object to freeing at any time, so this function decides by one load
+     * of its block word. */
     shmi_guard(a, object);
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size) {
         uint32_t kind = shmi_block_kind(shmi_ld32(o.word));
@@ -393,8 +394,9 @@ typedef struct shmi_listed {
     shmi_block b;
     uint32_t word;
 } shmi_listed;
-/* Walks the list of an object, and stores the last entries of the list in the array last, which has as many places as
- * room says. Entry number n of the list is at place n modulo room. Returns how many entries the list has. */
+/* Walks the list of an object, and stores the last entries of the list in the array last. The parameter room is the
+ * number of places in this array. Entry number n of the list is at place n modulo room. Returns how many entries the
+ * list has. */
 SHMI_FN uint64_t shmi_last_listed(shmsync_arena *a, shmi_off object, shmi_listed *last, uint64_t room)
 {
     shmi_record_walk v;
@@ -433,14 +435,14 @@ SHMI_FN void shmi_free_records(shmsync_arena *a, shmi_off object)
     free(all);
 }
 
-/* Releases a block that was in the directory, or was an object, as shmi_release does. While a process guards the
- * block, this function only sets it to freeing by this process, and the block is released later. The caller holds
- * handles. */
+/* Releases a block that was in the directory, or was an object, as shmi_release does. While a process guards the block,
+ * this function only sets it to freeing by this process, and the block is released later. The caller holds
+ * a->handles. */
 SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
-    /* A claimed block has no records. But if its participant died before it had cleared the bytes, they may be those
-     * of an earlier object. Then they may name a record of another object. */
+    /* A claimed block has no records. But if its participant died before it had cleared the bytes, the block may have
+     * the bytes of an earlier object, and these may name a record of another object. */
     if (shmi_block_kind(w) == SHMI_blockClaimed)
         shmi_st32(shmi_u32(a, b->off + SHMI_objRecords), 0);
     if (!shmi_guarded(a, b->off)) {
@@ -465,7 +467,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
     }
 }
 /* Releases the blocks in a->deferred that no process guards any more, and returns whether it released one. The caller
- * holds handles. */
+ * holds a->handles. */
 SHMI_FN int shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
@@ -541,7 +543,7 @@ SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
     return far;
 }
 /* Lowers the reach to the greatest distance of an entry, unless another participant is doing that. The caller holds
- * handles. */
+ * a->handles. */
 SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 {
     uint32_t *owner = shmi_u32(a, SHMI_hdrDirLowerer), *reach = shmi_u32(a, SHMI_hdrDirReach);
@@ -564,7 +566,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
 }
 /* Lowers the reach when that is worth its cost: the searches of this process have passed more removed entries than an
  * examination of all entries costs. After an attempt that did not help, more removed entries are needed for the next
- * attempt. The caller holds handles. */
+ * attempt. The caller holds a->handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
     uint64_t before, ratio = 2 * a->geo.dir_count;
@@ -791,9 +793,10 @@ SHMI_FN void shmi_outvote(shmsync_arena *a, shmi_header *h, int wait)
     }
 }
 
-/* Finds the object of that name and opens it. A caller that has placed its own new object passes the offset of this
- * object as mine. Only for such a caller does the function resolve pending objects of the name: it waits a little for
- * objects that were placed before that of the caller, and then aborts them. The caller holds handles. */
+/* Finds the object of that name and opens it. The parameter mine is the offset of a new object of that name that the
+ * caller has put into the directory, or 0. If mine is not 0, the function aborts pending objects of the name. If it
+ * meets such an object before it meets mine, it first waits a little, because the maker may commit the object. The
+ * caller holds a->handles. */
 SHMI_FN int shmi_seek(shmsync_arena *a, const char *name, size_t len, uint64_t hash, shmi_off mine, shmi_header *h, int *found)
 {
     uint64_t reach = shmi_reach(a), k;
@@ -870,7 +873,7 @@ typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
     int whole; /* a block of the dead participant has an unreadable header: any directory entry may lead to it */
 } shmi_resolve_arg;
-/* Resolves the entry of the block at off, if dead had claimed the block or was freeing it. */
+/* Resolves the entry of the block at off, if the dead participant had claimed the block or was freeing it. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
@@ -892,8 +895,8 @@ SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
     }
     return 1;
 }
-/* Publishes the objects that dead had committed. Removes the entries of objects that dead had not committed, or had
- * begun to free. The caller is the reaper of dead and holds handles. */
+/* Publishes the objects that a dead participant had committed. Removes the entries of objects that this participant had
+ * not committed, or had begun to free. The caller is its reaper, and holds a->handles. */
 SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 {
     shmi_resolve_arg arg;
@@ -916,8 +919,8 @@ SHMI_FN void shmi_resolve_entries(shmsync_arena *a, shmi_participant_id dead)
 
 /* Copies the options *given of the program to *own, which has all fields that this version knows. If the program was
  * compiled with an older header, its options have fewer fields, and the other fields of *own are 0. If the header was
- * newer, and the program sets a field that this version lacks, the result is EINVAL. A struct_size of 0 means the size
- * first, which the struct had in version 0.1. The flags of the options are added to *how. */
+ * newer, and the program sets a field that this version lacks, the result is EINVAL. If struct_size is 0, the options
+ * have the size that they had in version 0.1: the parameter first. The flags of the options are added to *how. */
 SHMI_FN int shmi_take_options(const char *op, const char *name, const void *given, void *own, size_t size, size_t first, uint32_t *how)
 {
     const unsigned char *p = (const unsigned char *)given;
@@ -940,8 +943,9 @@ SHMI_FN int shmi_take_options(const char *op, const char *name, const void *give
     return 0;
 }
 /* The first statement of a function that opens an object and has the parameters a, name, opts and existing. After this
- * statement, *opts has all fields, the variable flags has the flags, and existing says whether a missing object is
- * ENOENT. The statement sets impl, a field of the handle, to NULL, which it stays unless the open succeeds. */
+ * statement, *opts has all fields, the variable flags has the flags, and existing says whether the function fails with
+ * ENOENT if there is no object. The statement sets impl, a field of the handle, to NULL. Only an open that succeeds
+ * sets it to another value. */
 #define SHMI_OPTIONS(type, first, op, impl)                                                           \
     type own_options;                                                                                 \
     uint32_t flags = existing ? SHMSYNC_OPEN_EXISTING : 0;                                            \
@@ -1278,7 +1282,7 @@ SHMI_FN int shmi_open_object(shmsync_arena *a, const shmi_spec *spec, shmi_objec
     return err;
 }
 
-/* Opens the object at off. The caller holds handles. */
+/* Opens the object at off. The caller holds a->handles. */
 SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
 {
     int there = 0, err;
@@ -1317,10 +1321,10 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
 
 /* ---- Deleting ---- */
 
-/* Sets *arg, the ID of a dead participant, to 0 if the object at off has an undo log with a transaction of this
- * participant. The undo of the transaction writes into memory that the participant had open, so no process may use that
- * memory for anything else before the undo. The object is not guarded, so another process may delete the object while
- * this function reads it. At worst the function then finds a transaction that does not exist. */
+/* Sets *arg, the ID of a dead participant, to 0 if the object at off has an undo log with a transaction of the dead
+ * participant. The undo of the transaction writes into memory that the dead participant had open, so no process may use
+ * that memory for anything else before the undo. The object is not guarded, so another process may delete the object
+ * while this function reads it. At worst the function then finds a transaction that does not exist. */
 SHMI_FN int shmi_unfinished_one(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_participant_id *dead = (shmi_participant_id *)arg;
@@ -1439,7 +1443,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
 }
 
 /* Deletes the object h, which this process has just opened in order to delete it. If the deletion is not possible,
- * closes h. The caller holds handles. */
+ * closes h. The caller holds a->handles. */
 SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
 {
     shmi_ref *ref = shmi_ref_of(a, h->o.off);
@@ -1460,7 +1464,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
     }
     return err;
 }
-/* Removes only the object of that name, not the successor that an upgrade has left. The caller holds handles. */
+/* Removes only the object of that name, not the successor that an upgrade has left. The caller holds a->handles. */
 SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
 {
     shmi_header h;
@@ -1477,8 +1481,8 @@ SHMI_FN int shmi_delete_alone(shmsync_arena *a, const char *name, size_t len)
  * of the old object, 8 bytes each, and the kind and version of the new object, 4 bytes each. */
 #define SHMI_SUCCESSOR_TRAILER 24
 
-/* Deletes the object h if it was created at the time created. ENOENT: this object does not exist any more, even if
- * another object has its name by now. The caller holds handles. */
+/* Deletes the object h if its time of creation is the parameter created. ENOENT: this object does not exist any more,
+ * even if another object has its name by now. The caller holds a->handles. */
 SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t created)
 {
     shmi_header now;
@@ -1493,8 +1497,8 @@ SHMI_FN int shmi_delete_created(shmsync_arena *a, const shmi_header *h, uint64_t
     return shmi_erase(a, &now);
 }
 /* Whether the object of that name makes its successor s redundant, because the object also contains the data of s: see
- * isRedundant. If the parameter of is not 0, the object must be at the offset of. *busy is how many participants have
- * the object open, besides this call. */
+ * isRedundant. If the parameter of is not 0, it is the offset at which the object must be. *busy is how many
+ * participants have the object open, besides this call. */
 SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const shmi_header *s, shmi_off of, int *redundant, uint32_t *busy)
 {
     uint64_t size = s->o.size - SHMI_SUCCESSOR_TRAILER, from[2];
@@ -1520,7 +1524,8 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
 /* Deletes the successor that an interrupted upgrade of the object of that name has left, before the caller deletes the
  * object: see deleteSuccessor. The object does not need its successor, so a death between the two deletions does no
  * harm. A successor that is not redundant has data of its own, so it stays while a participant has the object open. If
- * the parameter of is not 0, only a successor of the object at the offset of is deleted. The caller holds handles. */
+ * the parameter of is not 0, it is an offset, and the call deletes only a successor of the object at this offset. The
+ * caller holds a->handles. */
 SHMI_FN int shmi_delete_successor(shmsync_arena *a, const char *name, size_t len, shmi_off of, int *deleted)
 {
     char next[SHMI_maxObjectName + 1];
@@ -1605,8 +1610,8 @@ int shmsync_delete_at(shmsync_arena *a, shmsync_offset off)
     return SHMI_TELL(err);
 }
 
-/* Ends a deletion of the object in b that dead had begun: completes a deletion that was decided, and cancels any
- * other. The caller is the reaper of dead and holds handles. */
+/* Ends a deletion of the object in b that dead had begun: completes a deletion that was decided, and cancels any other.
+ * The caller is the reaper of dead, and holds a->handles. */
 SHMI_FN void shmi_resolve_delete(shmsync_arena *a, const shmi_block *b, shmi_participant_id dead)
 {
     shmi_block now;
@@ -1714,7 +1719,8 @@ SHMI_FN void shmi_clear_open_bits(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t slot = shmi_id_slot(dead);
     pthread_mutex_lock(&a->handles);
-    /* Claimed blocks come before objects: otherwise a maker that publishes its object in between would be left out. */
+    /* Claimed blocks come before objects: otherwise an object that its maker publishes between the two walks would be
+     * left out. */
     shmi_each_block(a, slot, SHMI_blockClaimed, shmi_clear_bit_unpublished, &slot);
     shmi_each_block(a, slot, SHMI_blockObject, shmi_clear_bit_at, &slot);
     shmi_st64(shmi_slot64(a, slot, SHMI_slotOpening), 0);
@@ -1758,8 +1764,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
             if (r->handle != NULL)
                 shmi_st64(&shmi_head_of(r->handle)->off, o->off);
         } else if (r->opens == 0) {
-            /* The last handle is closed, but calls through it are under way and have kept the object open. From now on
-             * this opening keeps it open. */
+            /* The last handle is closed, but calls through it are under way, and their opening keeps the object open.
+             * The handle uses this opening again, so the opening of the caller is closed. */
             shmi_renew_thing(r->handle);
             shmi_close_object(a, o->off);
         }
@@ -1791,11 +1797,11 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
  * more, and the close of the arena has woken the waiters. */
 SHMI_FN int shmi_unmapped(const shmsync_arena *a) { return __atomic_load_n(&a->retired, __ATOMIC_ACQUIRE) != 0; }
 /* Ends the opening of a handle that was closed for the last time, unless a call through it is under way: then the last
- * such call ends the opening. The caller holds handles_of.
+ * such call ends the opening. The caller holds a->handles_of.
  *
- * The watcher may be checking the object for sleeping threads. After shmi_may_end no thread waits for the object, so
- * no further check begins, and the opening ends after the check that is under way. So a check must neither wait for
- * handles_of nor make a call that may end an opening. */
+ * The watcher may be checking the object for sleeping threads. After shmi_may_end no thread waits for the object, so no
+ * further check begins, and the opening ends after the check that is under way. So a check must neither wait for
+ * a->handles_of nor make a call that may end an opening. */
 SHMI_FN void shmi_end_if_unused(shmsync_arena *a, shmi_ref *r)
 {
     shmi_off off = r->h.o.off;
@@ -1877,8 +1883,8 @@ SHMI_FN void shmi_exit_for(void *thing, shmsync_arena *a)
     shmi_exit(a);
 }
 /* Begins the last part of a call through the handle at thing, after the call has taken effect. Another thread may see
- * the effect, close the handle and delete the object. Then another object may have the bytes of this one. So between
- * its effect and this function, the call only loads words. If the result is 1, the call may use the words until
+ * the effect, close the handle and delete the object. Then another object may have the bytes of this one. So after the
+ * effect and before this function, the call only loads words. If the result is 1, the call may use the words until
  * shmi_exit_for. If the result is 0, the handle has ended, and its end has made the wakes of the call. No signal
  * handler calls this function, because the end of an opening takes locks. */
 SHMI_FN int shmi_enter_late(void *thing, shmsync_arena *a)
