@@ -23,6 +23,7 @@ import (
 // A close of the arena waits for each call that has begun to enqueue a wait. The close goes on only when the call has
 // accepted its grant, or has undone what it did.
 func TestCloseWaitsForCalls(t *testing.T) {
+	t.Parallel()
 	bin := program(t, "closes.c")
 	out, err := exec.Command(bin, "count").Output()
 	require.NoError(t, err)
@@ -70,6 +71,7 @@ func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
 // on behalf of the participant that has left. A call inside another call proceeds, because the close waits for the
 // outer call.
 func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
+	t.Parallel()
 	bin := program(t, "ending.c")
 	out, err := exec.Command(bin, "count").Output()
 	require.NoError(t, err)
@@ -164,6 +166,7 @@ func TestCRefusalLeavesThePool(t *testing.T) {
 // cannot grant the permit, but it wakes the waiter, which then takes the permit. The waiter is a thread in C that makes
 // a periodic check only once an hour.
 func TestCWaiterIsToldByStrangers(t *testing.T) {
+	t.Parallel()
 	name := coreArena(t, 2<<20)
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import "testing"
 // An opening in C ends once, and not while the death watcher checks the object. The death watcher does not wait for the
 // end of its own check. A call that begins after the end of the opening fails, and the arena can still be closed.
 func TestEndOfAnOpening(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"check", "begins", "reset"} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
@@ -34,6 +35,7 @@ func TestOpeningEndsWithAWait(t *testing.T) {
 // A call has taken effect, but has not made its wake yet. Its process closes the only handle and deletes the object,
 // and another object takes the same place. The rest of the call does not change this other object.
 func TestLateCallChangesNoOtherObject(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"mutex", "mutex, not biased", "mutex, checked", "rwmutex", "spinlock", "rwspinlock", "rwspinlock, read"} {
 		t.Run(verb, func(t *testing.T) {
 			runC(t, "late.c", newArena(t), verb)
@@ -95,6 +97,7 @@ func runLate(t *testing.T, verb string) {
 // A wait for several objects does not spin while the kernel has no memory for it. If a handle is closed, the error
 // names the call.
 func TestAwaitInC(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"nomem", "closed"} {
 		t.Run(verb, func(t *testing.T) {
 			runC(t, "await.c", newArena(t), verb)

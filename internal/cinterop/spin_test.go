@@ -369,6 +369,7 @@ func TestRWSpinLockDamagedListInC(t *testing.T) {
 
 // A process is stopped for an hour while a waiter yields its CPU. The process yields again after some seconds.
 func TestStopDuringAYieldInC(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"spin", "spinlock"} {
 		t.Run(verb, func(t *testing.T) { runC(t, "yield.c", newArena(t), verb) })
 	}

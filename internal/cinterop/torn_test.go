@@ -103,6 +103,7 @@ func eachQueueKind(t *testing.T, f func(t *testing.T, k queueKind, lang string))
 // A peer overwrites the link between two waits in a queue. These two waits, and all waits behind them, end with an
 // error. A wait that is farther ahead goes on until it gets what it waits for.
 func TestWaitsInATornQueueEnd(t *testing.T) {
+	t.Parallel()
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		q := newHangingQueue(t, k, "c")
 		for _, label := range []string{"first", "second", "third", "fourth"} {
@@ -120,6 +121,7 @@ func TestWaitsInATornQueueEnd(t *testing.T) {
 // The link between two waits is torn, and the processes of both waits are stopped. So the damage is found only when the
 // object can be granted. Then the third wait in the queue ends with an error.
 func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
+	t.Parallel()
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		if k.hold == "" {
 			return // a Cond grants nothing by itself
@@ -164,6 +166,7 @@ func TestTornQueueOfOneKeyEndsNoOtherWait(t *testing.T) {
 // A peer tears the queue at the wait of a process that then dies. A second process dies, too. What the second process
 // had is still reaped: its permit goes to the first wait, and a Signal that it has not used wakes the first wait.
 func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
+	t.Parallel()
 	for _, k := range queueKinds[2:] {
 		for _, lang := range []string{"go", "c"} {
 			t.Run(k.name+"/"+lang, func(t *testing.T) {
@@ -199,6 +202,7 @@ func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
 // During one wait, a link of its node changes so often that half of all tags have passed. The next wait in this node
 // begins with later tags. So a process that was stopped while it changed the link finds another tag.
 func TestTagsOfLinksGoOnAfterAnyWait(t *testing.T) {
+	t.Parallel()
 	for _, link := range []string{"next", "extra"} {
 		for _, changes := range []uint32{1 << 30, 1<<31 + 8, 1<<32 - 100} {
 			t.Run(fmt.Sprintf("%s/%d", link, changes), func(t *testing.T) {

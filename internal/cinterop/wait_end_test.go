@@ -9,6 +9,7 @@ import "testing"
 // exception: during a close, the wait does not take a lock or the turn of a Once. The close would leave it to other
 // processes as that of a dead holder.
 func TestEventBeatsTheEndOfTheWaitInC(t *testing.T) {
+	t.Parallel()
 	for _, scene := range []string{"queue get", "queue lease", "queue put", "futex", "once", "mutex", "spinlock", "rwmutex read", "rwmutex", "rwspinlock"} {
 		for _, end := range []string{"deadline", "close"} {
 			t.Run(scene+"/"+end, func(t *testing.T) {

@@ -301,6 +301,7 @@ func TestLateJoinerOfACProgram(t *testing.T) {
 // participant gets this ID. This participant keeps the lock when the program continues. If the program has published
 // the ID, no joiner of either language gets it.
 func TestActOfACProgramLastsForAWindow(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {
 		for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
 			t.Run(point+"/"+lang, func(t *testing.T) {
