@@ -3866,6 +3866,8 @@ struct shmsync_arena {
     int started;         /* shmi_start_watcher has started the watcher, and no call has ended it */
     int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
+    uint32_t unwatched;  /* 1: the watcher no longer uses the mapping. Atomic; the leave sleeps on it. */
+    int repaired;        /* what this process held is taken back, so the watcher ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
     char start_text[sizeof(((shmi_failure *)0)->text)]; /* why the join failed */
@@ -11941,6 +11943,14 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     }
     a->linked = 1;
 }
+/* Makes the kernel mark the alive words through another mapping of the arena, which begins at base. One store moves all
+ * words of the list, so the kernel finds them in one of the two mappings whenever this process dies. */
+SHMI_FN void shmi_robust_move(shmsync_arena *a, const unsigned char *base)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (r != NULL && a->linked)
+        __atomic_store_n(&r->offset, r->offset + (intptr_t)((uintptr_t)base - (uintptr_t)a->base), __ATOMIC_RELEASE);
+}
 SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 {
     shmi_robust *r = (shmi_robust *)(void *)a->robust;
@@ -12278,6 +12288,16 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
     }
 }
 
+/* Waits until the leave of this process has taken back what the process held. Until then the kernel marks the alive
+ * words if the process dies. */
+SHMI_FN void shmi_await_repairs(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->start_lock);
+    while (!a->repaired)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    pthread_mutex_unlock(&a->start_lock);
+}
+
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
@@ -12309,6 +12329,9 @@ SHMI_FN void *shmi_watcher(void *arg)
     pthread_mutex_unlock(&a->start_lock);
     if (err == 0) {
         shmi_watch(a);
+        __atomic_store_n(&a->unwatched, 1, __ATOMIC_RELEASE);
+        shmi_wake(&a->unwatched, SHMI_ALL);
+        shmi_await_repairs(a);
         shmi_robust_unregister(a);
     }
     shmi_end_thread();
@@ -13448,6 +13471,42 @@ SHMI_FN void shmi_close_home(shmsync_arena *a)
     shmi_close_file(a->home, a->home_dev, a->home_ino);
     a->home = -1;
 }
+SHMI_FN void shmi_init_locks(shmsync_arena *a)
+{
+    int i;
+    pthread_mutex_init(&a->start_lock, NULL);
+    pthread_cond_init(&a->start_cond, NULL);
+    pthread_mutex_init(&a->handles, NULL);
+    pthread_mutex_init(&a->walking, NULL);
+    pthread_mutex_init(&a->handles_of, NULL);
+    pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->endings, NULL);
+    pthread_mutex_init(&a->wait_nodes_lock, NULL);
+    pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->counter_lock, NULL);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_init(&a->searches[i].turn, NULL);
+}
+SHMI_FN void shmi_destroy_locks(shmsync_arena *a)
+{
+    int i;
+    pthread_mutex_destroy(&a->start_lock);
+    pthread_cond_destroy(&a->start_cond);
+    pthread_mutex_destroy(&a->handles);
+    pthread_mutex_destroy(&a->walking);
+    pthread_mutex_destroy(&a->handles_of);
+    pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->endings);
+    pthread_mutex_destroy(&a->wait_nodes_lock);
+    pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->counter_lock);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_destroy(&a->searches[i].turn);
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -13469,20 +13528,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a->notices);
     free(a->asked);
     free(a->told);
-    pthread_mutex_destroy(&a->start_lock);
-    pthread_cond_destroy(&a->start_cond);
-    pthread_mutex_destroy(&a->handles);
-    pthread_mutex_destroy(&a->walking);
-    pthread_mutex_destroy(&a->handles_of);
-    pthread_mutex_destroy(&a->reaping);
-    pthread_mutex_destroy(&a->endings);
-    pthread_mutex_destroy(&a->wait_nodes_lock);
-    pthread_mutex_destroy(&a->death_lock);
-    pthread_mutex_destroy(&a->counter_lock);
-    for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
-    for (i = 0; i < SHMI_classes; i++)
-        pthread_mutex_destroy(&a->searches[i].turn);
+    shmi_destroy_locks(a);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -13713,7 +13759,6 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
     struct stat home;
-    int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
@@ -13734,20 +13779,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     a->ino = s->ino;
     a->stage = SHMI_opening;
     shmi_note_word(a->label, sizeof a->label, path);
-    pthread_mutex_init(&a->start_lock, NULL);
-    pthread_cond_init(&a->start_cond, NULL);
-    pthread_mutex_init(&a->handles, NULL);
-    pthread_mutex_init(&a->walking, NULL);
-    pthread_mutex_init(&a->handles_of, NULL);
-    pthread_mutex_init(&a->reaping, NULL);
-    pthread_mutex_init(&a->endings, NULL);
-    pthread_mutex_init(&a->wait_nodes_lock, NULL);
-    pthread_mutex_init(&a->death_lock, NULL);
-    pthread_mutex_init(&a->counter_lock, NULL);
-    for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
-    for (i = 0; i < SHMI_classes; i++)
-        pthread_mutex_init(&a->searches[i].turn, NULL);
+    shmi_init_locks(a);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
@@ -14208,26 +14240,68 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
 
 /* ---- Leaving: other processes treat what this process still holds, and its waits, as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still use
- * the mapping, and must not store to the slot of the next participant. So the mapping is replaced before the slot is
- * free. The leave goes on in a mapping of its own, unless there is no room for one. */
-SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+/* Replaces the mapping of this process by private memory. From then on, no other thread of this process stores to the
+ * arena, whatever it is about to do. So this process can take back what it holds, as if the process were dead. Otherwise,
+ * if a thread was preempted before a plain store, such as that of an unlock, the store could change what a peer has by
+ * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. */
+SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
-    uint32_t number, synced;
-    int here = 0, fd = own != NULL ? shmi_borrow_file(a) : -1;
+    shmi_notice *notices = (shmi_notice *)malloc((a->geo.slots + 1) * sizeof *notices);
+    int here, fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
     void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
     shmi_return_file(a, fd);
     if (base == MAP_FAILED) {
         free(own);
-        own = a;
-    } else {
-        *own = *a;
-        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
-        own->base = (unsigned char *)base;
-        here = shmi_unmap_file(a);
-        __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+        free(notices);
+        return a;
     }
+    shmi_robust_move(a, (unsigned char *)base);
+    *own = *a;
+    own->base = (unsigned char *)base;
+    /* Calls for which the leave does not wait may still use the locks and lists of a, but only for themselves. */
+    shmi_init_locks(own);
+    pthread_mutex_lock(&a->endings);
+    memcpy(notices, a->notices, (a->geo.slots + 1) * sizeof *notices);
+    pthread_mutex_unlock(&a->endings);
+    own->notices = notices;
+    pthread_mutex_lock(&a->handles);
+    own->deferred = a->deferred;
+    own->n_deferred = a->n_deferred;
+    own->cap_deferred = a->cap_deferred;
+    a->deferred = NULL;
+    a->n_deferred = a->cap_deferred = 0;
+    pthread_mutex_unlock(&a->handles);
+    own->refs = NULL;
+    own->refs_log = own->n_refs = 0;
+    own->upgradable = NULL;
+    own->crowd = NULL;
+    own->wait_nodes = NULL;
+    own->free_nodes = 0;
+    memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
+    here = shmi_unmap_file(a);
+    __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    return own;
+}
+/* Frees what shmi_replace_mapping has made for the leave. */
+SHMI_FN void shmi_end_own(shmsync_arena *own)
+{
+    int i;
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&own->dead_waits[i]);
+    munmap(own->base, (size_t)own->size);
+    shmi_destroy_locks(own);
+    free(own->deferred);
+    free(own->notices);
+    free(own);
+}
+
+/* Frees the slot of this participant, as the last step of its leave. own is the arena in a mapping of the leave, or a if
+ * there was no room for one. In the first case, calls that shmi_enter does not count do not store to the slot of the next
+ * participant: see shmi_replace_mapping. */
+SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, shmsync_arena *own, uint32_t leaving, int unknown, const shmi_concern *concern)
+{
+    uint32_t number, synced;
     shmi_record_leave(own);
     number = shmi_epoch_of_write_back(own, &synced);
     shmi_free_slot(own, a->my_slot, leaving, unknown != 0);
@@ -14237,12 +14311,10 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_ring_watchers_of(own, a->my_slot);
     shmi_count_death(own, concern); /* a peer that was woken earlier may have found this participant still current */
     shmi_drop_lock(a);
-    if (own != a) {
-        munmap(base, (size_t)a->size);
-        free(own);
-    } else {
+    if (own != a)
+        shmi_end_own(own);
+    else
         __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
-    }
 }
 
 /* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
@@ -14268,20 +14340,61 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
  * back, a peer could claim the same, and the store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
- * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go.
+ *
+ * A call that has read from shmsync_arena.fenced that this process has registered for membarrier may make its claim with
+ * a plain store. Such a call needs the fence below. If this function reads 0 from fenced, a call that reads 1 does so
+ * later, and then sees that this process leaves. */
 SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;
     __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
+        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
+/* Waits until the watcher no longer uses the mapping. The watcher may be running a function of the user's for a death.
+ * Peers that need what this process holds must not wait for the end of that function. So this function returns 0 after a
+ * second. */
+SHMI_FN int shmi_await_unwatched(shmsync_arena *a)
+{
+    int64_t end = shmi_now() + SHMI_UNCOUNTED_MOST;
+    while (!__atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) && shmi_now() < end)
+        shmi_futex_sleep(&a->unwatched, 0, end);
+    return __atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) != 0;
+}
+/* Forgets what a call may have noted in the slot of this participant before the mapping was replaced under it. Returns
+ * whether such a call was about to tell the owner of a wait that the wait is over. Then any participant may miss a wake. */
+SHMI_FN int shmi_cut_off(shmsync_arena *own)
+{
+    uint32_t *telling = shmi_slot32(own, own->my_slot, SHMI_slotTelling);
+    int told = shmi_ld32(telling) == 0;
+    own->acting = 0;
+    shmi_forget_acts(own);
+    if (told)
+        return 0;
+    shmi_rest_guard(own, SHMI_WALK_OWED);
+    shmi_st32(telling, 0);
+    return 1;
+}
+/* Ends the watcher, after this process has taken back what it held. */
+SHMI_FN void shmi_end_watcher(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->start_lock);
+    a->repaired = 1;
+    pthread_cond_broadcast(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    pthread_join(a->watcher, NULL);
 }
 
 /* Leaves the arena. With keep_file, the descriptor of the file stays open. */
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmsync_arena *own;
     shmi_concern concern;
-    int unknown;
+    int all, unknown;
     /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
@@ -14291,6 +14404,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
      * this slot, which has to test the byte lock from now on. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell)); /* for shmi_await_unwatched */
     while (shmi_ld32(&a->calls) != 0) { /* wake the threads that wait in calls */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
@@ -14302,26 +14416,29 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     shmi_await_uncounted(a);
+    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
-    a->left = 1;
+    a->left = own->left = 1;
     pthread_mutex_unlock(&a->handles);
-    unknown = shmi_repair_all(a, a->self, 0, &concern);
+    all = own != a && shmi_cut_off(own);
+    unknown = shmi_repair_all(own, own->self, all, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     if (!concern.unfinished)
-        shmi_reclaim_memory(a, a->self);
+        shmi_reclaim_memory(own, own->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* wakes that were sent to this process are lost, as after a death */
+    shmi_wake_all_for(own, own->self, &concern); /* wakes that were sent to this process are lost, as after a death */
     if (!concern.unfinished)
-        shmi_clear_open_bits(a, a->self);
+        shmi_clear_open_bits(own, own->self);
     pthread_mutex_unlock(&a->reaping);
 
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
-    pthread_join(a->watcher, NULL);
+    shmi_end_watcher(a);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_give_up_slot(a, leaving, unknown, &concern);
+    if (own == a)
+        own = shmi_replace_mapping(a);
+    shmi_give_up_slot(a, own, leaving, unknown, &concern);
     if (!keep_file)
         shmi_close_file(a->fd, a->dev, a->ino);
     shmi_close_home(a);
@@ -33310,22 +33427,32 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
+SHMI_COLD int shmi_synchronized_left(struct shmi_synchronized *x, const char *op)
+{
+    shmi_xchg32(&x->lent, 1);
+    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+}
 /* Begins the use of the copies by a call. The caller has the lock. Returns EBADF if this process is leaving the arena and
  * does not wait for this call. Then the lock stays as it is, and the leave, or a reaper, takes it back.
  *
  *     the call                    the leave: shmi_await_uncounted
  *     lent := 0                   leaving := 1
+ *                                 shmi_fence
  *     load of leaving             load of lent: see shmi_synchronized_in_call
  *
- * So either the call sees the leave, or the leave waits for the call. */
-SHMI_FN int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
+ * So either the call sees the leave, or the leave waits for the call. If this process has registered for membarrier, the
+ * fence of the leave makes a plain store enough in the call, as in shmi_mutex_unlock_at_once. */
+SHMI_FAST int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
 {
-    if (shmi_ld32(&x->lent) != 0)
-        shmi_xchg32(&x->lent, 0);
-    if (SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)))
-        return 0;
-    shmi_xchg32(&x->lent, 1);
-    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+    if (shmi_ld32(&x->lent) != 0) {
+        if (SHMI_LIKELY(__atomic_load_n(&x->m.a->fenced, __ATOMIC_SEQ_CST))) {
+            __atomic_store_n(&x->lent, 0, __ATOMIC_RELAXED);
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        } else {
+            shmi_xchg32(&x->lent, 0);
+        }
+    }
+    return SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)) ? 0 : shmi_synchronized_left(x, op);
 }
 /* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
@@ -33405,9 +33532,6 @@ SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char 
 /* Commits and unlocks, after shmi_synchronized_use. */
 SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 {
-    int err = shmi_synchronized_holds(x, "synchronized.commit");
-    if (err != 0)
-        return err;
     SHMSYNC_CRASHPOINT("synchronized.update.written");
     shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
     SHMSYNC_CRASHPOINT("synchronized.update.committed");
@@ -33436,7 +33560,8 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    return shmi_synchronized_commit(x);
+    err = shmi_synchronized_holds(x, "synchronized.store"); /* the leave may have given up its wait for the memcpy */
+    return err != 0 ? err : shmi_synchronized_commit(x);
 }
 /* Keeps the object open until this call has unlocked, even if another thread closes the handle meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)

@@ -129,3 +129,115 @@ func TestQueueCloseAwaitsAPut(t *testing.T) {
 	queueHear(t, p, 0)
 	sound(t, a)
 }
+
+// queueLate has calls of a Queue that have found their handle open, and have been preempted before they claim a slot or
+// take an item. Each call reports whether it has succeeded. At the point, it has its slot, and has not stored to the
+// slot yet.
+var queueLate = map[string]struct {
+	point string
+	call  func(q *prims.Queue[queueTicket]) bool
+}{
+	"put": {"queue.add.claimed", func(q *prims.Queue[queueTicket]) bool { return q.PutWithoutWake(ticket(7)) }},
+	"lease": {"queue.take.committed", func(q *prims.Queue[queueTicket]) bool {
+		note, ok := q.TakeWithoutNote()
+		if ok {
+			note()
+		}
+		return ok
+	}},
+	"get": {"queue.take.committed", func(q *prims.Queue[queueTicket]) bool { return q.DropWithoutWake() }},
+}
+
+func init() {
+	proctest.Register("queue/late", func(c *proctest.Child) {
+		var p [2]string // the arena, and the call
+		c.Params(&p)
+		a, err := arena.Attach(p[0], nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		q, err := prims.AttachQueue[queueTicket](a, "q", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		late := queueLate[p[1]]
+		held, goOn, ended := make(chan bool), make(chan bool), make(chan bool, 1)
+		crashpoint.ArmFunc("arena.close.repaired", 1, func() {
+			crashpoint.ArmFunc(late.point, 1, func() { held <- true; <-goOn })
+			go func() { ended <- late.call(q) }()
+			select {
+			case <-held:
+			case ok := <-ended:
+				ended <- ok
+			}
+		})
+		crashpoint.ArmFunc("arena.close.freed", 1, func() {
+			c.Ready()
+			c.Await()
+			close(goOn)
+			c.Say(<-ended)
+			c.Await()
+		})
+		if err := a.Close(); err != nil {
+			c.Fatal(err)
+		}
+	})
+}
+
+// TestQueueCallBehindTheCloseOfTheArena: a call gets its slot when Close of the arena has already read the slots, and
+// this process has left. Then another process takes the slot back and uses it. The call changes neither the item nor the
+// lease of that process.
+func TestQueueCallBehindTheCloseOfTheArena(t *testing.T) {
+	for verb := range queueLate {
+		t.Run(verb, func(t *testing.T) {
+			a := newArena(t, nil)
+			q := newQueue[queueTicket](t, a, "q", 1)
+			if verb != "put" {
+				queueFill(t, q, 1, 1)
+			}
+			p := proctest.Start(t, "queue/late", proctest.Params([2]string{nameOf(a), verb}), proctest.Dump(func() string { return words(a) }))
+			p.Await(t)
+			q.Look() // takes back the slot of the process that has left
+			if verb == "put" {
+				queueFill(t, q, 1, 1)
+			}
+			l, ok := q.TryLease()
+			require.True(t, ok)
+			p.Send(true)
+			var made bool
+			p.Recv(t, &made)
+			require.False(t, made, "the call has succeeded after the end of its participant")
+			require.Equal(t, ticket(1), *l.InPlace(), "the item has changed")
+			require.NotPanics(t, l.Ack, "the lease has changed")
+			p.Send(true)
+			p.WaitExit(t)
+			require.Empty(t, queueDrain(t, q))
+			require.True(t, q.Consistent())
+			sound(t, a)
+		})
+	}
+}
+
+// TestQueueCallBehindTheCloseOfItsHandle: a call gets its slot when Close of its handle has already read the slots.
+// Close does not wait for the call, and makes no wake for it. So the call changes nothing.
+func TestQueueCallBehindTheCloseOfItsHandle(t *testing.T) {
+	for verb, late := range queueLate {
+		for _, back := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/back=%v", verb, back), func(t *testing.T) {
+				a := newArena(t, nil)
+				q, mine := newQueue[queueTicket](t, a, "q", 2), newQueue[queueTicket](t, a, "q", 2)
+				queueFill(t, q, 1, 1)
+				if back {
+					l, err := q.Lease()
+					require.NoError(t, err)
+					l.Nack()
+				}
+				require.NoError(t, mine.Close())
+				require.False(t, late.call(mine))
+				require.Equal(t, prims.QueueState{Capacity: 2, Queued: 1}, queueNow(q))
+				require.True(t, q.Consistent())
+				require.Equal(t, []uint64{1}, queueDrain(t, q))
+			})
+		}
+	}
+}

@@ -34,6 +34,7 @@ type queueCore struct {
 	stride   uint64
 
 	shut    atomic.Bool   // the handle is closed or is being closed
+	drained atomic.Bool   // Close reads the slots, or has read them; see awaitCalls
 	seen    atomic.Uint64 // a serial number: no item of a Put with a lower number is in the queue
 	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
@@ -105,7 +106,17 @@ func (x *queueCore) drain() {
 // A Put may store several states of the kind queueFull before its item is in the ring. So awaitCalls goes on waiting
 // when a slot changes to that kind. A Lease first takes its item, and then stores the word of the lease. If this
 // process left the arena between these two steps, the store could change the lease of another process.
+//
+// A call may get its slot when awaitCalls has already read the state of the slot. Such a call gives the slot back before
+// it stores anything to the slot without a CAS:
+//
+//	the call                                   awaitCalls
+//	the slot becomes claimed, taken or leased  drained := true
+//	load of drained                            load of the state of the slot
+//
+// So awaitCalls waits for the call, or the call finds drained set.
 func (x *queueCore) awaitCalls() {
+	x.drained.Store(true)
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {
 		for st := was; (st == was || st.kind() == queueFull) && x.inCall(i, s, st); st = queueState(s.state.Load()) {

@@ -130,3 +130,6 @@ func (q *Queue[T]) DropWithoutWake() bool {
 	t, ok := q.core.take(queueTaken)
 	return ok && t.s != nil && q.core.drop(t)
 }
+
+// InPlace returns the item of l in the arena.
+func (l Lease[T]) InPlace() *T { return queueItem[T](l.item.s) }

@@ -55,7 +55,8 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 	}
 }
 
-// claimSlot reserves a free slot for this process. It first tries the slot that is probably free for position p.
+// claimSlot reserves a free slot for this process. It first tries the slot that is probably free for position p. It
+// reserves none if Close does not wait for this call; see awaitCalls.
 func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 	i := uint32(p-x.firstPosition())%x.slots + 1
 	for range x.slots {
@@ -66,6 +67,10 @@ func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 			}
 			// sync(queue.room): acquire
 			if s.state.CompareAndSwap(0, uint64(makeQueueState(queueClaimed, x.name, 0))) {
+				if x.drained.Load() {
+					x.unclaim(s)
+					return 0, nil
+				}
 				crashpoint.Hit("queue.add.claimed")
 				race.Acquire(x.key)
 				if w := queueLeaseWord(s.lease.Load()); w != w.fresh() {
@@ -175,7 +180,8 @@ type queueItemTaken struct {
 }
 
 // take takes the first item for this process. k is queueTaken for a Get, and queueLeased for a lease. If there is no
-// item, the result has no slot. ok is false only if a peer has overwritten the ring.
+// item, or if Close does not wait for this call, the result has no slot. ok is false only if a peer has overwritten the
+// ring.
 func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	race.ReleaseMerge(x.key)
 	for {
@@ -184,6 +190,9 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 		back := queueReturns(x.words.returned.Load())
 		if back.some() {
 			if t := x.takeReturned(back, k); t.s != nil {
+				if x.drained.Load() {
+					return x.untake(t), true
+				}
 				return t, true
 			}
 			continue
@@ -203,6 +212,9 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 			// position before p has an item, position p has one (until the CAS), and no item has been put back.
 			// sync(queue.put): acquire
 			if f.s.state.CompareAndSwap(uint64(f.st), uint64(st)) {
+				if x.drained.Load() {
+					return x.untake(queueItemTaken{f.i, f.s, st}), true
+				}
 				crashpoint.Hit("queue.take.committed")
 				storeWord(&x.words.head, f.p+1)
 				race.Acquire(x.key)
@@ -210,6 +222,16 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 			}
 		}
 	}
+}
+
+// untake puts back an item that this call has taken beside a Close that does not wait for it, and returns no item. If
+// this process has left the arena meanwhile, the item may be in the queue already.
+func (x *queueCore) untake(t queueItemTaken) (none queueItemTaken) {
+	swap := func(from, to queueState) bool { return t.s.state.CompareAndSwap(uint64(from), uint64(to)) }
+	if x.giveBack(t.i, t.st, swap) {
+		x.done(&x.items, 0) // a Get that found no item may wait
+	}
+	return none
 }
 
 // drop frees the slot of an item that was copied or acknowledged. It returns false if this process has left the arena

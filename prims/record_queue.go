@@ -77,9 +77,9 @@ func valueIn(w *atomic.Uint64) uint32 { return recordedWord(w.Load()).value() }
 // recordMost is the maximum number of words that one record can change.
 const recordMost = 8
 
-// recordPlaces points to the words of a record. head has the version of the record. The word kinds has the
-// kinds of the words that change, one for each entry. An entry says which word of its kind changes, and has the old and
-// the new value of that word.
+// recordPlaces points to the words of a record. head has the version of the record. kinds has a number for each entry,
+// the kind of the word that the entry changes. An entry says which word of this kind changes, and has the old and the
+// new value of that word.
 type recordPlaces struct {
 	head, kinds *atomic.Uint64
 	entries     *[recordMost]recordEntry
@@ -107,10 +107,10 @@ type recordQueue struct {
 	commit *atomic.Uint64 // see recordCommit
 	first  *atomic.Uint64 // the ends of the queue: recordedWords with the offset of a node / 64, or 0
 	last   *atomic.Uint64
-	// several is set if the object has several queues. A change then concerns one of them, the chosen queue. first and
-	// last are its ends, and the field at is the number by which a record names it. The field chosen is the value of
-	// the word wanted in its wait nodes. hasChosen reports whether first and last are still the ends of the chosen
-	// queue. The lock private guards these fields.
+	// several is set if the object has several queues. Then each change concerns one of them, the chosen queue. The fields
+	// first and last are the ends of the chosen queue, and a record names this queue by the number in the field at. Each
+	// wait in it has the value of the field chosen in the word wanted of its wait node. hasChosen reports whether first
+	// and last are still the ends of the chosen queue. The lock private guards these fields.
 	several   bool
 	at        uint32
 	chosen    uint64
@@ -119,10 +119,9 @@ type recordQueue struct {
 	// writes its records for all of them into the same memory. The head of a record includes part. If the object has
 	// only one recordQueue, part is 0.
 	part uint64
-	// boundary divides the queue into two parts. It is a recordedWord of the object that names the first node of
-	// the second part, or is 0 if that part is empty. When that node leaves the queue, boundary changes to the next
-	// node. The field is nil if the object does not divide its queue. In a record, the kind recordOwnKinds names
-	// boundary.
+	// boundary divides the queue into two parts. It is a recordedWord of the object that names the first node of the
+	// second part, or is 0 if that part is empty. When that node leaves the queue, boundary changes to the next node. The
+	// field is nil if the object does not divide its queue. A record names the word boundary by the kind recordOwnKinds.
 	boundary *atomic.Uint64
 	of       recordedObject
 	slot     int // of this participant
@@ -141,7 +140,7 @@ type recordQueue struct {
 	// unreaped is set if the last reap has left something to the next one. For example, the process of a dead
 	// participant had not ended, so the reap did not take back what the participant has.
 	unreaped  atomic.Bool
-	overtaken uint64 // guarded by: private; how many changes of this handle other processes have overtaken; see until
+	overtaken uint64 // guarded by: private; how many changes of this handle other processes have overtaken
 }
 
 // recordedObject is an object with a recordQueue.

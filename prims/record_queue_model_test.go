@@ -58,7 +58,7 @@ type rqThread struct {
 	i      uint8
 	c      rqCommit
 	rec    rqRecord
-	own    bool // rec is the record of this thread, which it completes
+	own    bool // rec is a record that this thread has written
 	w      rqNodeWord
 	q      rqWord // the fast word that the thread has read
 	had    uint8  // the permits that the share of the process had when the thread read it

@@ -30,7 +30,7 @@ type recordSlots[R any] struct {
 type recordSlotList[R any] struct {
 	head uint32 // the latest slot record when the list was read
 	all  []R
-	err  error // an error in the list; then all has the records before the error, and those that were known earlier
+	err  error // an error in the list; the field all then has the records before the error, and those known earlier
 }
 
 // read reads the list of slot records.
@@ -47,7 +47,7 @@ func (l *recordSlots[R]) read() *recordSlotList[R] {
 // open prepares the list for a new handle. If join is true, it makes a record for this participant if there is none.
 func (l *recordSlots[R]) open(join bool) error {
 	l.head = l.a.SlotRecords(l.object)
-	known := &recordSlotList[R]{} // its head is 0, as that of an empty list
+	known := &recordSlotList[R]{} // its head is 0, so load reads the list unless the list is empty
 	if join {
 		off, err := l.a.SlotRecord(l.object, l.size)
 		if err != nil {
@@ -88,8 +88,8 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 }
 
 // of returns the record of the participant in a slot. A record never moves, so the list is read again only if the
-// record is not known yet. A reaper or a tool uses its handle only once, so that handle does not store what it has
-// read.
+// record is not known yet. The handle of a reaper or a tool serves only one call, so it does not keep the records that
+// it reads.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
 	r, ok = l.in(l.known.Load(), slot)
 	switch {

@@ -9,8 +9,8 @@ import (
 // periodic check examines the links beside each wait of this process, and ends the wait if they are damaged.
 //
 // A check of one wait reads the same few words however long the queue is. So it does not see damage further away. The
-// waits beside that damage end, and their nodes stay in the queue in the state NodeLeft. If the next wait has such a
-// node before its own, its check goes back over the node and finds the damage.
+// waits beside that damage end, and their nodes stay in the queue in the state NodeLeft. When the check of a later wait
+// finds such a node in front of that wait, the check goes back over the node and finds the damage.
 
 const (
 	tornTries   = 4  // how often isTorn begins again if other processes change the object meanwhile
@@ -63,8 +63,8 @@ func (q *recordQueue) findTorn(b *wakes, s *park.WaitNode, choose func(x *record
 // oneQueue is the function choose of isTorn for an object that has one queue.
 func oneQueue(*recordedChange, uint64) (bool, error) { return true, nil }
 
-// tornAt reports whether the node of a wait of this process is damaged, or a link beside it. The record of the commit
-// word is complete. If the commit word changes meanwhile, the result is meaningless.
+// tornAt reports whether the node of a wait of this process, or a link beside this node, is damaged. The record of the
+// commit word is complete. If the commit word changes meanwhile, the result is meaningless.
 func (q *recordQueue) tornAt(w wait) bool {
 	next := valueIn(w.Next())
 	switch {

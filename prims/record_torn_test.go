@@ -24,7 +24,8 @@ type tornObject struct {
 	first, last *atomic.Uint64
 }
 
-// tornKinds opens an object of each kind with a recorded queue, so that each wait blocks.
+// tornKinds has a function for each kind of object with a recorded queue. The function opens an object, in a state in
+// which each wait blocks.
 var tornKinds = map[string]func(t *testing.T, a *arena.Arena) tornObject{
 	"fair mutex": func(t *testing.T, a *arena.Arena) tornObject {
 		f, err := prims.OpenFairMutex(a, "x", nil)

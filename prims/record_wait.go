@@ -252,9 +252,9 @@ func (q *recordQueue) unused(s *park.WaitNode) {
 	s.Withdrawn()
 }
 
-// noteTags stores in s the last tags that the links of its node have had. The node is on no queue. Each link counts on
-// by itself, because during one wait it may change any number of times: the link next of a wait at the end of the queue
-// changes whenever a wait behind it joins, and when that wait gives up.
+// noteTags stores in s the last tags that the links of its node have had. The node is on no queue. Each link has a tag
+// of its own, because the links change at different times. For example, the link next of the last wait changes whenever
+// another wait joins the queue behind it.
 func noteTags(s *park.WaitNode) {
 	s.NextTag, s.ExtraTag = recordedWord(s.Node.Next().Load()).tag(), recordedWord(s.Node.Extra().Load()).tag()
 }

@@ -21,11 +21,11 @@ import (
 
 var recordRelease = flag.String("record.release", "", "write testdata/released/NAME.arena.gz; for a release, in the commit that is tagged")
 
-// releasedPair is the type of a value in the recorded arenas.
+// releasedPair is the type of a value in the arenas of earlier builds, which are files in recordedPath.
 type releasedPair struct{ First, Second uint64 }
 
-// releasedObjects has a function for each object of a recorded arena. The function opens the object, and
-// returns its state as text. If fill is true, it first gives the object that state.
+// releasedObjects has a function for each object in an arena of recordedPath. The function opens the object and returns
+// its state as text. If fill is true, the object is new, and the function first stores values in it.
 var releasedObjects = map[string]func(a *arena.Arena, fill bool) (string, error){
 	"value": func(a *arena.Arena, fill bool) (string, error) {
 		v, err := arena.Value[releasedPair](a, "value")

@@ -35,8 +35,8 @@ func (c countedContext) Value(any) any { return nil }
 
 // TestRepairThatDoesNotReturnLeavesNothing checks a waiting call that finds that the holder has died, and whose Repair
 // panics or ends the goroutine. The call leaves no function registered with its context, and the lock is not
-// recoverable. A waiter for a spin lock may have used up a wake. So it also makes sure that the other waiters are
-// woken.
+// recoverable. The call may have got a wake that another waiter needs. So for a spin lock the test also checks that the
+// call runs spinWaiter.leave, which passes the wake on.
 func TestRepairThatDoesNotReturnLeavesNothing(t *testing.T) {
 	for title, fails := range map[string]func(){"panic": func() { panic("the repair panics") }, "goexit": runtime.Goexit} {
 		repair := func() error { fails(); return nil }

@@ -34,8 +34,8 @@ func init() {
 	})
 }
 
-// TestReplace: Replace replaces an object that has other parameters, but only when no living process has the
-// object open any more.
+// TestReplace: Replace replaces an object if its parameters differ from those of the call, but only when no living
+// process has the object open any more.
 func TestReplace(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)

@@ -74,15 +74,17 @@ import (
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock synchronizes
 // before the m'th call of Lock returns. For every call of RLock there is an n such that the n'th call of Unlock
 // synchronizes before that call returns, and the matching call of RUnlock synchronizes before the n+1'th call of Lock
-// returns. Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. Towards Lock and Unlock, LockUpgradable
-// counts as a Lock, and UnlockUpgradable and DowngradeToRead as an Unlock. But an earlier RUnlock does not synchronize
-// before LockUpgradable, and UnlockUpgradable does not synchronize before a later RLock. If a holder dies, its death
-// synchronizes before the call that reports the death, and before the next call that gets the lock.
+// returns. Upgrade counts as a Lock, and Downgrade as an Unlock and an RLock. If a holder dies, its death synchronizes
+// before the call that reports the death, and before the next call that gets the lock.
+//
+// With respect to Lock and Unlock, LockUpgradable counts as a Lock, and UnlockUpgradable and DowngradeToRead count as
+// an Unlock. But an earlier RUnlock does not synchronize before LockUpgradable, and UnlockUpgradable does not
+// synchronize before a later RLock.
 type RWMutex struct {
 	// The compiler inlines the fast paths only if they use plain pointers and the functions of package atomic.
 
-	own  *uint64 // this participant's reader word
-	shut *uint32 // the gate; see end for a closed handle
+	own  *uint64 // this participant's reader word; in a closed handle, a private word
+	shut *uint32 // the gate; in a closed handle, a private word
 
 	mine    *atomic.Uint64 // this participant's reader word
 	gate    *atomic.Uint32
@@ -107,7 +109,7 @@ type RWMutex struct {
 	read     race.Key        // the race detector's edge from an RUnlock to the next writer
 	registry *readerRegistry // shared by the handles of this process
 	opening  *opening
-	calls    atomic.Int32  // calls that have called begin and not yet finish
+	calls    atomic.Int32  // calls that Close of the handle has to wait for; see begin
 	stuck    atomic.Uint32 // the gate, if the last check found it closed while no reader had the lock
 }
 

@@ -169,7 +169,9 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		return m.Close()
 	case "rwleft":
 		a.Text = m.Left()
-	case "rwmix": // Token goroutines that do N steps each: 86 of 100 read, 4 hold upgradable, 5 write, 4 try to read, 1 tries to write
+	case "rwmix":
+		// Start o.Token goroutines that do o.N steps each. Of 100 steps, 86 read, 4 take an upgradable hold, 5 write,
+		// 4 try to read, and 1 tries to write.
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err
@@ -241,7 +243,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		}
 		wg.Wait()
 		a.N = uint64(writes.Load())
-	case "rwgiveup": // starts Token goroutines that do N steps each, with contexts that end soon
+	case "rwgiveup": // starts o.Token goroutines that do o.N steps each, with contexts that end soon
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err
@@ -282,7 +284,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		}
 		wg.Wait()
 		a.N, a.Text = uint64(gaveUp.Load()), fmt.Sprintf("%d got it, %d gave up", got.Load(), gaveUp.Load())
-	case "rwread": // N goroutines whose reads overlap, until rwPair.One is at least Token
+	case "rwread": // o.N goroutines whose reads overlap, until rwPair.One is at least o.Token
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err

@@ -72,9 +72,9 @@ func init() {
 	})
 }
 
-// BenchmarkRWMutexReadTwoProcesses reads alone, and beside a process on another CPU that reads all the time.
-// Batches with and without the other process alternate. The benchmark reports the median of each kind, and the
-// ratio of the two medians.
+// BenchmarkRWMutexReadTwoProcesses measures RLock and RUnlock without and with a process on another CPU that reads all
+// the time. Batches of both kinds alternate. The benchmark reports the median of each kind, and the ratio of the two
+// medians.
 func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	a := newArena(b, nil)
 	m := ofRW(b, a)

@@ -25,11 +25,11 @@ func (m *RWMutex) refuse() { park.Refuse(m.queues()...) }
 // return, because the queues of a handle that is being closed let no call sleep.
 func (m *RWMutex) callsLeft() bool { return park.Left(m.queues()...) && m.calls.Load() == 0 }
 
-// awaitUnlock waits for calls of Unlock that have opened the gate, until they have also released the writers' mutex.
-// It waits at most for the time callsMost. The wait is necessary because an Unlock does not call begin, so Close does
-// not wait for the Unlock otherwise. A reader that the Unlock has let in may close the last handle of this process
-// and open a new handle. If the Unlock still had the mutex then, the new handle would take the mutex for an
-// upgradable hold: see knowUpgradable.
+// awaitUnlock waits for calls of Unlock that have opened the gate, until they have also released the writers' mutex. It
+// waits at most for the time callsMost. The wait is necessary because an Unlock does not call begin, so Close does not
+// wait for the Unlock otherwise. A reader that the Unlock has let in may close the last handle of this process and open
+// a new handle. If the Unlock had not released the mutex by then, the new handle would believe that this process has an
+// upgradable hold; see knowUpgradable.
 func (m *RWMutex) awaitUnlock() {
 	for until := time.Now().Add(callsMost); m.upgrader() == m.name && m.registry.upgradable.Load() == upgradableNot && time.Now().Before(until); {
 		time.Sleep(20 * time.Microsecond)

@@ -451,8 +451,8 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// rwKillReaper kills a process that writes, and then the process that reaps it. The next process has to find
-// both locks usable.
+// rwKillReaper kills a process that writes, and then the process that reaps it. The next process has to find all locks
+// of the arena usable.
 func rwKillReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		p := crashParams{Arena: arenaName(t)}

@@ -181,8 +181,8 @@ func readerDies(t *testing.T, poller bool, d *delays) {
 	nothingLeft(t, a, m)
 }
 
-// TestRWMutexWaitingReaderDies: a reader dies while it waits. The writer for which it waited, and all other
-// readers and writers, go on as if it had never called.
+// TestRWMutexWaitingReaderDies: a reader dies while it waits for a writer. That writer, and all other readers and
+// writers, go on as if the dead reader had never called RLock.
 func TestRWMutexWaitingReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Waiters returns how many goroutines of this process sleep, or are parked, on m. It counts those that wait for
-// the writers' mutex only if the gate is closed or a process has the upgradable hold. Otherwise the mutex is held
-// only for a moment.
+// Waiters returns how many goroutines of this process sleep, or are parked, on m. If the gate is open and no process
+// has the upgradable hold, Waiters does not count the goroutines that wait for the writers' mutex, because then the
+// mutex is held only for a moment.
 func (m *RWMutex) Waiters() int {
 	n := m.readers.Waiting() + m.writer.Waiting()
 	if gateWord(m.gate.Load()) != gateOpen || m.upgrader() != 0 {

@@ -45,7 +45,7 @@ func (m *RWMutex) TryLock() bool {
 }
 
 // tryQueued continues a TryLock that has the writers' mutex. This TryLock may close the gate for a moment and open it
-// again. A reader that gets in then may close the handle before TryLock has returned. So tryQueued makes Close wait
+// again. Then a reader may get in, and may close the handle before TryLock has returned. So tryQueued makes Close wait
 // for the TryLock. If the handle has ended already, tryQueued returns false instead of panicking.
 func (m *RWMutex) tryQueued() bool {
 	s, ok := m.opening.tryServe(m.writers.queue)

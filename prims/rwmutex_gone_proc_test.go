@@ -33,7 +33,7 @@ func init() {
 	proctest.Register("rwmutex/lingering", func(c *proctest.Child) {
 		name, a, m := open(c)
 		m.Lock()
-		for !a.Fenced() { // so that the death is noticed before the process has ended
+		for !a.Fenced() { // otherwise this process is not marked dead before it has ended
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")

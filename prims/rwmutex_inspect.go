@@ -92,9 +92,9 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	return i.Inspection
 }
 
-// dateReaders adds a date to the hold of participant n, which has closed the gate and waits for readers to leave, and
-// to the holds of these readers. The date is the time when n began to wait. The readers have had their holds since that
-// time or longer. The parameter named at selects the waits for readers to leave; only n has such a wait.
+// dateReaders adds a date to the hold of the participant n, which has closed the gate and waits for readers to leave.
+// It adds the same date to the holds of these readers. The date is the time when n began to wait. A reader may have had
+// its hold for longer. The parameter named at selects the waits for readers to leave; only n has such a wait.
 //
 // The caller must have read the holds before dateReaders reads the waits. In the other order, a new hold could get the
 // date of a wait that was over before the hold began.

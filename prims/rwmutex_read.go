@@ -112,8 +112,8 @@ func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
 // takeBackEnded does what takeBack does, for a try that was counted while the handle was being closed. The object still
 // exists, because Delete refuses while the hold is counted. If this process has left the arena meanwhile, its holds
-// have ended, and takeBackEnded changes nothing. takeBackEnded wakes nobody: a writer that waits for the hold sees at
-// its next periodic check that the hold has ended.
+// have ended, and takeBackEnded changes nothing. takeBackEnded wakes no writer. A writer that waits for the hold finds
+// at its next periodic check that there is no hold any more.
 func (m *RWMutex) takeBackEnded() {
 	for {
 		// If the CAS fails, another call has changed the word. So the loop is lock-free.
@@ -378,9 +378,8 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 	}
 }
 
-// catchUp updates the registry if the reader word w shows that a writer has let the waiting goroutines in. That is
-// called a grant. A grant lets in all waiting goroutines. So after a grant, w counts no waiting goroutine although the
-// registry still counts some.
+// catchUp updates the registry if the reader word w shows a grant, that is, if a writer has let all waiting goroutines
+// in. After a grant, w counts no waiting goroutine although the registry still counts some.
 //
 // catchUp records each grant separately. A goroutine that was let in has a hold, which keeps writers out. So the next
 // grant can follow only after all these goroutines have released their holds or given up. Before another goroutine

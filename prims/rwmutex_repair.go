@@ -59,8 +59,8 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmute
 	return true
 }
 
-// wakeReaders wakes all sleeping readers. It does not clear the bit of the wake word that announces them; only
-// letIn does that. If another process cleared it, a writer might not learn that there are readers to let in.
+// wakeReaders wakes all sleeping readers. It does not clear the bit of the wake word that announces the readers; only
+// letIn does that. If wakeReaders cleared the bit, a writer might not learn that there are readers to let in.
 func wakeReaders(b *park.WakeWord) {
 	b.Touch()
 	b.DeliverAll()

@@ -115,7 +115,7 @@ func (t rwThread) claim() bool {
 	return true
 }
 
-// bump makes the thread continue with a WakeWord.Release of the writer's wake word. After that, the thread
+// bump makes the thread execute the steps of WakeWord.Release for the writer's wake word. After that, the thread
 // continues with the step that the parameter back names.
 func (t rwThread) bump(back uint8) {
 	*t.R(qBack) = back

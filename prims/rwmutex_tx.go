@@ -110,18 +110,18 @@ func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undo
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// undone reports whether the death of the participant in the gate requires that its changes be undone, if the lock
-// has an undo log. It returns false for a process that only waits for readers, because that process has written
+// undone reports whether the changes of the participant in the gate have to be undone after its death, if the lock has
+// an undo log. It returns false for a participant that only waits for readers, because that participant has written
 // nothing.
 func (g gateWord) undone() bool { return g.taken() && g.kind() != gateClosed }
 
-// logged reports whether m has an undo log and the death of the participant in gate g requires that its changes be
-// undone.
+// logged reports whether m has an undo log, and the changes of the participant in the gate g have to be undone after
+// its death.
 func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 
-// endDead cleans up after the participant in gate g, which was found dead: it undoes the changes of that
-// participant, or marks the gate. It returns false if the gate has to stay as it is for now, because a system call
-// of that participant may still write to the data.
+// endDead cleans up after the participant in gate g, which was found dead. It undoes the changes of that participant,
+// or it opens the gate or marks the gate owner-dead; see markOwnerDead. It returns false if the gate has to stay as it
+// is for now, because a system call of that participant may still write to the data.
 //
 // Preconditions: this goroutine has the writers' mutex, and Close of the arena waits for the call. Close
 // of the arena rolls back, too, and two rollbacks must not copy old bytes at the same time.
@@ -132,10 +132,9 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	return m.markOwnerDead(g)
 }
 
-// tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the
-// changes have to be undone, tryEndDead needs that mutex, and gives up if it cannot get the mutex at once. It must
-// not wait: the process that has the mutex undoes the changes itself, and may then keep the mutex for long, as an
-// upgradable hold does.
+// tryEndDead does what the method endDead does, for a reader, which does not have the writers' mutex. If the changes
+// have to be undone, tryEndDead needs that mutex, and gives up if it cannot get the mutex at once. It must not wait:
+// the process that has the mutex undoes the changes itself, and may then keep the mutex for a long upgradable hold.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
@@ -188,8 +187,8 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 }
 
 // rollbackDue reports whether the reaper of a participant has to roll back for the process that the gate names. The
-// parameter dead is the participant that is reaped. The gate may name this participant. It may also name a participant
-// that died earlier, and whose reaper could not roll back, because the participant dead had the writers' mutex at that
+// parameter dead is the participant that is reaped. The gate may name this participant, or a participant that died
+// earlier. The reaper of the earlier one could not roll back if the reaped participant had the writers' mutex at that
 // time.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
@@ -280,8 +279,8 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 // the dead writer becomes gone later, its reaper finds the mutex free and rolls back.
 //
 // The next writer may close the handle as soon as it has the mutex, and Close does not wait for every caller of
-// releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the end of the
-// arena releases the mutex and rolls back. If only the handle has ended, releaseWriters releases the mutex, and leaves
+// releaseWriters. So releaseWriters makes Close wait. If this process is already leaving the arena, the last steps of
+// leaving release the mutex and roll back. If only the handle has ended, releaseWriters releases the mutex, and leaves
 // the rollback to the next call.
 func (m *RWMutex) releaseWriters() {
 	s, ok := m.opening.tryServe(m.writers.queue)
@@ -296,8 +295,8 @@ func (m *RWMutex) releaseWriters() {
 	}
 }
 
-// unlockWriters releases the writers' mutex. It does nothing if this process no longer has the mutex: the end of the
-// arena has released it, or a peer has overwritten the words.
+// unlockWriters releases the writers' mutex. It does nothing if this process no longer has the mutex: this process has
+// left the arena, or a peer has overwritten the words.
 func (m *RWMutex) unlockWriters() {
 	if !m.writers.queue.EnterStay() {
 		return

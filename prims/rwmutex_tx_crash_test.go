@@ -45,8 +45,8 @@ func init() {
 	})
 }
 
-// leftByTheGone returns an RWMutex with an undo log, and a function leave. leave puts the RWMutex into the
-// state that a process leaves if it dies in an Update after it has changed From from 3 to 5.
+// leftByTheGone returns an RWMutex with an undo log, and a function leave. The function leave puts the RWMutex into the
+// state that a process leaves if it dies in an Update, after it has changed the field From from 3 to 5.
 func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, leave func()) {
 	m, l = newRWRollback(t, a, 0)
 	l.From = 3
@@ -137,8 +137,8 @@ func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// TestRWMutexCallThatGivesUpRollsBack checks that a TryLock that fails rolls back for a dead writer if a reaper has
-// found the writers' mutex held by this TryLock, and has given up.
+// TestRWMutexCallThatGivesUpRollsBack checks that a TryLock rolls back for a dead writer although the TryLock itself
+// fails. While the TryLock has the writers' mutex, a reaper of the dead writer finds the mutex held, and gives up.
 func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -209,8 +209,8 @@ func TestRWMutexReaperBesideARewriter(t *testing.T) {
 }
 
 // TestRWMutexReaderThatGivesUpARollbackRollsBack checks that a TryRLock rolls back in place of a reaper. The TryRLock
-// has taken the writers' mutex to roll back, and has found a corrupt log. Before it releases the mutex, a reaper gives
-// up on another Update of a dead writer, because the mutex is held.
+// has taken the writers' mutex to roll back, has found a corrupt log, and is about to release the mutex. At this moment
+// a writer dies in another Update, and its reaper gives up because the mutex is held.
 func TestRWMutexReaderThatGivesUpARollbackRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)

@@ -41,7 +41,7 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	if err := m.begin(op); err != nil {
 		return err
 	}
-	defer m.finish() // also after a Repair, so Close waits for the Repair
+	defer m.finish() // Close waits for this, so it also waits for a Repair
 	for {
 		err := m.lockUpgradableOnce(ctx, op)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {

@@ -87,8 +87,8 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 	})
 }
 
-// TestRWMutexUpgradableKeepsWritersOut: writers and other callers of LockUpgradable wait until an upgradable
-// hold is released or becomes a read hold. In the second case a writer then waits for that reader.
+// TestRWMutexUpgradableKeepsWritersOut: writers and other callers of LockUpgradable wait until an upgradable hold is
+// released or becomes a read hold. After it has become a read hold, a writer waits until this hold is released.
 func TestRWMutexUpgradableKeepsWritersOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)

@@ -15,7 +15,7 @@ import (
 //	bits 41..63  reading     holds, and tries: goroutines that check whether they have a hold
 //
 //	reading  waiting  meaning                                       left by
-//	0        0        nothing (also all-zero memory)                RUnlock, back-out, reap
+//	0        0        nothing (also all-zero memory)                RUnlock, a failed try, reap
 //	n        0        n holds or tries                              RLock, a grant
 //	0        m        m goroutines wait for the gate to open        RLock that found the gate closed
 //	n        m        n holds or tries, m goroutines wait           calls of both kinds
@@ -47,7 +47,8 @@ const (
 	readerOne        readerWord = 1 << readerShift
 	// Adding readerBack to a word undoes the addition of readerOne.
 	readerBack = ^uint64(readerOne) + 1
-	// readerBelow is the smallest word in which the field reading has become negative, by more releases than holds.
+	// readerBelow is the smallest word whose field reading has wrapped below 0, because there were more releases than
+	// holds.
 	readerBelow = uint64(readerMost) << readerShift
 )
 

@@ -65,7 +65,7 @@ func (m *RWMutex) lockWaiting(ctx context.Context, queued bool) error {
 		}
 		return err
 	}
-	defer m.finish() // also after a Repair, so Close waits for the Repair
+	defer m.finish() // Close waits for this, so it also waits for a Repair
 	for ; ; queued = false {
 		err := m.lockOnce(ctx, op, queued)
 		if m.repair == nil || !errors.Is(err, shmsync.ErrOwnerDead) {
@@ -410,12 +410,12 @@ func (m *RWMutex) openGate(what string) {
 
 // letIn grants the lock to all readers that sleep. Only a process that has the writers' mutex may call letIn: then no
 // other process can close the gate before letIn ends, and no reader gets the lock together with a writer. A process
-// without that mutex, such as a reaper, must not call letIn, even if the writer is dead. That process might be stopped
-// halfway and go on later, while another writer writes.
+// without the mutex, such as a reaper, must not call letIn, even if the writer is dead. Such a process might be stopped
+// inside letIn and go on later, while another writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
-	if m.wakeWordReaders.Announced() { // a reader that announces itself after this check then checks the gate
+	if m.wakeWordReaders.Announced() { // a reader that announces itself later checks the gate before it sleeps
 		m.letInAnnounced()
 	}
 }

@@ -72,7 +72,7 @@ type RWSpinLock struct {
 	readKey race.Key // the race detector's edge from an RUnlock to the next writer
 
 	mine    *atomic.Uint64          // counts the read holds of this process; see rwSpinCount
-	state   *uint32                 // the state word, as in core; see end for a closed handle
+	state   *uint32                 // the state word; in a closed handle, a private word
 	readers recordSlots[rwSpinSlot] // the counts of all participants
 
 	gate       park.WakeWord // the word that readers sleep on

@@ -114,7 +114,7 @@ func (l *RWSpinLock) count() error {
 	for {
 		w := rwSpinCount(l.mine.Load())
 		next, ok := makeRWSpinCount(l.core.name, 1), true
-		if w != 0 { // for w == 0, next is right already, and plus would take longer
+		if w != 0 { // if w is 0, the variable next is right already
 			next, ok = w.plus(l.core.name)
 		}
 		if !ok {
@@ -152,7 +152,7 @@ func (l *RWSpinLock) exit() bool {
 	for {
 		w := rwSpinCount(l.mine.Load())
 		next, ok := rwSpinCount(0), true
-		if w != makeRWSpinCount(l.core.name, 1) { // if this is the only hold, next is right already
+		if w != makeRWSpinCount(l.core.name, 1) { // if this is the only hold, the variable next is right already
 			next, ok = w.minus(l.core.name)
 		}
 		if !ok {

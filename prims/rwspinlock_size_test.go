@@ -21,9 +21,9 @@ func namedRWSpin(t *testing.T, a *arena.Arena) *prims.RWSpinLock {
 	return l
 }
 
-// TestRWSpinLockSize: the body of an RWSpinLock has the same size for any number of participants. Only the open bits
-// of the object grow: there is one bit for each slot of the arena. Each participant that opens it has its count in a
-// slot record, and the next participant of the slot inherits the record.
+// TestRWSpinLockSize: the body of an RWSpinLock has the same size for any number of participants. Only the open bits of
+// the object grow: there is one bit for each slot of the arena. The first participant of a slot that opens the
+// RWSpinLock gets a slot record for its count. The later participants of the slot use the same record.
 func TestRWSpinLockSize(t *testing.T) {
 	requireSizes(t, 128, func(a *arena.Arena) (sized, error) { return prims.OpenRWSpinLock(a, "", nil) })
 	a := newArena(t, nil)

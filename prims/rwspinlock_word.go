@@ -17,7 +17,7 @@ import (
 //
 //	holds  name  meaning                                        left by
 //	0      0     none (also all-zero memory)                    RUnlock
-//	n      p     n holds of p if p is current; else none: p died  RLock, Downgrade
+//	n      p     n holds of p; none if p is dead                RLock, Downgrade
 //
 // Every other value is corrupt. A reader first counts itself and then reads the state word. If the state word is
 // not 0, the reader takes its count back. A process that locks for writing or upgrade first writes the state word,
@@ -27,9 +27,9 @@ import (
 //	writers: the participant of the slot; a process that finds its name dead (CAS to 0); the
 //	         next participant in the slot (CAS to a count of its own)
 //	readers: the waiter for readers to leave, tools
-//	order:   seq-cst against the state word, and on the way to 0 against drain; release
-//	         on the way to 0, acquire where 0 is seen
-//	futex:   none; the waiter for readers sleeps on drain
+//	order:   seq-cst against the state word, and against the word drain when the count becomes 0;
+//	         release when the count becomes 0, acquire when a load finds 0
+//	futex:   none; the waiter for readers sleeps on the word drain
 //	crash:   names the dead participant until a process finds that and sets the word to 0
 type rwSpinCount uint64
 
@@ -55,8 +55,9 @@ func (w rwSpinCount) validIn(slot int) bool {
 	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
-// plus returns the word after the participant me gets one more hold. The word w belongs to that participant, or to
-// a dead participant that had the slot before. If w is impossible or cannot be incremented, ok is false.
+// plus returns the word after the participant with the ID me has got one more hold. The word w belongs to that
+// participant, or to a dead participant that had the slot before. If w is impossible or cannot be incremented, ok is
+// false.
 func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
@@ -69,7 +70,8 @@ func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bo
 	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
-// minus returns the word after the participant me gives up one hold. If that participant has no hold, ok is false.
+// minus returns the word after the participant with the ID me has given up one hold. If that participant has no hold,
+// ok is false.
 func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):

@@ -14,10 +14,10 @@ import (
 // Calls of this package run functions of the program, such as a Repair. Such a function may call a method that waits until
 // the function has returned. That call would wait for itself for ever, so it panics.
 //
-// The library remembers which goroutine runs the function. If the same goroutine makes the call, the function is on
-// its stack, so the function cannot return before the call does. No other goroutine gets such a panic.
-// [asm.Goroutine] identifies goroutines. Where asm.Goroutine cannot do so, such a call waits for ever. A call whose
-// context has a deadline does not wait for ever, so it gets the error of the context as always.
+// The library remembers which goroutine runs the function. If the same goroutine makes the call, the function is on its
+// stack, so the function cannot return before the call does. No other goroutine gets such a panic. [asm.Goroutine]
+// identifies goroutines. Where it cannot do so, the call does not panic, but waits for ever. A call whose context has a
+// deadline does not panic either, because it ends with the error of the context.
 //
 // A call that runs a function records its goroutine in the variable running. A call that has to be fast records its
 // goroutine in a goroutineMark instead. Only a call that is about to wait, and the Close of a handle or of the arena,
@@ -111,9 +111,9 @@ func (f *runningFunc) end() {
 	running.n.Store(int32(len(running.of)))
 }
 
-// repairing records that the calling goroutine is about to run a repair of the object of p, or of the given key of
-// that object. After the repair, the caller calls end of the result. If the parameter waited is true, the Close of
-// the handle waits for the repair.
+// repairing records that the calling goroutine is about to run a repair of the object of p, or of the given key of that
+// object. After the repair, the caller calls the method end of the result. If the parameter waited is true, the Close
+// of the handle waits for the repair.
 func (p *opening) repairing(key *uint64, waited bool) *runningFunc {
 	f := &runningFunc{what: "a repair of " + p.title(key), a: p.a, object: &p.object, key: key}
 	if waited {
@@ -126,8 +126,8 @@ func (p *opening) repairing(key *uint64, waited bool) *runningFunc {
 // runningHere returns the innermost function f of the program that the calling goroutine runs and for which is(f) is
 // true. It returns nil if there is no such function.
 func runningHere(is func(f *runningFunc) bool) *runningFunc {
-	// If this goroutine runs a function, then it has made n greater than 0 itself, and n stays so until the function
-	// has returned. So this load sees a value greater than 0, although other goroutines change n as well.
+	// If this goroutine runs a function, then running.n counts this goroutine until the function has returned. So this
+	// load finds a value greater than 0, although other goroutines change n as well.
 	if running.n.Load() == 0 {
 		return nil
 	}
@@ -149,7 +149,8 @@ func (p *opening) title(key *uint64) string {
 	return s
 }
 
-// mustNotWaitForSelf panics if a wait for the object of p would be a wait for the calling goroutine itself; see selfWait.
+// mustNotWaitForSelf panics if a wait for the object of p could never end, because the calling goroutine would wait for
+// itself; see selfWait.
 func (p *opening) mustNotWaitForSelf(ctx context.Context, call string) {
 	if text := p.selfWait(ctx, call, nil); text != "" {
 		panic(text)
@@ -197,7 +198,7 @@ func (p *opening) markedHere() *opening {
 	return nil
 }
 
-// markedFunc is a function of the program that calls of a handle run, and whose goroutine is in a mark.
+// markedFunc is a function of the program that calls of a handle run. A goroutineMark says which goroutine runs it.
 type markedFunc struct {
 	mark *goroutineMark // nil if the calls of the handle run no such function
 	what string         // names the function in messages, such as "the function of an Update"
@@ -206,8 +207,8 @@ type markedFunc struct {
 // mine reports whether the calling goroutine runs the function.
 func (f markedFunc) mine() bool { return f.mark != nil && f.mark.mine() }
 
-// mustNotCloseInside panics if the calling goroutine runs a function of the program for whose return the Close of the
-// handle waits.
+// mustNotCloseInside panics if the calling goroutine runs a function of the program, and Close of the handle would wait
+// until that function has returned.
 func (p *opening) mustNotCloseInside() {
 	what := ""
 	if f := runningHere(func(f *runningFunc) bool { return f.handle == p }); f != nil {
@@ -220,8 +221,8 @@ func (p *opening) mustNotCloseInside() {
 	}
 }
 
-// mustNotCloseArenaInside panics if the calling goroutine runs a function of the program for whose return the Close of
-// the arena waits.
+// mustNotCloseArenaInside panics if the calling goroutine runs a function of the program, and Close of the arena would
+// wait until that function has returned.
 func mustNotCloseArenaInside(a *arenakernel.Arena) {
 	what := ""
 	if f := runningHere(func(f *runningFunc) bool { return f.a == a }); f != nil {

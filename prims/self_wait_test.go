@@ -88,14 +88,14 @@ var selfWaits = map[string]func(w selfWaitWorld){
 		x := opens[*prims.MultiLock](w)(prims.OpenMultiLock(w.a, "multilock", nil))
 		text := ""
 		x.Recover(1, func() error { text = panicOf(func() { x.LockAll(0, 1, 2) }); return nil })
-		x.Lock(0).Unlock() // LockAll has unlocked what it had locked
+		x.Lock(0).Unlock() // LockAll has left no key locked
 		panic(text)
 	},
 
 	"Waitable: arena in OnDeath": func(w selfWaitWorld) {
 		x := w.lastClaim(w.closeArena)
 		x.TryWait(1)
-		panic(x.Err()) // the rule ran for another process, so its panic did not continue in the call
+		panic(x.Err()) // TryWait does not pass the panic of the rule on; Err reports it
 	},
 	"Waitable: Wait in OnDeath": func(w selfWaitWorld) {
 		var x *prims.Waitable[int64, int64]
@@ -347,8 +347,8 @@ func (w selfWaitWorld) waitable(f func()) *prims.Waitable[int64, int64] {
 	return opens[*prims.Waitable[int64, int64]](w)(prims.OpenWaitable(w.a, "waitable", 0, rules, nil))
 }
 
-// lastClaim returns the Waitable in which the process self-wait-dies has a claim. The rule OnDeath of the Waitable
-// calls f.
+// lastClaim opens a Waitable whose rule OnDeath calls f. The child process "self-wait-dies" has a claim of this
+// Waitable when a test kills it.
 func (w selfWaitWorld) lastClaim(f func()) *prims.Waitable[int64, int64] {
 	rules := prims.Rules[int64, int64]{Claim: func(*int64, int64) bool { return true }, OnDeath: func(*int64, int64) { f() }}
 	return opens[*prims.Waitable[int64, int64]](w)(prims.OpenWaitable(w.a, "claimed", 0, rules, nil))
@@ -407,7 +407,7 @@ var repairables = map[string]struct {
 	}},
 }
 
-// needGoroutine skips the test where asm.Goroutine does not know goroutines.
+// needGoroutine skips the test in a build in which the library cannot identify the calling goroutine.
 func needGoroutine(t *testing.T) {
 	if asm.Goroutine() == 0 {
 		t.Skip("needs a build for amd64 or arm64 without the tag noasm: the assembly knows the calling goroutine")
@@ -434,7 +434,8 @@ func TestSelfWaitsPanic(t *testing.T) {
 	}
 }
 
-// TestCloseInARuleOfTheReaperPanics: the reaper of a dead process runs OnDeath, and OnDeath closes the arena.
+// TestCloseInARuleOfTheReaperPanics checks that Close of the arena panics in the rule OnDeath, which the reaper of a
+// dead process runs.
 func TestCloseInARuleOfTheReaperPanics(t *testing.T) {
 	needGoroutine(t)
 	a := newArena(t, nil)
@@ -486,7 +487,7 @@ func TestAnotherGoroutineWaits(t *testing.T) {
 		eventually(t, "Close has begun", func() string { return "" }, func() bool {
 			return errors.Is(p.DoContext(canceled(t), none), shmsync.ErrClosed)
 		})
-		require.ErrorIs(t, a.Close(), shmsync.ErrClosed) // this Close does not wait for the first one
+		require.ErrorIs(t, a.Close(), shmsync.ErrClosed) // does not wait for the Close on the other goroutine
 		p.Close()                                        // the Close of the arena has closed p already
 	})
 	require.NoError(t, <-waits)
@@ -544,8 +545,8 @@ func TestSelfWaitWithADeadlineEnds(t *testing.T) {
 	}
 }
 
-// TestGoroutineThatEndedIsForgotten: a function ends its goroutine, and a later goroutine gets the same number. The calls
-// of the later goroutine wait, as calls of any other goroutine do.
+// TestGoroutineThatEndedIsForgotten checks that the library forgets a goroutine that ends in the function of an Update.
+// The runtime may reuse the goroutine for a later one, whose calls must not panic.
 func TestGoroutineThatEndedIsForgotten(t *testing.T) {
 	a := newArena(t, nil)
 	w := selfWaitWorld{t, a}

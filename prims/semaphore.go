@@ -188,8 +188,9 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// giveBack ends a call that was granted n permits, and whose context has ended with the error canceled. As in x/sync,
-// such a call does not keep its permits. So giveBack releases them, and returns canceled or the error of the release.
+// giveBack ends a call that was granted n permits although its context has ended. The parameter canceled is the error
+// of the context. As in x/sync, such a call does not keep its permits. So giveBack releases them, and returns canceled
+// or the error of the release.
 //
 // In a transferable Semaphore, the release fails if more permits would then be free than the semaphore has. That
 // happens only if others have released permits since this call took its permits. In that case the call succeeds and
@@ -276,7 +277,7 @@ func (s *Semaphore) Release(n int64) {
 	}
 }
 
-// release does what Release does after its check that n is not negative.
+// release does what Release does, for an n that is not negative.
 func (s *Semaphore) release(n uint64) {
 	defer s.opening.serve(s.queue).end()
 	switch ok, err := s.give(n); {

@@ -101,8 +101,8 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestSemaphoreDiesAccepting: a process is granted permits of a transferable semaphore and dies. If it dies
-// before it has accepted them, the permits become free. If it dies after that, they do not.
+// TestSemaphoreDiesAccepting: a process is granted a permit of a transferable semaphore and dies. If the process dies
+// before it has accepted the permit, the permit becomes free. If it dies later, the permit stays taken.
 func TestSemaphoreDiesAccepting(t *testing.T) {
 	for point, free := range map[string]int64{"record.await.resolved": 1, "semaphore.acquire.accepted": 0} {
 		t.Run(point, func(t *testing.T) {
@@ -126,9 +126,9 @@ func TestSemaphoreDiesAccepting(t *testing.T) {
 	}
 }
 
-// TestWaitersReapADeathThatIsNotCounted checks that a waiter gets the permits of a dead holder although no process has
-// counted the death. A reaper has marked the holder dead, and is held up before it counts the death. The periodic check
-// of the waiter finds the dead holder.
+// TestWaitersReapADeathThatIsNotCounted checks that a waiter gets the permits of a dead holder even if the reaper is
+// held up. The reaper has marked the holder dead, but has not yet increased the count of deaths, by which a Semaphore
+// notices a death. The periodic check of the waiter finds the dead holder nevertheless.
 func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
@@ -137,7 +137,7 @@ func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	require.False(t, s.TryAcquire(1))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded) // this handle has handled all deaths so far
+	require.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded) // now s has no death left to reap
 	marked, goOn := make(chan struct{}), make(chan struct{})
 	crashpoint.ArmFunc("arena.reap.marked", 1, func() { close(marked); <-goOn })
 	defer crashpoint.Disarm()

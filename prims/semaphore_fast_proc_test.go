@@ -101,8 +101,8 @@ func TestSemaphoreReleaseOfNothingOpensNothing(t *testing.T) {
 // semBurstTurns is how often each process runs its burst of calls.
 const semBurstTurns = 3000
 
-// TestSemaphoreFastNeverExceeded: two processes alternately keep spare permits. At no time do they have more
-// permits than there are, and no permit is lost.
+// TestSemaphoreFastNeverExceeded checks that two processes never use more permits than the Semaphore has, and that no
+// permit is lost. The processes alternately keep spare permits.
 func TestSemaphoreFastNeverExceeded(t *testing.T) {
 	for _, opts := range []*prims.SemaphoreOptions{nil, {Mode: prims.SemaphoreTransferable}} {
 		t.Run(fmt.Sprint("transferable ", opts != nil), func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 )
 
 // TestSemaphoreLinksOverwritten: a peer overwrites the links of the queue of a Semaphore in which two
-// goroutines wait. All calls, the reap of a death, and Close still return. The waits end at the latest with
-// their contexts.
+// goroutines wait. All calls, the reap of a death, and Close still return. Each wait ends when its context ends,
+// or earlier.
 func TestSemaphoreLinksOverwritten(t *testing.T) {
 	const tag = 1<<32 - 1
 	for name, damage := range map[string]func(first, second *arenakernel.Node, at uint64){
@@ -43,7 +43,7 @@ func TestSemaphoreLinksOverwritten(t *testing.T) {
 			var waits sync.WaitGroup
 			wait := func() {
 				if s.AcquireContext(ctx, 1) == nil {
-					defer func() { recover() }() // the damaged Semaphore may deny that it was acquired
+					defer func() { recover() }() // Release may panic, because the Semaphore is damaged
 					s.Release(1)
 				}
 			}
@@ -82,7 +82,7 @@ func TestSemaphoreTornJoinKeepsNoNode(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Nodes, before+1)
 }
 
-// TestSemaphoreForgottenWaits: a damaged Semaphore that had a wait is deleted. The next object in its place
+// TestSemaphoreForgottenWaits: a damaged Semaphore that had a wait is deleted. A new Semaphore at the same offset
 // does not have this wait.
 func TestSemaphoreForgottenWaits(t *testing.T) {
 	a, s, end := semTorn(t)

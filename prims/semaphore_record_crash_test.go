@@ -76,14 +76,15 @@ func recordAt(t *testing.T, point string, mode prims.SemaphoreMode, stop, first 
 }
 
 // TestSemaphoreTwoDeaths checks that the wait node of a dead process is not freed while it is in the queue. The test
-// process reaps one dead process, and is about to free its memory. Then a second process dies: the record that queues
-// its wait has taken effect, but is not carried out yet.
+// process reaps a first dead process, and is about to free the memory of that process. Then a second process dies. Its
+// last record, which queues its wait, has taken effect, but is not carried out yet.
 func TestSemaphoreTwoDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
 	require.True(t, s.TryAcquire(1))
 	first := semOther(t, a)
-	// The first record of the process inherits the share of its slot. Its second record queues the wait.
+	// The second process makes two records. The first one makes it the owner of the share of its slot, and the next one
+	// queues its wait.
 	second := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=record.commit.named:2"))
 	second.Await(t)
 	second.Stop(t) // so that the second process does not take part in the reap of the first

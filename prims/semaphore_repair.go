@@ -63,7 +63,7 @@ func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 }
 
 // reapShare takes back the share h, if its participant is dead. If other processes change the Semaphore all the time,
-// reapShare leaves that to the next reap.
+// reapShare gives up, and the next reap takes the share back.
 func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 	for until := s.until(); s.overtaken < until; {
 		// Another iteration means that another call has changed the Semaphore.

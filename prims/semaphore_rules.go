@@ -52,7 +52,7 @@ func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, er
 }
 
 // spinFor spins until n permits may be free, and then tries to acquire them. When spinFor begins, no process keeps
-// unused permits in its share. So if a share is open during the spin, permits were released into it since then.
+// unused permits in its share. Only a release opens a share, so an open share means that there may be free permits.
 func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
 	free := s.tuning.Spin(func() bool {
 		taken = s.acquireFast(n)
@@ -78,8 +78,8 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	defer s.private.Unlock()
 	x, served := &s.scratch, false
 	for {
-		// Another iteration means that another call has changed the Semaphore, or that this call has prepared it:
-		// this call has folded a share, has reaped, or has inherited its record.
+		// Another iteration means that another call has changed the Semaphore, or that this call has folded a share,
+		// has reaped, or has inherited its record.
 		if err := s.begin(x, b); err != nil {
 			return semNotNow, err
 		}
@@ -281,7 +281,7 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 			case err != nil:
 				return err
 			case again:
-				s.overtaken++ // another process may open the share again; there are fewer shares than overtakenMost
+				s.overtaken++ // limits the loop, because other processes may open their shares again and again
 				continue
 			case !enough:
 				if ok, err := s.end(x, b); ok || err != nil {

@@ -105,8 +105,8 @@ func semQueued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
 	eventually(t, fmt.Sprintf("%d queued", n), func() string { return words(a) }, func() bool { return s.Queued() == n })
 }
 
-// TestSemaphoreIsFIFO: permits are granted in the order of arrival, whatever number of permits the waits want,
-// and whatever their processes are.
+// TestSemaphoreIsFIFO: the waits of two processes for different numbers of permits are granted in the order of
+// arrival.
 func TestSemaphoreIsFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -294,7 +294,7 @@ func (c endingContext) Err() error { return c.ends() }
 // the semaphore would be free. So the call succeeds. It does not panic, because its caller has made no mistake.
 func TestSemaphoreCanceledAfterOthersReleased(t *testing.T) {
 	a := newArena(t, nil)
-	const size = 1 << 31 // so many that each call makes a record
+	const size = 1 << 31 // too many for the fast path, so each call makes a record
 	for _, released := range []int64{0, 1, 2} {
 		t.Run(fmt.Sprint(released), func(t *testing.T) {
 			s := newSemaphore(t, a, "", size, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: size - 1})

@@ -151,8 +151,8 @@ func TestSemaphoreReapedByOther(t *testing.T) {
 	}
 }
 
-// TestSemaphoreRemembersItsShares: a peer damages the list of slot records, or shortens it. When a participant
-// dies, a process that knows the records from before still frees the permits of the participant.
+// TestSemaphoreRemembersItsShares: a process reads the list of slot records before a peer damages or shortens the
+// list. When a participant dies, the process still frees the permits of the participant.
 func TestSemaphoreRemembersItsShares(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
 		"damaged": damageRecords, "shorter": hideLatestRecord,

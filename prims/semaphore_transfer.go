@@ -48,8 +48,8 @@ func (s *Semaphore) unaccepted(x *recordedChange, h *semaphoreShare) uint64 {
 	return 0
 }
 
-// takeBackGrants extends the change x, so that x makes some permits free: those that were granted to the participant of
-// h, and that it has not accepted. This participant is dead or has left the arena.
+// takeBackGrants extends the change x, so that x makes free the permits that the participant of h was granted and has
+// not accepted. This participant is dead or has left the arena.
 func (s *Semaphore) takeBackGrants(x *recordedChange, h slotShare) {
 	free := s.freeIn(x)
 	s.setFree(x, free+min(s.unaccepted(x, h.semaphoreShare), s.size-min(free, s.size)))

@@ -2,8 +2,8 @@ package prims
 
 import "fmt"
 
-// fastWord is the word of a participant's share of a Semaphore that has the unused permits. The participant changes
-// it by a single CAS, without a record.
+// fastWord has the unused permits in the share that a participant has of a Semaphore. The participant changes it by a
+// single CAS, without a record.
 //
 //	bits 0..31   tag    as in a recordedWord; it stays the same while the word is open
 //	bits 32..62  spare  permits that are free, kept for the participant
@@ -51,13 +51,13 @@ func (q fastWord) closed() fastWord {
 }
 
 // canAcquire reports whether n permits can be acquired from this word without a record. If so, q.acquire(n) is the
-// word after that.
+// word after the acquire.
 func (q fastWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
 
 func (q fastWord) acquire(n uint64) fastWord { return q - fastWord(n<<fastShift) }
 
 // canRelease reports whether n permits can be released into this word without a record. The parameter permits is
-// the number of permits that the share has. If n can be released, q.release(n) is the word after that.
+// the number of permits that the share has. If n can be released, q.release(n) is the word after the release.
 func (q fastWord) canRelease(n, permits uint64) bool { return q.open() && q.spare()+n <= permits }
 
 func (q fastWord) release(n uint64) fastWord { return q + fastWord(n<<fastShift) }

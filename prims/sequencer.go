@@ -31,7 +31,7 @@ var (
 // less that ends without an error.
 //
 // No process holds a Sequencer, and no call holds a lock, so a stopped process blocks nobody. When a process dies,
-// the counter keeps its increments, and its reaper wakes the waiters that the process should have woken.
+// the counter keeps the increments of the process, and the reaper wakes the waiters that the process should have woken.
 type Sequencer struct {
 	words   sequencerAll
 	a       *arenakernel.Arena
@@ -222,7 +222,8 @@ func (s *Sequencer) WaitAsync(token uint64) *Pending {
 
 // CancelWaiters ends every wait that began before the call with an error that Is ErrCanceled, unless its token is
 // reached. CancelWaiters wakes the waiters of other processes, and does not wait until they run. So if the counter
-// reaches a token before the waiter runs, the wait may still end without an error. Later waits are not affected.
+// reaches the token of such a waiter before the waiter runs, its wait may still end without an error. Later waits are
+// not affected.
 func (s *Sequencer) CancelWaiters() {
 	s.opening.use()
 	defer s.serve().end()
@@ -268,8 +269,8 @@ func (s *Sequencer) Stopped() bool {
 }
 
 // ResetTo ends all waits as CancelWaiters does, and sets the counter to v, which may be lower than its value.
-// ResetTo reports whether the counter had another value. It does not undo a Stop. If another process changes the
-// counter meanwhile, that change may be lost, and a wait for the changed value may end with ErrCanceled.
+// ResetTo reports whether the counter had a value other than v. It does not undo a Stop. If another process raises
+// the counter meanwhile, this change may be lost, and a wait whose token it reached may end with ErrCanceled.
 func (s *Sequencer) ResetTo(v uint64) bool {
 	s.opening.use()
 	defer s.serve().end()

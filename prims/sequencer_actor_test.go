@@ -190,7 +190,8 @@ type sequencerGroup struct {
 	e               *prims.Event
 }
 
-// queued makes the waiter wait. When the wait is queued, queued returns the number of the order.
+// queued makes the waiter begin a wait, and returns when the wait is in the queue. The result is the number of the
+// order that began the wait.
 func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	t.Helper()
 	if op[0] == 'e' {

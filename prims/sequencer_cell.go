@@ -40,8 +40,8 @@ type tokenCell struct {
 	onWord   [mostOnWord]wordWait // guarded by: mu
 	waits    tokenHeap            // guarded by: mu
 	arrivals uint64               // guarded by: mu
-	turns    sequencerTurns       // guarded by: mu; the field turns of the waits in the heap; void if sweep is set
-	sweep    bool                 // guarded by: mu; the waits in the heap may differ in the field turns
+	turns    sequencerTurns       // guarded by: mu; the tokenWait.turns of every wait in the heap; void if sweep is set
+	sweep    bool                 // guarded by: mu; the waits in the heap may differ in tokenWait.turns
 	serving  bool                 // guarded by: mu; a goroutine is in serve
 	again    bool                 // guarded by: mu; the goroutine in serve has to check the waits once more
 	watch    *park.Watch          // only the goroutine in serve uses it

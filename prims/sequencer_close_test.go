@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestSequencerCloseByTheFirstOfManyWaiters: a call ends the wait of a waiter. That waiter closes the handle
-// while the call still wakes the waiters of other cells.
+// TestSequencerCloseByTheFirstOfManyWaiters checks that Close waits for a call that wakes waiters. A waiter whose wait
+// has ended may close the handle while the call still has to wake the waiters of other cells.
 func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 	needsCrashPoints(t)
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 					crashpoint.ArmFunc("sequencer.count.before_wake", 1, hook)
 					return
 				}
-				const first = 32 // the token of this wait is in cell 0
+				const first = 32 // this token belongs to cell 0
 				require.ErrorIs(t, waits[first-25].Wait(), c.err)
 				kept = !s.Empty(first)
 			}

@@ -98,7 +98,8 @@ func waitsOf(a *arena.Arena, o arenakernel.Object) (n int) {
 	return n
 }
 
-// Scribble overwrites the body of the object with the bytes of b. The first byte goes to the offset at of the body.
+// Scribble overwrites a part of the body of the object with the bytes of b. The parameter at is the offset of this part
+// in the body.
 func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	for i := range b {
 		if at+uint64(i) < o.Size {

@@ -40,8 +40,8 @@ func (h *tokenHeap) Pop() any {
 // off is the value of the field place of a wait that is not in a token heap.
 const off = -1
 
-// join puts a wait into the token heap. The caller has called enter, and calls leave only when the wait has left
-// the token heap.
+// join puts a wait into the token heap. The caller has called the method enter, and calls the method leave only when
+// the wait has left the token heap.
 func (c *tokenCell) join(w *tokenWait) {
 	c.mu.Lock()
 	c.arrivals++

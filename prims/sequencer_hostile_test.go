@@ -153,8 +153,8 @@ func cancelAll(waits []*prims.Pending) {
 	}
 }
 
-// TestScribbledSequencer: a peer keeps changing the bytes while processes wait and count. Once the bytes are
-// valid again, the object works again.
+// TestScribbledSequencer: a peer keeps changing the bytes of a Sequencer and an Event while goroutines use
+// them. Once the bytes of the Sequencer are valid again, it works again.
 func TestScribbledSequencer(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 16 << 20})
 	s, err := prims.OpenSequencer(a, "s", nil)

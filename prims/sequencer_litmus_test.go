@@ -116,7 +116,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		jitter(r, 300)
 		return x.s.Wait(n)
 	},
-	// gives up at about the time of the count, and then waits again
+	// gives up at about the time of the Increment, and then waits again
 	"timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
 		defer cancel()
@@ -131,7 +131,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return x.s.Wait(n)
 	},
-	// begins to wait before the test cancels
+	// begins two waits before the test calls CancelWaiters
 	"flush": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		p, q := x.s.WaitAsync(1<<62), x.s.WaitAsync(1<<61+n)
 		x.b.At.Store(n)
@@ -142,7 +142,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return nil
 	},
-	// begins to wait while the test cancels the waits; after that the test increments the counter
+	// begins a wait while the test calls CancelWaiters; after that the test calls Increment
 	"registration": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 2000)
@@ -397,9 +397,9 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// TestSequencerCheckBeforeTheSleep: a wait is over, but nobody wakes its waiter. The periodic check finds that
-// the wait is over when the waiter has already checked the counter and is about to sleep. A later check wakes
-// the waiter.
+// TestSequencerCheckBeforeTheSleep: a wait is over, but nobody wakes its waiter. A periodic check finds that the
+// wait is over. But the waiter has already checked the counter and is about to sleep, so it misses the wake of the
+// periodic check. A later check wakes the waiter.
 func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	needsCrashPoints(t)
 	const much = 1 << 31
@@ -455,8 +455,8 @@ func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	require.NoError(t, s.Wait(4*far))
 }
 
-// TestSequencerTokenReachedBeforeTheEndOfWaits: a waiter finds out how its wait has ended. Meanwhile the counter reaches
-// its token, and after that all waits are ended. The wait ends without an error.
+// TestSequencerTokenReachedBeforeTheEndOfWaits checks that a wait ends without an error if the counter reaches its
+// token before a CancelWaiters or a Stop. Both happen while the waiter finds out whether its wait is over.
 func TestSequencerTokenReachedBeforeTheEndOfWaits(t *testing.T) {
 	needsCrashPoints(t)
 	for what, end := range map[string]func(s *prims.Sequencer){
@@ -482,8 +482,8 @@ func TestSequencerTokenReachedBeforeTheEndOfWaits(t *testing.T) {
 	}
 }
 
-// TestSequencerCountChangesTheWordOnce: a count changes the word of a cell only once, even if the process that
-// counts announces its other waits in that word again.
+// TestSequencerCountChangesTheWordOnce: an Increment or Advance changes the word of a cell only once, even if the same
+// process has another wait in the cell, and announces the token of this wait again.
 func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 	changes := func(s *prims.Sequencer, token uint64) uint32 { return uint32(s.Cell(token).Load()) }
 	t.Run("jump", func(t *testing.T) {
@@ -560,8 +560,8 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 					for i := range 300 {
 						waits = append(waits, s.WaitAsync(uint64(i%7+1)))
 					}
-					// The first periodic check of a handle wakes its waiters in any case. So it runs before the
-					// victim's call.
+					// The first periodic check of a handle always wakes the waiters of the handle. It runs now, so that
+					// it cannot hide that the wakes of the victim are missing.
 					here.must(t, order{Op: "look", Object: "s"})
 					s.Look()
 					victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point))

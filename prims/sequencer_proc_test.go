@@ -33,8 +33,8 @@ func init() {
 	})
 }
 
-// sequencerWorker increments one Sequencer, w.steps, and waits for its next values. It also waits for values of w.far,
-// which nobody increments, and cancels these waits.
+// sequencerWorker waits for values that the Sequencer w.steps reaches soon, and increments w.steps. It also waits for
+// values of w.far, which nobody increments, and cancels these waits.
 type sequencerWorker struct {
 	a          *arena.Arena
 	steps, far *prims.Sequencer

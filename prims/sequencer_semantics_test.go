@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestSequencerCatalogue has the tests of another system, whose sequencer is the model of this one. The tests have
-// their original names. Each runs with two processes, and with one.
+// TestSequencerCatalogue has tests from another system, after whose sequencer the Sequencer is modelled. The tests keep
+// their original names. Each test runs once with two processes, and once with one process.
 func TestSequencerCatalogue(t *testing.T) {
 	inc := order{Op: "increment", Object: "s"}
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
@@ -127,7 +127,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			id := x.queued(t, "wait", 51)
 			x.counter.must(t, inc)
 			x.waiter.ok(t, id)
-			// Set the counter back by more than any announced token is ahead of the counter.
+			// Set the counter back by almost 2^40. An announced token is at most 2^29 ahead of the counter.
 			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 1 << 40}).OK)
 			id = x.queued(t, "wait", 1<<40+3)
 			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 3}).OK)
@@ -255,8 +255,8 @@ func TestSequencerCatalogue(t *testing.T) {
 	})
 }
 
-// TestSequencerWatchAfterStop: WaitAny checks a Sequencer and then begins to wait for it. The Sequencer may be
-// stopped in between.
+// TestSequencerWatchAfterStop checks that the wait of a WaitAny ends with ErrCanceled if the Sequencer is stopped
+// before the wait begins.
 func TestSequencerWatchAfterStop(t *testing.T) {
 	s := newSequencer(t, nil)
 	s.Stop()
@@ -295,8 +295,8 @@ func TestSequencerWaitsDuringReset(t *testing.T) {
 	leave()
 }
 
-// TestSequencerHeapGivesUp: while the process serves its token heaps, goroutines in the heaps give up, and
-// others take their places.
+// TestSequencerHeapGivesUp checks that no wait ends too early or is left behind, when many goroutines give up their
+// waits and begin new ones while the process serves its token heaps.
 func TestSequencerHeapGivesUp(t *testing.T) {
 	s := newSequencer(t, nil)
 	end := time.Now().Add(proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second)))

@@ -86,7 +86,7 @@ func (s *Sequencer) await(ctx context.Context, w *tokenWait) error {
 }
 
 // wordWait is a wait that sleeps on the word of a cell itself. A periodic check tests whether the wait is over. The
-// word alone does not show that in two cases. A process may have made the counter jump past the tokens that the
+// word of the cell does not suffice for this test. A process may have made the counter jump past the tokens that the
 // word announces, and then been stopped. Or a peer may have overwritten the word.
 type wordWait struct {
 	used  bool

@@ -22,8 +22,8 @@ const sequencerCells = 16
 // Waiters whose tokens are not reached announce themselves again.
 //
 // The field next may be smaller than every token that is waited for, which costs one needless wake. It is never
-// greater than the smallest of these tokens. If the field is not 1 to tokenFar ahead of the counter, the counter
-// has reached it. So 31 bits are enough.
+// greater than the smallest of these tokens. The field has only 31 bits. They are enough, because no announced token is
+// more than tokenFar ahead of the counter: if the field is not 1 to tokenFar ahead, the counter has reached it.
 //
 //	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
 //	readers: the same, tools
@@ -31,7 +31,7 @@ const sequencerCells = 16
 //	futex:   WAIT on the low half by waiters; WAKE all by the process that changed the sequence, by reaping and
 //	         periodic checks
 //	crash:   each value is a whole state. A process that dies or stops when it has counted, or changed the sequence,
-//	         may owe a change or a wake: reaping and periodic checks make up for it
+//	         may owe a change or a wake, which reaping and periodic checks make
 type tokenCellState eventcountState
 
 const (

@@ -201,7 +201,7 @@ func newWaker(t testing.TB, a *arena.Arena, opts *prims.SignalWakerOptions) *pri
 // idle waits until w is as before its first use: without a bit, a permit or a sleeper.
 func idle(t testing.TB, a *arena.Arena, w *prims.SignalWaker) {
 	t.Helper()
-	for w.TryAcquire() { // take stale permits: each costs one check
+	for w.TryAcquire() { // take the permits that are left over; Next must find nothing for them
 		g, ok := w.Next(0)
 		require.False(t, ok, "queue %d was scheduled", g.Queue())
 	}

@@ -45,16 +45,17 @@ func (s Signal) mask(bit int) uint64 {
 	return 1 << bit
 }
 
-// Set sets a bit. wasEmpty reports whether the signal had no set bit before the call, and wasSet whether this call
-// has set the bit. If wasEmpty is true, the caller has to call MarkActive of the waker. It may also call MarkActive
-// after every Set.
+// Set sets a bit. wasEmpty reports whether the signal had no set bit before the call. wasSet is true if this call
+// has set the bit, and false if the bit was set already. If wasEmpty is true, the caller has to call MarkActive of the
+// waker. The caller may also call MarkActive after every Set.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
 	old := s.bits().Or(m)
 	return old == 0, old&m == 0
 }
 
-// SetMask does what Set does, for all bits in a mask. It returns the bits that were not set before.
+// SetMask does what Set does, for all bits in a mask. The result set has those bits of the mask that were not set
+// before.
 func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
 	old := s.bits().Or(mask)
 	return old == 0, mask &^ old
@@ -67,8 +68,8 @@ func (s Signal) Acquire(bit int) bool {
 	return ok
 }
 
-// TryAcquire does what Acquire does, and also returns the mask of the bit and all bits as they were before. It
-// writes nothing if the bit is not set.
+// TryAcquire does what Acquire does, and also returns two masks: mask has only the given bit, and before has all bits
+// that were set before the call. TryAcquire writes nothing if the bit is not set.
 func (s Signal) TryAcquire(bit int) (mask, before uint64, ok bool) {
 	mask = s.mask(bit)
 	if before = s.bits().Load(); before&mask == 0 {

@@ -8,9 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// Mistakes that the model can have. The protocol was derived from an earlier one with known holes, which have
-// letters. A letter before the text says which of these holes the mistake would open again; see
-// docs/testing/features.md.
+// Mistakes that the model can have. The protocol was derived from an earlier protocol, which had the holes A to E; see
+// docs/testing/features.md. A letter before a text names the hole that this mistake would open again.
 const (
 	finishForgetsSummary bug = "A: Finish sets the bit of the queue again, but not that of the signal in the summary"
 	beginByStore         bug = "B: Begin is a plain store"
@@ -31,7 +30,8 @@ const (
 	nobodyElseWoken   bug = "a worker that finds more work than it takes wakes no other worker"
 )
 
-// TestModelSignalWaker: producers set the bits and workers clear them, at the same time.
+// TestModelSignalWaker checks that each item is executed, and that no queue has two executors, while producers and
+// workers run at the same time.
 func TestModelSignalWaker(t *testing.T) {
 	one := signalModel{workers: 1, producers: 1, queues: 1, items: 3}
 	pair := signalModel{workers: 1, producers: 2, queues: 2, items: 1}
@@ -65,7 +65,8 @@ func TestModelSignalPermits(t *testing.T) {
 	})
 }
 
-// TestModelSignalLeave: one worker gives up for good, and another one is stopped for good.
+// TestModelSignalLeave checks that the other worker executes the items if a worker gives up for good, or is stopped for
+// good. A stopped worker keeps the queue that it executes.
 func TestModelSignalLeave(t *testing.T) {
 	quit := signalModel{workers: 2, producers: 1, queues: 1, items: 2, cancel: true}
 	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}
@@ -75,7 +76,8 @@ func TestModelSignalLeave(t *testing.T) {
 	})
 }
 
-// TestModelSignalDeath: producers and workers die, at every step.
+// TestModelSignalDeath checks that no queue stays scheduled without a worker when producers and workers die, at any
+// step.
 func TestModelSignalDeath(t *testing.T) {
 	single := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 1}
 	one := signalModel{workers: 2, producers: 1, queues: 1, items: 2, kills: 1}
@@ -89,8 +91,8 @@ func TestModelSignalDeath(t *testing.T) {
 	})
 }
 
-// TestModelSignalSymmetry: each state that the search leaves out is equivalent to a state that it visits. So it finds the
-// same mistakes, after as many steps.
+// TestModelSignalSymmetry: a search that leaves out states which are equivalent to visited states finds the same
+// mistakes as a search of all states, after as many steps.
 func TestModelSignalSymmetry(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: with it, the first exploration of each model runs")

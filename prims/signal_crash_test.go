@@ -21,12 +21,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// These tests kill a process at each crash point of the SignalWaker. The victim dies at one point after the
-// other, beside a partner and the test itself, which work all the time. If the victim died before it announced
-// a queue, another process announces the queue. In the end the queues of the victim have been executed.
+// These tests kill a process, the victim, at each crash point of the SignalWaker. Meanwhile a partner process and the
+// test process use the same waker. If the victim dies after it has pushed an item and before it has scheduled the queue
+// of the item, another process schedules the queue. In the end the queues of the victim have been executed.
 
 const (
-	victimQueue = 4*64 + 44 // signalBoard has no counts of this queue; only the victim schedules it
+	victimQueue = 4*64 + 44 // not a queue of signalBoard; only the victim schedules it
 	orphanQueue = 5*64 + 45 // a queue that a reap takes from the victim
 )
 

@@ -46,8 +46,8 @@ func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 // Repair does what a reaper does after the participant with the ID dead has died.
 func (w *SignalWaker) Repair(dead arena.ParticipantID) { repairSignals(w.a, w.object, dead) }
 
-// Scribble overwrites the words of w with the bytes of b, until these are used up: first the body, then each
-// gate, then each row.
+// Scribble overwrites words of w with the bytes of b, until b is used up: first the head, then, for each signal, its
+// words, the words of one of its gates, and the counts of one row.
 func (w *SignalWaker) Scribble(b []byte) {
 	next := func() (v uint64) {
 		if len(b) < 8 {

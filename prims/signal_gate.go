@@ -148,7 +148,8 @@ func (g *Gate) Begin() bool {
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
-			// The first atomic load in clear keeps later loads of the caller after the CAS, so no orderLoads is needed.
+			// The first atomic load in the method clear keeps later loads of the caller after the CAS. So Begin
+			// need not call orderLoads.
 			g.w.clear(int(g.queue))
 			crashpoint.Hit("signal.begin.cleared")
 			return true

@@ -33,8 +33,8 @@ const (
 	krQueue = iota
 	krGate  // the gate word that the thread has read
 	krWake  // the value of the wake word to sleep on, or to change
-	krBack  // the step that follows after mark
-	krRouse // the step that follows after rouse
+	krBack  // the step after the update of the summary
+	krRouse // the step after the wake of the waiters
 	krLeft  // how many items a producer has still to push; for a worker, 1 if it stops after this call of Acquire
 	krTwice // the thread calls Finish once more than it may
 )
@@ -93,7 +93,7 @@ type signalModel struct {
 	queues, items      int  // items is how many each producer pushes
 	cancel             bool // the last worker may give up for good
 	stop               bool // the last worker may be stopped for ever while it executes
-	kills              int  // how many producers and workers may die; the first producer and the first worker never die
+	kills              int  // how many producers and workers may die; the first worker never dies
 	twice              bool // workers may call Finish twice
 	release            int  // if not 0, a producer issues this many permits instead of pushing an item
 	distinct           bool // explore all states, also those that are equivalent to others
@@ -241,7 +241,7 @@ func (m *signalModel) canon(s *model.Sys) {
 
 // forget clears the registers that the thread writes before it reads them.
 func (m *signalModel) forget(t *model.Thread) {
-	back := uint8(ksExecute) // where the thread goes on after a step that other threads do, too
+	back := uint8(ksExecute) // the step that follows the steps of the method common
 	switch t.PC {
 	case ksUnmark, ksUnmarkClear, ksUnmarkLook, ksMark:
 		back = t.R[krBack]
@@ -259,8 +259,8 @@ func (m *signalModel) forget(t *model.Thread) {
 	}
 }
 
-// alike reports whether the workers do the same, the producers do the same, and a state with the two queues exchanged is
-// equivalent. A plain store of a bug is not exchanged.
+// alike reports whether the model has symmetries: all workers do the same, all producers do the same, and a state is
+// equivalent to the state with the two queues exchanged. The model has none with a bug that uses a plain store.
 func (m *signalModel) alike() bool {
 	return m.kills == 0 && !m.cancel && !m.stop && m.bug != beginByStore && m.bug != publishByStore
 }
@@ -325,7 +325,7 @@ func (m *signalModel) exchange(s *model.Sys) {
 	}
 }
 
-// rename changes the numbers of the workers in the gates, and in what the threads have read of them.
+// rename changes the numbers of the workers in the gates, and in the gate words that the threads have read.
 func (m *signalModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 	gate := func(g uint8) uint8 {
 		if n := int(g >> kNameShift); n == 0 || n > m.workers { // more only with a bug

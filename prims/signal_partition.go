@@ -92,10 +92,10 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 // waker of its own, in which it sleeps. The partition summary in the worker's own waker has a bit for each leaf: bit k
 // stands for the k-th signal of the partition. The tasks bit is set while the partition summary has a bit.
 
-// SyncPartitionSummary updates the partition summary of w. The partition consists of the signals of the waker tree from
-// start up to but not including end, at most 64 signals. If tree is nil, it consists of signals of w itself.
-// Afterwards the summary has a bit for each signal of the partition that has a set bit. SyncPartitionSummary reports
-// whether the summary has a bit. The worker that owns w calls it before it sleeps. If SyncPartitionSummary removes the
+// SyncPartitionSummary updates the partition summary of w. The parameter tree is the waker to which the signals of the
+// partition belong, or nil for w itself. The signals are those from start up to but not including end, at most 64.
+// Afterwards the summary has a bit for each of these signals that is not empty. SyncPartitionSummary reports whether
+// the summary has a bit. The worker that owns w calls it before it sleeps. If SyncPartitionSummary removes the
 // bit of a signal, it checks the signal once more afterwards, because the signal may have got a bit meanwhile.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()

@@ -40,8 +40,9 @@ func (w *SignalWaker) Release(n int) {
 	}
 }
 
-// release does what Release does, for an n that is greater than 0. It reports false if there would be too many permits.
-// A caller that releases a permit for a signal needs none then, because there are more than enough.
+// release does what Release does, for an n that is greater than 0. If there would be too many
+// permits, release issues none and reports false. A caller that releases permits for signals can ignore this result,
+// because the permits that exist are more than enough.
 func (v *signalView) release(n int) bool {
 	for {
 		// The CAS fails only if another call has taken or issued a permit, so the loop is lock-free. An addition that
@@ -189,9 +190,8 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn is called by a waiter that stops waiting. A wake may have come meanwhile, and has then cleared the
-// announcement bit, which may also stand for other sleepers. So passOn sets the bit again, and wakes a sleeper if there
-// are more permits.
+// passOn is called by a waiter that stops waiting. A wake that has come meanwhile has cleared the announcement bit,
+// although other waiters may still sleep. So passOn sets the bit again, and wakes a sleeper if there are more permits.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -302,8 +302,8 @@ func (w *SignalWaker) counter(what signalCount, by int) bool {
 }
 
 // restock makes sure that there is a permit for each bit of the summary and of the status word. A dead process may
-// have taken a permit without using it, or may not have issued a permit that it had to issue. The parameter least
-// is a number of permits that are needed for other reasons.
+// have taken a permit without using it, or may not have issued a permit that it had to issue. There will be at least as
+// many permits as the parameter least says.
 func (v *signalView) restock(least int) {
 	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
 	need = max(need, least)

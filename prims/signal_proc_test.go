@@ -152,7 +152,7 @@ func TestSignalRandomKills(t *testing.T) {
 func TestSignalStoppedExecutor(t *testing.T) {
 	s, procs := signalParty(t, 2, 3)
 	x := signalActor(t, s.a, "stopped")
-	held := 200 // signalBoard has no counts of this queue
+	held := 200 // not a queue of signalBoard
 	num(t, x, "schedule", held)
 	stop := held
 	if !num(t, x, "begin", held).OK {
@@ -186,9 +186,8 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// TestSignalLook: two processes are stopped, a worker that has taken the only permit and not called Next yet,
-// and a producer in the middle of Schedule. The queues that they leave are found by the periodic checks of the
-// sleepers.
+// TestSignalLook checks that the periodic check of a sleeper finds a queue whose producer was stopped in the middle of
+// Schedule. The producer has not set the bit of the queue yet, or has set it, but not the summary bit of the signal.
 func TestSignalLook(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(300)
@@ -405,8 +404,8 @@ func BenchmarkGate(b *testing.B) {
 }
 
 // TestSignalEdges: an execution of a queue happens before the next execution of the queue. What a producer does before
-// it schedules a queue happens before the execution of the queue. Otherwise the race detector would report the accesses
-// to plain variables.
+// it schedules a queue happens before the execution of the queue. The test uses plain variables, so the race detector
+// reports a violation.
 func TestSignalEdges(t *testing.T) {
 	w := newWaker(t, newArena(t, nil), nil)
 	count, handed, got := 0, 0, 0

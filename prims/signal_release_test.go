@@ -17,9 +17,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestReleaseOfTooManyPermitsWritesNothing: a Release that would make too many permits refuses before it changes the
-// permits, so no death can leave a sum that has wrapped. The page of the permits cannot be written during the call, so a
-// write ends it by a fault.
+// TestReleaseOfTooManyPermitsWritesNothing: a Release that would make too many permits panics before it changes the
+// permits, so no death can leave a sum that has wrapped. During the call the memory of the permits is read-only, so a
+// write would end the call with a fault.
 func TestReleaseOfTooManyPermitsWritesNothing(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20})
 	w, err := prims.OpenSignalWaker(a, "w", nil)

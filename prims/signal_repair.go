@@ -55,7 +55,7 @@ func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) 
 	gate := &v.gates[q].word
 	for range reapTries {
 		// The CAS fails only if another call has changed the gate. Correct peers do not change it so often that all
-		// tries fail. If a peer that breaks the rules does, the next sweep examines the gate again.
+		// tries fail. If all tries fail because of a damaging peer, the next sweep examines the gate again.
 		s := signalGateWord(gate.Load())
 		switch {
 		case s.executing() && gone(s.participant()):

@@ -75,7 +75,7 @@ func TestSignalWakerCreation(t *testing.T) {
 	require.NoError(t, prims.CheckSignals(w))
 }
 
-// TestSignalBits: two processes change the bits of the same signal.
+// TestSignalBits checks the results of two processes that change the bits of the same signal.
 func TestSignalBits(t *testing.T) {
 	_, w, x := twoSides(t)
 	s := w.Signal(3)
@@ -185,8 +185,8 @@ func TestSignalPermits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// TestSignalAcquireContext: deadlines have passed or are about to pass, and contexts end at the time of a
-// release. No permit is lost, and none is created.
+// TestSignalAcquireContext checks that no permit is lost or created if the context of an AcquireContext ends before the
+// call, during the call, or at the time of a Release.
 func TestSignalAcquireContext(t *testing.T) {
 	a, w, x := twoSides(t)
 	done, cancel := context.WithCancel(context.Background())
@@ -252,7 +252,7 @@ func TestSignalStatus(t *testing.T) {
 	status("false false")
 }
 
-// TestSignalPartition: one worker owns a partition of the signals of a SignalWaker.
+// TestSignalPartition checks the partition summary of a worker that owns a partition of the signals of a SignalWaker.
 func TestSignalPartition(t *testing.T) {
 	a, w, x := twoSides(t)
 	tree, err := prims.OpenSignalWaker(a, "tree", nil)
@@ -417,8 +417,7 @@ func TestGate(t *testing.T) {
 	require.EqualValues(t, 1, w.Permits(), "no permit for a second queue of the signal")
 	require.False(t, num(t, x, "inline", 130).OK)
 
-	// The executor first clears the bit and then begins the execution. After that it clears the bit in the
-	// summary.
+	// A program acquires the bit of the queue, and then begins the execution.
 	require.True(t, w.Signal(2).Acquire(2))
 	require.False(t, num(t, x, "take", 130).OK)
 	require.True(t, g.Begin())
@@ -537,7 +536,7 @@ func TestGateFencedOut(t *testing.T) {
 	require.Panics(t, func() { old.FinishAndSchedule() })
 	require.Equal(t, was, w.GateWord(5), "the old executor changes nothing of the next execution")
 	require.False(t, num(t, x, "finish", 5).OK)
-	// This holds even if the next executor belongs to the same process.
+	// The old executor changes nothing, even if the next executor belongs to the same process.
 	next := w.Gate(5)
 	require.True(t, next.TryBeginInline())
 	require.Panics(t, func() { old.Finish() })

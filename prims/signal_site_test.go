@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A site is what one process uses of a test: the waker, and the board with the counts of its queues. The items of a
+// A signalSite has the objects that one process of a test uses: the waker, and the counts of its queues. The items of a
 // queue are consecutive numbers. So a queue is represented by two counts: how many items were pushed, and how many of
 // them were executed.
 

@@ -52,7 +52,7 @@ func (w *SignalWaker) Count(s SignalStat, n uint64) {
 	w.row().stats[s].Add(n)
 }
 
-// add counts n operations of the library, if w counts.
+// add counts n operations of the library, if w was created with the option Count.
 func (w *SignalWaker) add(s SignalStat, n uint64) {
 	if w.counting {
 		w.row().stats[s].Add(n)

@@ -144,7 +144,8 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 	return Gate{}, false
 }
 
-// pass checks each of the signals in the mask active once, and begins the first execution that it can.
+// pass checks each signal once whose bit is set in the parameter active. It begins the first execution that it can, and
+// then checks no more signals.
 func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	first := near / signalBits
 	for active != 0 {

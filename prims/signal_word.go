@@ -102,7 +102,7 @@ func (g signalGateWord) String() string {
 // signalStatus is the status word of a SignalWaker. It is separate from the summary, so that clearing bits of the
 // summary cannot clear a bit of the status.
 //
-//	bit  0      yield  a worker has yielded and asks for others
+//	bit  0      yield  a worker has yielded
 //	bit  1      tasks  the partition has tasks
 //	bits 2..63  reserved
 //
@@ -115,7 +115,7 @@ func (g signalGateWord) String() string {
 //	readers: StatusBits
 //	order:   seq-cst, tasks against partition
 //	futex:   none
-//	crash:   a superfluous bit costs a look; the reap sets tasks if the partition has bits
+//	crash:   a superfluous bit costs one check; the reap sets tasks if the partition has bits
 type signalStatus uint64
 
 const (

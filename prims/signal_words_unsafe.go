@@ -39,7 +39,7 @@ type signalHead struct {
 	//   readers: the same, Permits
 	//   order:   acq-rel; seq-cst against wake
 	//   futex:   none; waiters sleep on wake
-	//   crash:   the reap issues a permit again that the dead process had taken, and one that it had not issued yet
+	//   crash:   the reap replaces permits that the dead process had taken, or had not issued yet
 	permits atomic.Uint64
 	_       [120]byte
 
@@ -74,7 +74,7 @@ type signalLine struct {
 	//   readers: Next, TryUnmarkIfEmpty, and everybody
 	//   order:   seq-cst, against summary and the gates
 	//   futex:   none
-	//   crash:   an index of the gates: a superfluous bit costs a look, the reap sets a missing one
+	//   crash:   an index of the gates: a superfluous bit costs one check, the reap sets a missing bit
 	bits atomic.Uint64
 	_    [56]byte
 	// tasks has a bit for each queue that may be reserved for a task.

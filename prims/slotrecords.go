@@ -12,8 +12,8 @@ import (
 // it keeps the record, even if a peer overwrites the list. A record stays at its place until the object is deleted.
 // So the handle reads the list again only when the list has changed.
 //
-// slotTable is for objects whose changes name words by their slot, so that each change looks several slots up. Handles of
-// other objects have a [recordSlots], which takes memory only for the participants that have used the object.
+// slotTable is for objects whose changes look up several slots each. Handles of other objects have a [recordSlots],
+// which takes memory only for the participants that have used the object.
 type slotTable[T any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object

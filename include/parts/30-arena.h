@@ -419,6 +419,8 @@ struct shmsync_arena {
     int started;         /* shmi_start_watcher has started the watcher, and no call has ended it */
     int ready;           /* the watcher has registered its robust list, if it can; guarded by: start_lock */
     int hired;           /* 1: the watcher goes on; -1: it ends; guarded by: start_lock */
+    uint32_t unwatched;  /* 1: the watcher no longer uses the mapping. Atomic; the leave sleeps on it. */
+    int repaired;        /* what this process held is taken back, so the watcher ends; guarded by: start_lock */
     pthread_mutex_t start_lock;
     pthread_cond_t start_cond;
     char start_text[sizeof(((shmi_failure *)0)->text)]; /* why the join failed */

@@ -53,6 +53,14 @@ SHMI_FN void shmi_robust_link(shmsync_arena *a, uint32_t i)
     }
     a->linked = 1;
 }
+/* Makes the kernel mark the alive words through another mapping of the arena, which begins at base. One store moves all
+ * words of the list, so the kernel finds them in one of the two mappings whenever this process dies. */
+SHMI_FN void shmi_robust_move(shmsync_arena *a, const unsigned char *base)
+{
+    shmi_robust *r = (shmi_robust *)(void *)a->robust;
+    if (r != NULL && a->linked)
+        __atomic_store_n(&r->offset, r->offset + (intptr_t)((uintptr_t)base - (uintptr_t)a->base), __ATOMIC_RELEASE);
+}
 SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
 {
     shmi_robust *r = (shmi_robust *)(void *)a->robust;
@@ -390,6 +398,16 @@ SHMI_FN void shmi_watch(shmsync_arena *a)
     }
 }
 
+/* Waits until the leave of this process has taken back what the process held. Until then the kernel marks the alive
+ * words if the process dies. */
+SHMI_FN void shmi_await_repairs(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->start_lock);
+    while (!a->repaired)
+        pthread_cond_wait(&a->start_cond, &a->start_lock);
+    pthread_mutex_unlock(&a->start_lock);
+}
+
 SHMI_FN void *shmi_watcher(void *arg)
 {
     shmsync_arena *a = (shmsync_arena *)arg;
@@ -421,6 +439,9 @@ SHMI_FN void *shmi_watcher(void *arg)
     pthread_mutex_unlock(&a->start_lock);
     if (err == 0) {
         shmi_watch(a);
+        __atomic_store_n(&a->unwatched, 1, __ATOMIC_RELEASE);
+        shmi_wake(&a->unwatched, SHMI_ALL);
+        shmi_await_repairs(a);
         shmi_robust_unregister(a);
     }
     shmi_end_thread();

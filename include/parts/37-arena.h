@@ -1077,6 +1077,42 @@ SHMI_FN void shmi_close_home(shmsync_arena *a)
     shmi_close_file(a->home, a->home_dev, a->home_ino);
     a->home = -1;
 }
+SHMI_FN void shmi_init_locks(shmsync_arena *a)
+{
+    int i;
+    pthread_mutex_init(&a->start_lock, NULL);
+    pthread_cond_init(&a->start_cond, NULL);
+    pthread_mutex_init(&a->handles, NULL);
+    pthread_mutex_init(&a->walking, NULL);
+    pthread_mutex_init(&a->handles_of, NULL);
+    pthread_mutex_init(&a->reaping, NULL);
+    pthread_mutex_init(&a->endings, NULL);
+    pthread_mutex_init(&a->wait_nodes_lock, NULL);
+    pthread_mutex_init(&a->death_lock, NULL);
+    pthread_mutex_init(&a->counter_lock, NULL);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_init(&a->searches[i].turn, NULL);
+}
+SHMI_FN void shmi_destroy_locks(shmsync_arena *a)
+{
+    int i;
+    pthread_mutex_destroy(&a->start_lock);
+    pthread_cond_destroy(&a->start_cond);
+    pthread_mutex_destroy(&a->handles);
+    pthread_mutex_destroy(&a->walking);
+    pthread_mutex_destroy(&a->handles_of);
+    pthread_mutex_destroy(&a->reaping);
+    pthread_mutex_destroy(&a->endings);
+    pthread_mutex_destroy(&a->wait_nodes_lock);
+    pthread_mutex_destroy(&a->death_lock);
+    pthread_mutex_destroy(&a->counter_lock);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
+    for (i = 0; i < SHMI_classes; i++)
+        pthread_mutex_destroy(&a->searches[i].turn);
+}
 SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
@@ -1098,20 +1134,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a->notices);
     free(a->asked);
     free(a->told);
-    pthread_mutex_destroy(&a->start_lock);
-    pthread_cond_destroy(&a->start_cond);
-    pthread_mutex_destroy(&a->handles);
-    pthread_mutex_destroy(&a->walking);
-    pthread_mutex_destroy(&a->handles_of);
-    pthread_mutex_destroy(&a->reaping);
-    pthread_mutex_destroy(&a->endings);
-    pthread_mutex_destroy(&a->wait_nodes_lock);
-    pthread_mutex_destroy(&a->death_lock);
-    pthread_mutex_destroy(&a->counter_lock);
-    for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_destroy(&a->record_locks[i]), pthread_mutex_destroy(&a->key_locks[i]);
-    for (i = 0; i < SHMI_classes; i++)
-        pthread_mutex_destroy(&a->searches[i].turn);
+    shmi_destroy_locks(a);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
     free(a);
@@ -1342,7 +1365,6 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
     struct stat home;
-    int i;
     if (a == NULL || (a->path = shmi_absolute(path)) == NULL) {
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
@@ -1363,20 +1385,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     a->ino = s->ino;
     a->stage = SHMI_opening;
     shmi_note_word(a->label, sizeof a->label, path);
-    pthread_mutex_init(&a->start_lock, NULL);
-    pthread_cond_init(&a->start_cond, NULL);
-    pthread_mutex_init(&a->handles, NULL);
-    pthread_mutex_init(&a->walking, NULL);
-    pthread_mutex_init(&a->handles_of, NULL);
-    pthread_mutex_init(&a->reaping, NULL);
-    pthread_mutex_init(&a->endings, NULL);
-    pthread_mutex_init(&a->wait_nodes_lock, NULL);
-    pthread_mutex_init(&a->death_lock, NULL);
-    pthread_mutex_init(&a->counter_lock, NULL);
-    for (i = 0; i < SHMI_recordLocks; i++)
-        pthread_mutex_init(&a->record_locks[i], NULL), pthread_mutex_init(&a->key_locks[i], NULL);
-    for (i = 0; i < SHMI_classes; i++)
-        pthread_mutex_init(&a->searches[i].turn, NULL);
+    shmi_init_locks(a);
     a->next = shmi_attached;
     shmi_attached = a;
     *out = a;
@@ -1837,26 +1846,68 @@ int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_a
 
 /* ---- Leaving: other processes treat what this process still holds, and its waits, as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still use
- * the mapping, and must not store to the slot of the next participant. So the mapping is replaced before the slot is
- * free. The leave goes on in a mapping of its own, unless there is no room for one. */
-SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
+/* Replaces the mapping of this process by private memory. From then on, no other thread of this process stores to the
+ * arena, whatever it is about to do. So this process can take back what it holds, as if the process were dead. Otherwise,
+ * if a thread was preempted before a plain store, such as that of an unlock, the store could change what a peer has by
+ * then. Returns the arena as the leave uses it from now on, in a mapping of its own, or a if it has replaced nothing. */
+SHMI_SELDOM shmsync_arena *shmi_replace_mapping(shmsync_arena *a)
 {
     shmsync_arena *own = (shmsync_arena *)malloc(sizeof *own); /* too large for a small stack */
-    uint32_t number, synced;
-    int here = 0, fd = own != NULL ? shmi_borrow_file(a) : -1;
+    shmi_notice *notices = (shmi_notice *)malloc((a->geo.slots + 1) * sizeof *notices);
+    int here, fd = own != NULL && notices != NULL ? shmi_borrow_file(a) : -1;
     void *base = fd >= 0 ? shmi_map_sparsely((size_t)a->size, fd) : MAP_FAILED;
     shmi_return_file(a, fd);
     if (base == MAP_FAILED) {
         free(own);
-        own = a;
-    } else {
-        *own = *a;
-        memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
-        own->base = (unsigned char *)base;
-        here = shmi_unmap_file(a);
-        __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+        free(notices);
+        return a;
     }
+    shmi_robust_move(a, (unsigned char *)base);
+    *own = *a;
+    own->base = (unsigned char *)base;
+    /* Calls for which the leave does not wait may still use the locks and lists of a, but only for themselves. */
+    shmi_init_locks(own);
+    pthread_mutex_lock(&a->endings);
+    memcpy(notices, a->notices, (a->geo.slots + 1) * sizeof *notices);
+    pthread_mutex_unlock(&a->endings);
+    own->notices = notices;
+    pthread_mutex_lock(&a->handles);
+    own->deferred = a->deferred;
+    own->n_deferred = a->n_deferred;
+    own->cap_deferred = a->cap_deferred;
+    a->deferred = NULL;
+    a->n_deferred = a->cap_deferred = 0;
+    pthread_mutex_unlock(&a->handles);
+    own->refs = NULL;
+    own->refs_log = own->n_refs = 0;
+    own->upgradable = NULL;
+    own->crowd = NULL;
+    own->wait_nodes = NULL;
+    own->free_nodes = 0;
+    memset(own->dead_waits, 0, sizeof own->dead_waits); /* they point into *a */
+    here = shmi_unmap_file(a);
+    __atomic_store_n(&a->retired, here ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
+    return own;
+}
+/* Frees what shmi_replace_mapping has made for the leave. */
+SHMI_FN void shmi_end_own(shmsync_arena *own)
+{
+    int i;
+    for (i = 0; i < SHMI_recordLocks; i++)
+        shmi_free_dead_waits(&own->dead_waits[i]);
+    munmap(own->base, (size_t)own->size);
+    shmi_destroy_locks(own);
+    free(own->deferred);
+    free(own->notices);
+    free(own);
+}
+
+/* Frees the slot of this participant, as the last step of its leave. own is the arena in a mapping of the leave, or a if
+ * there was no room for one. In the first case, calls that shmi_enter does not count do not store to the slot of the next
+ * participant: see shmi_replace_mapping. */
+SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, shmsync_arena *own, uint32_t leaving, int unknown, const shmi_concern *concern)
+{
+    uint32_t number, synced;
     shmi_record_leave(own);
     number = shmi_epoch_of_write_back(own, &synced);
     shmi_free_slot(own, a->my_slot, leaving, unknown != 0);
@@ -1866,12 +1917,10 @@ SHMI_SELDOM void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unkno
     shmi_ring_watchers_of(own, a->my_slot);
     shmi_count_death(own, concern); /* a peer that was woken earlier may have found this participant still current */
     shmi_drop_lock(a);
-    if (own != a) {
-        munmap(base, (size_t)a->size);
-        free(own);
-    } else {
+    if (own != a)
+        shmi_end_own(own);
+    else
         __atomic_store_n(&a->retired, shmi_unmap_file(a) ? SHMI_RETIRED_HERE : SHMI_RETIRED_GONE, __ATOMIC_RELEASE);
-    }
 }
 
 /* How long a leave waits for calls that are not in shmsync_arena.calls. Such a call is short, unless its thread is
@@ -1897,20 +1946,61 @@ SHMI_FN void shmi_await_uncounted_at(shmsync_arena *a, const shmi_object *o, voi
  * back, a peer could claim the same, and the store would change what the peer has.
  *
  * A call makes its claim with a CAS, and then reads shmsync_arena.leaving. So either the wait sees the claim, or the call
- * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go. */
+ * sees that this process leaves, and undoes the claim. See awaitCalls of prims/queue_core.go.
+ *
+ * A call that has read from shmsync_arena.fenced that this process has registered for membarrier may make its claim with
+ * a plain store. Such a call needs the fence below. If this function reads 0 from fenced, a call that reads 1 does so
+ * later, and then sees that this process leaves. */
 SHMI_FN void shmi_await_uncounted(shmsync_arena *a)
 {
     int64_t until = 0;
     __atomic_store_n(&a->leaving, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)
+        shmi_nap(1000000); /* the kernel refuses fences now; a store becomes visible much sooner */
     shmi_visit(a, a->my_slot, shmi_await_uncounted_at, &until);
+}
+
+/* Waits until the watcher no longer uses the mapping. The watcher may be running a function of the user's for a death.
+ * Peers that need what this process holds must not wait for the end of that function. So this function returns 0 after a
+ * second. */
+SHMI_FN int shmi_await_unwatched(shmsync_arena *a)
+{
+    int64_t end = shmi_now() + SHMI_UNCOUNTED_MOST;
+    while (!__atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) && shmi_now() < end)
+        shmi_futex_sleep(&a->unwatched, 0, end);
+    return __atomic_load_n(&a->unwatched, __ATOMIC_ACQUIRE) != 0;
+}
+/* Forgets what a call may have noted in the slot of this participant before the mapping was replaced under it. Returns
+ * whether such a call was about to tell the owner of a wait that the wait is over. Then any participant may miss a wake. */
+SHMI_FN int shmi_cut_off(shmsync_arena *own)
+{
+    uint32_t *telling = shmi_slot32(own, own->my_slot, SHMI_slotTelling);
+    int told = shmi_ld32(telling) == 0;
+    own->acting = 0;
+    shmi_forget_acts(own);
+    if (told)
+        return 0;
+    shmi_rest_guard(own, SHMI_WALK_OWED);
+    shmi_st32(telling, 0);
+    return 1;
+}
+/* Ends the watcher, after this process has taken back what it held. */
+SHMI_FN void shmi_end_watcher(shmsync_arena *a)
+{
+    pthread_mutex_lock(&a->start_lock);
+    a->repaired = 1;
+    pthread_cond_broadcast(&a->start_cond);
+    pthread_mutex_unlock(&a->start_lock);
+    pthread_join(a->watcher, NULL);
 }
 
 /* Leaves the arena. With keep_file, the descriptor of the file stays open. */
 SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
 {
     uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    shmsync_arena *own;
     shmi_concern concern;
-    int unknown;
+    int all, unknown;
     /* If others have declared this participant dead, slotDied has a date already, or the generation of a later
      * participant. Then this CAS fails. */
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), shmi_id_gen(a->self), (uint64_t)shmi_unix_now());
@@ -1920,6 +2010,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
      * this slot, which has to test the byte lock from now on. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
+    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell)); /* for shmi_await_unwatched */
     while (shmi_ld32(&a->calls) != 0) { /* wake the threads that wait in calls */
         for (k = 0; k < SHMI_announceCount; k++) {
             shmi_off word = shmi_ld64(shmi_u64(a, shmi_slot(a, i) + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord));
@@ -1931,26 +2022,29 @@ SHMI_FN void shmi_leave(shmsync_arena *a, int keep_file)
     }
     shmi_close_handles(a);
     shmi_await_uncounted(a);
+    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;
     pthread_mutex_lock(&a->reaping);
     /* From now on shmi_close_object changes no open bit. Once shmi_reclaim_memory has cleared a bit, another
      * participant may delete the object, and the word with the bit may become a part of another object. */
     pthread_mutex_lock(&a->handles);
-    a->left = 1;
+    a->left = own->left = 1;
     pthread_mutex_unlock(&a->handles);
-    unknown = shmi_repair_all(a, a->self, 0, &concern);
+    all = own != a && shmi_cut_off(own);
+    unknown = shmi_repair_all(own, own->self, all, &concern);
     SHMSYNC_CRASHPOINT("arena.close.repaired");
     if (!concern.unfinished)
-        shmi_reclaim_memory(a, a->self);
+        shmi_reclaim_memory(own, own->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* wakes that were sent to this process are lost, as after a death */
+    shmi_wake_all_for(own, own->self, &concern); /* wakes that were sent to this process are lost, as after a death */
     if (!concern.unfinished)
-        shmi_clear_open_bits(a, a->self);
+        shmi_clear_open_bits(own, own->self);
     pthread_mutex_unlock(&a->reaping);
 
-    shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
-    pthread_join(a->watcher, NULL);
+    shmi_end_watcher(a);
     SHMSYNC_CRASHPOINT("arena.close.unregistered");
-    shmi_give_up_slot(a, leaving, unknown, &concern);
+    if (own == a)
+        own = shmi_replace_mapping(a);
+    shmi_give_up_slot(a, own, leaving, unknown, &concern);
     if (!keep_file)
         shmi_close_file(a->fd, a->dev, a->ino);
     shmi_close_home(a);

@@ -177,22 +177,32 @@ SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline
                                                                     : shmi_fail(EPROTO, "synchronized.lock", x->m.called, "its lock says that it is not recoverable");
 }
 
+SHMI_COLD int shmi_synchronized_left(struct shmi_synchronized *x, const char *op)
+{
+    shmi_xchg32(&x->lent, 1);
+    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+}
 /* Begins the use of the copies by a call. The caller has the lock. Returns EBADF if this process is leaving the arena and
  * does not wait for this call. Then the lock stays as it is, and the leave, or a reaper, takes it back.
  *
  *     the call                    the leave: shmi_await_uncounted
  *     lent := 0                   leaving := 1
+ *                                 shmi_fence
  *     load of leaving             load of lent: see shmi_synchronized_in_call
  *
- * So either the call sees the leave, or the leave waits for the call. */
-SHMI_FN int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
+ * So either the call sees the leave, or the leave waits for the call. If this process has registered for membarrier, the
+ * fence of the leave makes a plain store enough in the call, as in shmi_mutex_unlock_at_once. */
+SHMI_FAST int shmi_synchronized_use(struct shmi_synchronized *x, const char *op)
 {
-    if (shmi_ld32(&x->lent) != 0)
-        shmi_xchg32(&x->lent, 0);
-    if (SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)))
-        return 0;
-    shmi_xchg32(&x->lent, 1);
-    return shmi_fail(EBADF, op, x->m.called, "this process closed the arena");
+    if (shmi_ld32(&x->lent) != 0) {
+        if (SHMI_LIKELY(__atomic_load_n(&x->m.a->fenced, __ATOMIC_SEQ_CST))) {
+            __atomic_store_n(&x->lent, 0, __ATOMIC_RELAXED);
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        } else {
+            shmi_xchg32(&x->lent, 0);
+        }
+    }
+    return SHMI_LIKELY(!__atomic_load_n(&x->m.a->leaving, __ATOMIC_SEQ_CST)) ? 0 : shmi_synchronized_left(x, op);
 }
 /* Copies the valid copy to the other one, for a change. The caller has the lock. Returns the other copy. */
 SHMI_FN void *shmi_synchronized_copy(struct shmi_synchronized *x)
@@ -272,9 +282,6 @@ SHMI_FN int shmi_synchronized_take_back(struct shmi_synchronized *x, const char 
 /* Commits and unlocks, after shmi_synchronized_use. */
 SHMI_FN int shmi_synchronized_commit(struct shmi_synchronized *x)
 {
-    int err = shmi_synchronized_holds(x, "synchronized.commit");
-    if (err != 0)
-        return err;
     SHMSYNC_CRASHPOINT("synchronized.update.written");
     shmi_commit_store(&x->w->current, __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1);
     SHMSYNC_CRASHPOINT("synchronized.update.committed");
@@ -303,7 +310,8 @@ SHMI_FN int shmi_synchronized_put(struct shmi_synchronized *x, const void *src)
     if (x->size != 0)
         memcpy(x->copies[(__atomic_load_n(&x->w->current, __ATOMIC_RELAXED) + 1) & 1], src, x->size);
     SHMSYNC_CRASHPOINT("synchronized.update.copied");
-    return shmi_synchronized_commit(x);
+    err = shmi_synchronized_holds(x, "synchronized.store"); /* the leave may have given up its wait for the memcpy */
+    return err != 0 ? err : shmi_synchronized_commit(x);
 }
 /* Keeps the object open until this call has unlocked, even if another thread closes the handle meanwhile. */
 SHMI_COLD int shmi_synchronized_store_slow(struct shmi_synchronized *x, const void *src)

@@ -21,7 +21,7 @@ import (
 )
 
 // A close of the arena waits for each call that has begun to enqueue a wait. The close goes on only when the call has
-// accepted its grant, or has undone what it did.
+// accepted a grant, or has withdrawn the wait.
 func TestCloseWaitsForCalls(t *testing.T) {
 	t.Parallel()
 	bin := program(t, "closes.c")
@@ -41,9 +41,9 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
-// A call of a Queue that does not wait has claimed a slot, or has taken an item on a lease, and has not stored to the
-// slot yet. A close of the arena waits for it, for a bounded time. Otherwise the store would change what a peer has put
-// or leased meanwhile. If the call has not begun to store when the close begins to wait, it undoes the claim.
+// A thread is in a call that puts an item into a Queue, or leases one, and another thread closes the arena. The close
+// waits for the call, for a bounded time. Otherwise the call could change an item that a peer has put or leased since.
+// If the call has claimed its slot, but has not begun to copy the item, it undoes the claim.
 func TestCloseInCWaitsForACallOfAQueue(t *testing.T) {
 	for _, verb := range []string{"put", "lease", "put held", "lease held", "put claimed", "lease claimed", "put late", "lease late"} {
 		t.Run(verb, func(t *testing.T) {
@@ -54,11 +54,11 @@ func TestCloseInCWaitsForACallOfAQueue(t *testing.T) {
 	}
 }
 
-// A store or a commit of a Synchronized has the lock, and has not stored yet. A close of the arena waits for it, for a
-// bounded time. Otherwise the store would change the copy that a peer is about to commit. The close does not wait for a
-// program that is between a begin and a commit.
+// A close of the arena waits, for a bounded time, for a store or a commit of a Synchronized that has locked and has not
+// written yet. Otherwise this write would change the copy that a peer is about to commit. The close does not wait for a
+// program that has called begin and is not in a call.
 func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
-	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent"} {
+	for _, verb := range []string{"store", "commit", "store held", "commit held", "store lent", "commit unfenced"} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
 			runC(t, "uncounted.c", name, verb)
@@ -67,8 +67,29 @@ func TestCloseInCWaitsForACallOfASynchronized(t *testing.T) {
 	}
 }
 
+// A call has a lock, and is about to store to words that the lock guards, or to the owner word. A close of the arena does
+// not wait for it, and takes the lock back. When a peer has the lock, the call makes its store. The store reaches no
+// memory of the arena.
+func TestCloseInCCutsOffTheStoresOfALateCall(t *testing.T) {
+	for _, verb := range []string{"unlock held", "save held"} {
+		t.Run(verb, func(t *testing.T) {
+			name := newArena(t)
+			runC(t, "uncounted.c", name, verb)
+			sound(t, name)
+		})
+	}
+}
+
+// A process in C is killed while it closes the arena, after it has replaced its mapping. The kernel still finds the alive
+// words of the process.
+func TestCloseInCKeepsTheAliveWordsOnTheRobustList(t *testing.T) {
+	name := newArena(t)
+	runC(t, "uncounted.c", name, "death")
+	sound(t, name)
+}
+
 // A call in C that begins while the arena is being closed fails. It leaves no object without a name, and writes nothing
-// on behalf of the participant that has left. A call inside another call proceeds, because the close waits for the
+// on behalf of the participant that has left. A call that another call makes proceeds, because the close waits for the
 // outer call.
 func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 	t.Parallel()
@@ -103,8 +124,8 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	sound(t, name)
 }
 
-// A call in C that has to wait fails while the arena is being closed. The call changes nothing, and does not leave the
-// private lock of its process locked.
+// While the arena is being closed, each call in C that would have to wait fails. The call changes nothing, and leaves
+// the private lock of its process unlocked.
 func TestRefusedCallChangesNothing(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	runC(t, "refused.c", name)
@@ -136,8 +157,8 @@ func TestCloseFreesHandles(t *testing.T) {
 	sound(t, name)
 }
 
-// A handle in C remembers the slot records that it has found. Calls use them after a peer has changed the list of the
-// records, and when another thread closes the handle during the call.
+// A handle in C remembers the slot records that it has found. A call still uses them when a peer has changed the list
+// of the records, or when another thread closes the handle during the call.
 func TestCKeepsKnownRecords(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	runC(t, "shares.c", name)
@@ -162,9 +183,9 @@ func TestCRefusalLeavesThePool(t *testing.T) {
 	require.EqualValues(t, 4, s.State().Free)
 }
 
-// The holder of a permit dies, and only a process that has not opened the Semaphore notices the death. This process
-// cannot grant the permit, but it wakes the waiter, which then takes the permit. The waiter is a thread in C that makes
-// a periodic check only once an hour.
+// A thread in C waits for a permit, and makes a periodic check only once an hour. The holder of the permit dies, and
+// only a process that has not opened the Semaphore notices the death. This process cannot grant the permit. It wakes
+// the waiter, which then takes the permit.
 func TestCWaiterIsToldByStrangers(t *testing.T) {
 	t.Parallel()
 	name := coreArena(t, 2<<20)

@@ -41,7 +41,7 @@ func condChanges(t *testing.T, arenaName string, off uint64) uint64 {
 	return binary.LittleEndian.Uint64(image[condCommit:]) >> 11
 }
 
-// sleeps starts an order of x, and returns when one more thread sleeps in the object at off.
+// sleeps gives the agent an order, and returns when one more thread sleeps in the object at off.
 func (x *agent) sleeps(t *testing.T, off uint64, verb, name string, args ...any) pending {
 	t.Helper()
 	return x.blocked(t, off, x.do(t, "waiters", "-", off)+1, verb, name, args...)
@@ -68,8 +68,9 @@ func condIdle(t *testing.T, name string, off uint64) {
 	sound(t, name)
 }
 
-// TestSignalsThatManyDeadWaitsOweInC: thousands of waits of a dead participant owe Signals. A process in C passes them on in
-// their order, and visits all nodes of the arena only a few times.
+// TestSignalsThatManyDeadWaitsOweInC checks that a process in C passes on the Signals that thousands of waits of a dead
+// participant owe. It passes them on in the order of the Signals, and visits all wait nodes of the arena only a few
+// times.
 func TestSignalsThatManyDeadWaitsOweInC(t *testing.T) { runC(t, "debts.c", newArena(t)) }
 
 // TestCondFunctions checks waits that unlock and lock through functions of the program. The functions may fail, and
@@ -185,9 +186,9 @@ func TestCondManySignalledDie(t *testing.T) {
 	}
 }
 
-// Several Signals wake waits of one process, which then dies. Other waits begin between these Signals, and a Signal
-// passes on only to a wait that began before it. A later Signal must not take the only wait to which an earlier Signal
-// can pass.
+// Several Signals wake waits of one process, which then dies. After each Signal, another process begins one more wait.
+// A Signal passes on only to a wait that began before the Signal. If the Signals pass on in their order, each of them
+// finds such a wait.
 func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	const signals = 6
 	for _, other := range []string{"go", "c"} {
@@ -226,8 +227,8 @@ func TestCondSignalsPassOnInTheirOrder(t *testing.T) {
 	}
 }
 
-// A process that a Signal has woken dies, and all processes that watch the dead one are stopped. The process of the
-// next waiter does not watch the dead one, but finds the death.
+// A Signal has woken a process, which then dies. All processes that watch the victim are stopped. The process of the
+// next waiter does not watch the victim. It still finds the death.
 func TestCondDeathThatNobodyCounts(t *testing.T) {
 	for _, waits := range []string{"go", "c"} {
 		t.Run(waits, func(t *testing.T) {
@@ -282,10 +283,9 @@ func condNoLaterWait(t *testing.T, lang, other string) {
 	condIdle(t, name, off)
 }
 
-// condCannotLock checks a wait that a Signal has woken and that cannot lock, because the holder of the lock has died.
-// The Signal passes on to a wait of process b. If point is not empty, the victim, whose wait was woken, dies at that
-// crash point. The victim does not come to the point if b is faster and wakes its own wait. So condCannotLock repeats
-// the scene until the victim has died.
+// condCannotLock checks a wait of the victim that a Signal has woken. The wait cannot lock again, because the holder of
+// the lock has died. The Signal passes on to a wait of process b. If point is not empty, the victim dies at that crash
+// point. If b wakes its own wait first, the victim does not pass the point, and condCannotLock repeats the scene.
 func condCannotLock(t *testing.T, lang, other, point string) {
 	for tries := 0; !condDiesWithoutLock(t, lang, other, point); tries++ {
 		require.Less(t, tries, 20, "the process never comes to %s", point)
@@ -328,8 +328,8 @@ func condDiesWithoutLock(t *testing.T, lang, other, point string) (died bool) {
 	return died || point == ""
 }
 
-// condPassing lists the crash points of a process that passes a Signal on. The numbers skip the passes by the first
-// record of the process, which has queued its wait and has changed four words.
+// condPassing lists the crash points of a process that passes a Signal on. The process has passed these points before,
+// when a record queued its wait and changed four words. The numbers leave those passes out.
 var condPassing = []string{
 	"record.commit.written:2", "record.commit.named:2", "record.complete.begun:5", "record.complete.begun:6", "record.complete.begun:8",
 	"record.tell.resolved:1", "record.commit.completed:2", "cond.settle.committed:1", "record.wake.before:1",
@@ -373,8 +373,8 @@ func TestCondSignalledDiesBesideStrangers(t *testing.T) {
 }
 
 // This test is like TestCondSignalledDiesBesideStrangers, but the arena has no room for a record of the stranger. The
-// stranger reaps the dead process, and leaves the wait node that owes the Signal. The next waiter passes the Signal on
-// when it runs again. If there is no waiter, the next call on the Cond settles the Signal.
+// stranger reaps the dead process, and keeps the wait node that owes the Signal. The next waiter passes the Signal on
+// when it runs again. If there is no waiter, the next call on the Cond clears the node.
 func TestCondSignalledDiesWithoutRoom(t *testing.T) {
 	for _, other := range []string{"go", "c"} {
 		for _, waits := range []bool{true, false} {
@@ -437,8 +437,8 @@ func condUnfinished(t *testing.T, lang, other string) {
 	condIdle(t, name, off)
 }
 
-// condStops lists calls, and the crash points at which the process of a call is stopped. If the call waits before it
-// comes to the points, wakes is the verb that ends the wait.
+// condStops lists calls, and the crash points at which the process of a call is stopped. If a call first waits, the
+// field wakes has the verb that ends this wait.
 var condStops = []struct {
 	verb   string
 	args   []any

@@ -234,8 +234,8 @@ func TestForkedChildKeepsNobodyAlive(t *testing.T) {
 	}
 }
 
-// A C program closes the descriptor of its byte lock by mistake. A Go program that joins later still takes it for
-// alive, and the C program keeps its Mutex.
+// A C program closes the descriptor of its byte lock by mistake. A Go program that joins later still takes the C
+// program for alive, and the C program keeps its Mutex.
 func TestStrayCloseInC(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	cmd, out, stderr := core(t, program(t, "core.c"), "losehold", name)
@@ -417,8 +417,8 @@ func joinElsewhere(t *testing.T, lang, name string) (says string, joined bool) {
 	return string(out), err == nil
 }
 
-// A first joiner, without a byte lock, has the only slot. A second joiner takes the slot over if the first one began to
-// join long ago, or says that it will begin in the future.
+// A joiner without a byte lock has the only slot. Another joiner takes the slot over if the first joiner began to join
+// long ago. It also takes the slot over if the time in the slot is in the future.
 func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
 	t.Parallel()
 	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {

@@ -15,8 +15,8 @@ import (
 )
 
 // Many threads of a C program that wait for long become a crowd. They sleep longer, and the death watcher makes the
-// periodic checks for them. The death watcher finds a wake that a stopped process owes as soon as the threads
-// themselves would. A close of the arena ends the waits of a crowd at once.
+// periodic checks for them. If a stopped process owes a wake, the death watcher finds that as soon as the periodic
+// checks of the threads would find it. A close of the arena ends the waits of a crowd at once.
 func TestCrowds(t *testing.T) {
 	bin := program(t, "crowd.c")
 	out, err := exec.Command(bin, "kinds").Output()

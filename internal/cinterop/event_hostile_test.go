@@ -72,8 +72,8 @@ func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	}
 }
 
-// A peer damages the list of slot records, so the process that sets the Event cannot find the slot record of a waiting
-// process. The wait still ends, and is subtracted from the count in that record.
+// A peer damages the list of slot records. The process that sets the Event then cannot find the slot record of a
+// process that waits. The wait still ends, and the record of the waiting process no longer counts the wait.
 func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	name := newArena(t)
 	sets, y := newAgent(t, "c", name, "sets"), newAgent(t, "c", name, "counts")

@@ -18,7 +18,7 @@ import (
 )
 
 // In the machine code for arm64, a change of an Event comes before later loads of the caller. The test compiles for
-// processors without LSE instructions, because only on these a compare-and-swap is no fence.
+// processors without LSE instructions, because a compare-and-swap by LSE instructions is already a fence.
 func TestEventOrdersLoads(t *testing.T) {
 	t.Parallel()
 	const mend = "shmi_order_loads();"

@@ -64,7 +64,7 @@ func unlockStopped(t *testing.T, lang, other string) {
 	b := newAgent(t, other, name, "tries")
 	off := b.do(t, "fair.open", "f")
 	b.do(t, "fair.lock", "f")
-	// The first record of x queues its wait, and its second record unlocks.
+	// The first record of this agent queues its wait, and the second record unlocks.
 	x := newAgent(t, lang, name, "stops", "SHMSYNC_CRASHPOINT_STOP=record.commit.named:2")
 	x.mortal = true
 	w := x.blocked(t, off, 1, "fair.lock", "f")
@@ -160,8 +160,9 @@ func queuedWaits(t *testing.T, name string, off uint64) int {
 }
 
 // The holder of a lock dies, and only a stranger, a process that has not opened the lock, notices the death. The
-// stranger takes the lock back. If the owner word is open, the stranger needs no record. After a grant the word is
-// closed, and the stranger makes a record. Without PolicyRelease, the next call reports the death.
+// stranger marks the lock owner-dead, or frees it if the policy is PolicyRelease. If the holder got the lock by a
+// grant, the owner word is closed, and the stranger changes it by a record. Otherwise the word is open, and a
+// compare-and-swap is enough.
 func TestFairMutexHolderDiesBesideStrangers(t *testing.T) {
 	for _, stranger := range []string{"go", "c"} {
 		for _, user := range []string{"go", "c"} {

@@ -220,8 +220,8 @@ func TestRecoverAllInCReportsDamage(t *testing.T) { runRecover(t, "damage") }
 // A peer overwrites the word of a lock while a process in C repairs the lock. The call returns an error.
 func TestRecoveryInCThatAPeerOverwrites(t *testing.T) { runRecover(t, "lost") }
 
-// A lock call in C that finds a dead holder and repairs the data succeeds. So shmsync_error and shmsync_who_died still
-// describe the last call that failed.
+// A lock call in C that finds a dead holder and repairs the data succeeds. It leaves shmsync_error and shmsync_who_died
+// as they are, so these still describe the last call that failed.
 func TestRepairInCIsNoFailure(t *testing.T) { runRecover(t, "notes") }
 
 // A process in C removes only a file that it has checked. If the process dies during the removal, it leaves no

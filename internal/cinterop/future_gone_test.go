@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Reset of a Future waits until the dead producer is gone, but only while the word names that producer. When the word
-// no longer names it, another participant may have the same ID. Reset would then wait for the death of the wrong
-// participant.
+// A Reset of a Future waits until the dead producer is gone, but only while the state word of the Future names this
+// producer. After a change of the word, another participant may have the ID of the producer. Reset must not wait for
+// that participant.
 func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {

@@ -38,8 +38,8 @@ func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
 // An on_first that opens or closes its own arena gets an error, and does not wait for itself.
 func TestOnFirstInCDoesNotWaitForItself(t *testing.T) { runGate(t, "itself", unusedName(t)) }
 
-// An open waits for the on_first of another process. If the time limit of the open is the largest number, it does not
-// time out.
+// An open waits for the on_first of another process. Its time limit is the largest number that the option can have. It
+// does not time out.
 func TestLongestGateTimeoutInC(t *testing.T) { runGate(t, "no end", unusedName(t)) }
 
 // A child that is forked while another thread removes an arena does not keep the arena gate locked.

@@ -24,12 +24,12 @@ type hand struct {
 	name string
 	open order // creates the object
 	take order // takes the object and its data; in a survivor, this order waits until the victim has died
-	// The order recover takes the data if the order take ends with ErrOwnerDead.
+	// If take ends with ErrOwnerDead, the order recover takes the data.
 	recover order
-	// The order try fails with the error busy while the dead process keeps the data.
+	// While the dead process keeps the data, the order in try fails with the error in busy.
 	try  order
 	busy syscall.Errno
-	// The function timed returns the order take with a deadline of ms milliseconds.
+	// timed returns the order in take, with a deadline of ms milliseconds.
 	timed func(ms int) order
 }
 
@@ -41,7 +41,7 @@ func verb(v string, args ...any) order {
 	return o
 }
 
-// give has x do an order on the object.
+// give starts an order of the agent on the object.
 func (x *agent) give(t testing.TB, o order) pending {
 	t.Helper()
 	args := make([]any, len(o.args))
@@ -98,7 +98,7 @@ func (h hand) begin(t testing.TB, x *agent) {
 	}
 }
 
-// bigFile makes a file in memory that is full of ones, and returns its path.
+// bigFile makes a file in memory that is full of bytes 0xff, and returns its path.
 func bigFile(t testing.TB, size int) string {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "cinterop")
@@ -163,8 +163,9 @@ func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	}
 }
 
-// Environment settings by which a victim declares which of its system calls write into the arena: calls that belong to
-// its threads, also calls that belong to no thread, or none.
+// Environment settings by which a victim declares how its system calls write into the arena. With synchronousIO, a
+// system call writes there only until its thread returns from it. With asynchronousIO, system calls that belong to no
+// thread may write there, too. With noKernelIO, no system call writes there.
 const (
 	synchronousIO  = "SHMSYNC_CINTEROP_KERNEL_IO=0"
 	asynchronousIO = "SHMSYNC_CINTEROP_KERNEL_IO=1"
@@ -190,10 +191,10 @@ func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...stri
 	return victim
 }
 
-// A process was killed, and its parent has waited for it. What the process had passes on, even if its byte lock stays.
-// The kernel may keep the memory of a process for a while, and with it the byte lock. In the test, a child of the
-// process keeps the byte lock. The survivor is stopped until the parent has waited, so it cannot examine the threads of
-// the process.
+// A process was killed, and its parent has waited for it. Other processes then get what the process had, even while its
+// byte lock is still held. The kernel may keep the memory of a process for a while, and with it the byte lock. In the
+// test, a child of the process keeps the byte lock. The survivor is stopped until the parent has waited, so it cannot
+// examine the threads of the process.
 func TestWaitedForIsGone(t *testing.T) {
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {
@@ -253,7 +254,7 @@ func TestClaimAwaitsADeath(t *testing.T) {
 	}
 }
 
-// has returns the order that gives the data to a survivor: recover if the hand has this order, and otherwise take.
+// has returns the order by which a survivor gets the data: recover, or timed(ms) if the hand has no recover.
 func (h hand) has(ms int) order {
 	if h.recover.verb != "" {
 		return h.recover
@@ -298,9 +299,9 @@ func (h hand) wordsBeforeData(t *testing.T, lang string) {
 	sound(t, name)
 }
 
-// A process that has declared that none of its system calls writes into the arena is gone as soon as it is dead.
-// A process that has declared that each such call belongs to one of its threads is gone when its threads have
-// ended. In both cases survivors do not wait for the byte lock, which a child of the victim keeps.
+// A process that has declared noKernelIO is gone as soon as it is dead. A process that has declared synchronousIO is
+// gone when its threads have ended. In both cases survivors do not wait for the byte lock, which a child of the victim
+// keeps.
 func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
 	t.Parallel()
 	for declared, env := range map[string]string{"none": noKernelIO, "synchronous": synchronousIO} {
@@ -428,8 +429,9 @@ func TestReaperEndsBetweenTheStages(t *testing.T) {
 	}
 }
 
-// A recover waits until a dead holder is gone, but only while the word names that holder. When the word no longer names
-// it, another participant may have the same ID. The recover would then wait for the death of the wrong participant.
+// The recover call of a lock waits until the dead holder is gone, but only while the owner word names this holder.
+// After a change of the word, another participant may have the ID of the holder. The call must not wait for that
+// participant.
 func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, h := range hands() {
 		kind, report := strings.CutSuffix(h.name, "/report")
@@ -453,8 +455,8 @@ func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	}
 }
 
-// forgetOwner makes a lock free. It finds the word that names the participant with the given label as a dead owner. A
-// process that recovers the lock and unlocks it changes the word in the same way.
+// forgetOwner makes a lock free. It sets the word that names a dead owner with the given label to 0. A process that
+// recovers the lock and unlocks it changes the word in the same way.
 func forgetOwner(t *testing.T, name string, off uint64, label string) {
 	t.Helper()
 	const kindShift, ownerDead, slotBits = 29, 3, 11

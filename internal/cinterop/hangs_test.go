@@ -12,14 +12,13 @@ func runHangs(t *testing.T, verb string) {
 	sound(t, name)
 }
 
-// A cancellation (pthread_cancel) may be pending when a thread begins to wait. It takes effect after the call, not in
-// it.
+// A cancellation (pthread_cancel) that is pending when a thread begins to wait takes effect only after the call.
 func TestCancelWaitsForTheCall(t *testing.T) { runHangs(t, "cancel-waits") }
 
 // After a thread was cancelled in an open or a close, the next open of the process does not hang.
 func TestCancelLeavesOpenUsable(t *testing.T) { runHangs(t, "cancel-open") }
 
-// While a close waits for a call, a fork and an open do not wait for the close. The child of the fork is not a
+// Neither a fork nor an open waits for a close that waits for a call of another thread. The child of the fork is not a
 // participant.
 func TestForkWhileClosing(t *testing.T) { runHangs(t, "fork-close") }
 

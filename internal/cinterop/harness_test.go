@@ -127,7 +127,7 @@ func cAgent(t testing.TB) string {
 }
 
 // optimize returns the compiler flag for the level of optimization of the C programs. The optimizer takes three
-// quarters of the time to compile the header, so it is used at full length only.
+// quarters of the time to compile the header, so only long runs use it.
 func optimize() string {
 	if proctest.Long() {
 		return "-O1"
@@ -135,9 +135,9 @@ func optimize() string {
 	return "-O0"
 }
 
-// quickCompiler returns the compiler for the C programs. It is cc at full length, and if the user names a
-// compiler or asks for a sanitizer. Otherwise it is clang, if clang is installed, because clang takes a third of
-// the time of gcc.
+// quickCompiler returns the compiler for the C programs. It returns cc in long runs, and if the user names a compiler
+// or asks for a sanitizer. Otherwise it returns clang, if clang is installed, because clang takes a third of the time
+// of gcc.
 func quickCompiler(cc string) string {
 	if proctest.Long() || os.Getenv("CC") != "" || os.Getenv(cflagsEnv) != "" {
 		return cc
@@ -154,9 +154,9 @@ func compile(cc, source, binary string, flags ...string) error {
 	return ccache.Compile(cc, args, filepath.Join(built.dir, binary))
 }
 
-// compilerFlags returns the flags for a C program, with those of the test. The form of the header is a folder below
-// built.dir, or "". With -g1, the stacks in a report of a sanitizer have functions and lines. With -g, the compiler would
-// take a sixth longer.
+// compilerFlags returns the given flags together with those that every C program gets. The parameter form is the folder
+// below built.dir with the header. With -g1, the stacks in a report of a sanitizer have functions and lines. With -g,
+// the compiler would take a sixth longer.
 func compilerFlags(form string, flags ...string) []string {
 	args := []string{"-std=c11", "-g1", "-DSHMSYNC_CRASHPOINTS"}
 	if sanitizer := os.Getenv(cflagsEnv) != ""; sanitizer {
@@ -168,9 +168,9 @@ func compilerFlags(form string, flags ...string) []string {
 }
 
 // wholeProgram returns the flags by which gcc drops the functions of the header that a program does not call, before it
-// optimizes. That halves the time for most programs. But gcc then inlines more, and gives more false warnings: of texts
-// that the header truncates on purpose, and of variables without a value. So these warnings are off. The agent is
-// compiled with all warnings, and TestScenario looks for variables without a value.
+// optimizes. That halves the time for most programs. But gcc then inlines more, and gives false warnings about texts
+// that the header truncates on purpose, and about variables without a value. The flags switch these warnings off. The
+// agent is compiled with all warnings, and TestScenario looks for variables without a value.
 func wholeProgram(cc string) []string {
 	out, err := exec.Command(cc, "-dM", "-E", "-x", "c", os.DevNull).Output()
 	if err != nil || bytes.Contains(out, []byte("__clang__")) {
@@ -180,7 +180,7 @@ func wholeProgram(cc string) []string {
 }
 
 // internalLinkage returns the flags by which clang drops the functions of the header that a program does not call. That
-// halves the time to compile a program. At full length there are none.
+// halves the time to compile a program. In long runs, and for other compilers, it returns no flags.
 func internalLinkage(cc string) []string {
 	if proctest.Long() || os.Getenv(cflagsEnv) != "" {
 		return nil
@@ -192,9 +192,9 @@ func internalLinkage(cc string) []string {
 	return []string{"-I" + filepath.Join(built.dir, "internal"), "-Wno-unused-function", "-Wno-undefined-internal"}
 }
 
-// internalHeader writes a header of the same name into the directory internal below dir. The new header includes the
-// header of dir, and gives internal linkage to its functions. It includes the headers of the system first, because the
-// functions of the system must keep their linkage.
+// internalHeader writes internal/shmsync.h below dir. This header includes the shmsync.h of dir, and gives internal
+// linkage to its functions. It includes the headers of the system first, because the functions of the system must keep
+// their linkage.
 func internalHeader(dir string) error {
 	whole, err := os.ReadFile(filepath.Join(dir, "shmsync.h"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// deletesInGo deletes the object x in this process, and returns the error.
+// deletesInGo attaches to the arena, deletes the object "x", and returns the error.
 func deletesInGo(t *testing.T, name string) error {
 	t.Helper()
 	a, err := arena.Attach(name, nil)

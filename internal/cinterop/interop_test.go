@@ -130,8 +130,8 @@ func TestEventPlain(t *testing.T) {
 	})
 }
 
-// A Set gives its token to a wait of a stopped process, so a try gets nothing. A later wait gets the token, whether the
-// stopped process still lives or has been killed.
+// A stopped process waits for an auto-reset Event. A Set gives its token to this wait, so a try of another process
+// fails. A later wait gets the token, whether the stopped process still lives or has been killed.
 func TestEventOfAStoppedWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "event.open", "auto", 1)
@@ -470,7 +470,7 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 	})
 }
 
-// Processes that arrive in place of another process become parties, and the replaced process is a party no longer. This
+// A process that arrives in place of another process becomes a party, and the other process is a party no longer. This
 // holds while the completion runs, and after the death of the process that ran the completion.
 func TestBarrierReplacedParties(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
@@ -533,8 +533,9 @@ func TestBarrierDeathBesideStrangersInC(t *testing.T) {
 	t.Fatal("only periodic checks find the death")
 }
 
-// A program in either language may create an object. An open with the number 0, for example of permits, creates nothing
-// and accepts the number of the creator. An attach finds only an object that exists.
+// A program in either language may create an object with a number, such as the number of permits. An open with the
+// number 0 creates nothing, and accepts the number of an object that exists. An attach finds only an object that
+// exists.
 func TestAttachElsewhere(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		for _, kind := range []struct{ kind, look string }{{"latch", "count"}, {"barrier", "lost"}, {"sem", "free"}, {"queue", "len"}} {

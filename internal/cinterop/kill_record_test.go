@@ -157,7 +157,7 @@ func TestKillEventBesideClaimedRecord(t *testing.T) {
 			},
 			"event.wait.ended": func(t *testing.T, victim, waits *agent, off uint64) int {
 				w := waits.asleep(t, off, 1, "event.wait", "x")
-				waits.stop(t) // the victim first leaves the token to this stopped wait, and takes it later
+				waits.stop(t) // the Set of the victim gives the token to this wait, and the wait of the victim takes it
 				victim.do(t, "event.set", "x")
 				victim.starts("event.wait x")
 				victim.ends(t)

@@ -187,8 +187,8 @@ func (x *goAgent) mutex(o order) (n uint64, err error) {
 	return 0, syscall.ENOSYS
 }
 
-// hangs is a repair that fails when the test sets the Event "spoil". Before it waits for that, it sets the Event
-// "spoiling".
+// hangs is a repair function. It sets the Event "spoiling", waits until the test sets the Event "spoil", and then
+// fails.
 func (x *goAgent) hangs() error {
 	said, err := prims.OpenEvent(x.a, "spoiling", nil)
 	if err != nil {

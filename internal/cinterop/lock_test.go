@@ -59,7 +59,8 @@ func sound(t *testing.T, name string) {
 	})
 }
 
-// One agent unlocks, and the other gets the lock. In between, a try fails and a deadline passes.
+// One agent locks. The trylock of the other agent fails, and its lock with a deadline times out. After an unlock, the
+// other agent gets the lock.
 func TestMutexPlain(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -115,13 +116,14 @@ func TestMutexKilledHolder(t *testing.T) {
 	})
 }
 
-// scenes is how often a test repeats a scene. In the scene, the death watcher of a process marks a lock owner-dead, and
-// is stopped by a signal. Before the signal takes effect, the thread that waits for the lock may see the mark and
-// return that the owner died. That is right, but then the scene shows nothing.
+// scenes is how often a test repeats a scene, at most. In the scene, the death watcher of a process marks a lock
+// owner-dead, and a signal stops the process. A thread of this process that waits for the lock may still run for a
+// moment, and return ErrOwnerDead. This is correct, but then the test has to repeat the scene.
 const scenes = 20
 
-// A process, the finder, marks the lock of a dead holder owner-dead, and is stopped. Another process recovers the lock,
-// and its repair fails. The lock still names the dead holder. Go programs have crash points only with the build tag
+// A process, the finder, waits for a lock. It marks the lock owner-dead because of a dead holder, and is stopped. In
+// another process, a repair of the lock fails, and a lock call then still reports the dead holder. A second repair
+// succeeds. When the finder runs again, it gets the lock. Go programs have crash points only with the build tag
 // crashpoint.
 func TestMutexRecoveredBesideItsFinder(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
@@ -307,7 +309,7 @@ func TestFutexKilledWaiter(t *testing.T) {
 	})
 }
 
-// Two agents post to a Futex, and each of them waits for every number of posts, one after the other.
+// Two agents post to a Futex. A thread of each agent waits until the number of posts is 1, then 2, and so on.
 func TestFutexStress(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)

@@ -79,9 +79,9 @@ func TestReaperWithoutAByteLockInC(t *testing.T) {
 	eventually(t, "the slot is free", name, slot.isFree)
 }
 
-// A C program without a byte lock is stopped for long while it fills its slot in. No other program takes the slot,
-// because the kernel would mark the death of the stopped program. If the stopped program is killed, the next program
-// gets the slot at once.
+// A C program without a byte lock is stopped for long while it joins. No other program takes its slot, because the slot
+// says that the kernel marks the death of its participant. If the stopped program is killed, the next program gets the
+// slot at once.
 func TestStoppedJoinerWithoutAByteInC(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
@@ -134,9 +134,9 @@ func TestUnprotectedJoinerTakesNoSlotInC(t *testing.T) {
 	require.Equal(t, before, []byte(slot))
 }
 
-// A C program without a byte lock is stopped while it takes a slot. Meanwhile another process marks the slot dead, or
-// frees it. If the program has not found out yet that the kernel would mark its death, it takes the slot again.
-// Otherwise its open fails, and the next program gets the slot.
+// A C program without a byte lock is stopped while it joins. Meanwhile another process marks the slot of the program
+// dead, or frees the slot. If the slot does not say yet that the kernel marks the death of its participant, the program
+// takes a slot again. Otherwise its open fails, and the next program gets the slot.
 func TestJoinerWithoutAByteThatHasLostItsSlotInC(t *testing.T) {
 	for _, c := range []struct {
 		point string

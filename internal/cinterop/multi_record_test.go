@@ -194,8 +194,9 @@ func TestMultiLockInheritsARecord(t *testing.T) {
 	}
 }
 
-// The holder of a key dies, and the other processes have never opened the MultiLock. One of them takes the key back,
-// even if the holder got the key by a grant, so that the owner word of the key is closed.
+// The holder of a key dies, and the other processes have never opened the MultiLock. One of them marks the key
+// owner-dead, or frees it if the policy is PolicyRelease. It also does so if the holder got the key by a grant, which
+// closes the owner word of the key.
 func TestMultiLockHolderDiesBesideStrangers(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, policy := range []int{0, release} {

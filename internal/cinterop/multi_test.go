@@ -284,7 +284,7 @@ func TestMultiLockOpen(t *testing.T) {
 		for i := range 2 { // the first lock of a key makes a record
 			s.a.do(t, "multi.lock", "m", 7)
 			s.isOpen(t, off, 7, true, true)
-			if i > 0 { // the earlier hold is over, although the same process has the key again
+			if i > 0 { // an unlock of the first hold fails, although the same process has the key again
 				s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 				s.isOpen(t, off, 7, true, true)
 			}
@@ -304,7 +304,7 @@ func TestMultiLockOpen(t *testing.T) {
 		s.isOpen(t, off, 7, false, true)
 		s.b.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		s.b.start(t, "multi.lock", "m", 7, 20).fails(t, syscall.ETIMEDOUT)
-		s.isOpen(t, off, 7, false, true) // still closed: a record that opened the word would change the tag of the hold
+		s.isOpen(t, off, 7, false, true) // still closed, because a record that opens the word changes the tag of the hold
 		s.a.do(t, "multi.unlock", "m", 7)
 		s.isOpen(t, off, 7, true, false)
 		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)

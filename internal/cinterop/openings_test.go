@@ -4,8 +4,9 @@ package cinterop
 
 import "testing"
 
-// An opening in C ends once, and not while the death watcher checks the object. The death watcher does not wait for the
-// end of its own check. A call that begins after the end of the opening fails, and the arena can still be closed.
+// The last handle of an opening in C is closed while the death watcher checks the object. The opening ends once, and
+// only after the check. The death watcher never waits for itself. A call that begins after the end of the opening
+// fails, and the arena can still be closed.
 func TestEndOfAnOpening(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"check", "begins", "reset"} {
@@ -94,8 +95,8 @@ func runLate(t *testing.T, verb string) {
 	sound(t, name)
 }
 
-// A wait for several objects does not spin while the kernel has no memory for it. If a handle is closed, the error
-// names the call.
+// A wait for several objects does not spin while the kernel has no memory for the wait. If one of the handles is
+// closed, the text of the error names the call that waits.
 func TestAwaitInC(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"nomem", "closed"} {

@@ -24,8 +24,8 @@ func TestReaperInCOfAWordThatIsClosedMeanwhile(t *testing.T) { runReaps(t, "shut
 // not opened the lock leaves the lock to that holder.
 func TestReaperInCLeavesTheLockToWhoIsNotGone(t *testing.T) { runReaps(t, "not gone") }
 
-// A reaper without room for a slot record leaves the share of a dead participant to the waiters. Even a wait in C that
-// begins before the reaper has counted the death finds the share.
+// A reaper has no room for a slot record. Waiters then have to count the share of the dead participant themselves. Even
+// a wait in C that begins before the reaper has counted the death finds the share.
 func TestWaitInCBesideAReaperWithoutRoom(t *testing.T) { runReaps(t, "left to a wait") }
 
 // A participant dies after it has committed a change of one bucket of a MultiLock. The next participant in the same

@@ -192,7 +192,7 @@ func reaperFindsAnotherWord(t *testing.T, lang string) {
 					reaperFinds(t, lang, l, policy, func(v uint64) uint64 { return v &^ (fairOpenKind << 61) })
 				})
 			})
-			// Only a FairMutex: the owner word of a key does not open again for the same holder.
+			// There is no such test for a MultiLock: the owner word of a key does not open again for the same holder.
 			t.Run("opened again/fair", func(t *testing.T) {
 				reaperFinds(t, lang, newRecordedLock(t, "fair"), policy, func(v uint64) uint64 { return v + 2 })
 			})
@@ -200,8 +200,8 @@ func reaperFindsAnotherWord(t *testing.T, lang string) {
 	}
 }
 
-// reaperFinds kills the holder of a lock. The function another changes the owner word before the compare-and-swap of
-// the reaper.
+// reaperFinds kills the holder of a lock. Before the compare-and-swap of the reaper, it replaces the value v of the
+// owner word by another(v).
 func reaperFinds(t *testing.T, lang string, l *recordedLock, policy int, another func(v uint64) uint64) {
 	t.Helper()
 	holder := newAgent(t, "c", l.arena, "holder")

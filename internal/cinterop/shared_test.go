@@ -17,13 +17,13 @@ import (
 	"github.com/shmsync/shmsync/internal/ccache"
 )
 
-// Most C programs of testdata use the functions of the library as they are. They share one object file, because compiling
-// the 30,000 lines of the header takes longer than most tests. The header is written in two forms for that. In the form
-// for the object file, the functions and variables of the implementation have external linkage. In the form for the
-// programs, they are declared only, so a program may call those that are no part of the API, too.
+// Most C programs of testdata share one object file with the functions of the library, because compiling the 30,000
+// lines of the header takes longer than most tests. The tests write two forms of the header. In the form for the object
+// file, the functions and variables of the implementation have external linkage. The form for the programs only
+// declares them, so a program may also call functions that are no part of the API.
 //
-// Other programs compile the whole header: those that replace a function which the header calls, such as syscall, and
-// those with flags that change the layout. The agent does that as well, as a program of a user would.
+// Some programs compile the whole header: those that replace a function which the header calls, such as syscall, and
+// those with flags that change the layout. The agent also compiles the whole header, as a program of a user would.
 
 // writeSharedHeaders writes both forms of the header in dir.
 func writeSharedHeaders(dir string) error {
@@ -52,14 +52,14 @@ var (
 	ownCrash       = "#define SHMSYNC_CRASHPOINT(name) shmi_crash(name)\n"
 	variable       = regexp.MustCompile(`^static ([^(/=;]*?)( = .*|;.*)$`)
 	withAttributes = regexp.MustCompile(`^(__attribute__\(\(.*\)\)) static (.*)$`)
-	// Declarations begin at the margin. Of the types, the first line is copied like every other line.
+	// Declarations begin at the margin. The definition of a type is copied line by line, like any other text.
 	beginsDeclaration = regexp.MustCompile(`^\w`)
 	isType            = regexp.MustCompile(`^(typedef|enum|struct [^()]*|union) .*\{`)
 	oneLine           = regexp.MustCompile(`^(\w.*\)) \{ .*\}( /\*.*\*/)?$`)
 )
 
-// splitHeader returns the two forms of the header. Each line has the same number in all forms, except after the crash
-// points.
+// splitHeader returns the two forms of the header. Each line has the same line number in both forms and in the header,
+// except after the crash points.
 func splitHeader(whole string) (program, library string, err error) {
 	at := implementation.FindStringIndex(whole)
 	if at == nil || strings.Count(whole, ownCrash) != 1 {
@@ -89,8 +89,8 @@ func splitHeader(whole string) (program, library string, err error) {
 	return programs.String(), strings.Replace(libraries.String(), ownCrash, points, 1), nil
 }
 
-// declaration returns how many lines the first declaration or definition takes, or the first other line, and what the
-// form for programs has in its place.
+// declaration returns how many lines the declaration or definition at the start of lines takes, and what the form for
+// programs has in their place. If no declaration begins there, it returns 1 and the first line.
 func declaration(lines []string) (n int, declared string) {
 	first := lines[0]
 	through := func(ends func(line string) bool) int { return slices.IndexFunc(lines, ends) + 1 }

@@ -23,7 +23,7 @@ func init() {
 	groupTurns["group.sig"] = (*goAgent).groupSignal
 }
 
-// begun maps a queue to its gate, from the start of its execution by sig.begin, sig.inline or sig.next.
+// begun maps a queue to its gate, from the verb sig.begin, sig.inline or sig.next that begins its execution.
 var begun struct {
 	sync.Mutex
 	gates map[int]*prims.Gate

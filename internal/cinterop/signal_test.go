@@ -81,7 +81,7 @@ func TestSignalWakerPlain(t *testing.T) {
 			{a, gives(5<<2, "state", 5)},
 			{b, refuses(inval, "schedule", 128)},
 			{b, refuses(inval, "next", -1)},
-			// The first call of next finds queue 64, and the second call finds queue 3.
+			// Next finds queue 64 first, and then queue 3.
 			{a, gives(1, "schedule", 3)},
 			{a, gives(1, "schedule", 64)},
 			{b, gives(64, "next", 70)},

@@ -117,7 +117,7 @@ func TestWaiterDatesHold(t *testing.T) {
 		open, args                    []any
 		mode                          string
 		put                           bool // an item has to be put first, because the verb take takes one
-		checks                        bool // periodic checks date the hold, even for a moment after the wait
+		checks                        bool // a periodic check dates the hold, even a moment after the wait has ended
 	}
 	for _, l := range []lock{
 		{object: "mutex", take: "lock", drop: "unlock"},

@@ -62,7 +62,8 @@ func TestPoolInCGivesNodesBack(t *testing.T) {
 	sound(t, name)
 }
 
-// TestBlocksFreedInGoAreUsedAgainInC: a program in C allocates blocks, and a program in Go frees them.
+// TestBlocksFreedInGoAreUsedAgainInC checks a program in C that allocates blocks while a program in Go frees them. The
+// program in C uses the freed blocks again.
 func TestBlocksFreedInGoAreUsedAgainInC(t *testing.T) {
 	name, a := slabArena(t)
 	before := usedChunks(a)

@@ -211,9 +211,10 @@ func (p *remoteStormer) do(t *testing.T, format string, args ...any) (n int64, w
 }
 
 // A fleet of processes in Go and C is killed, closed, restarted and upgraded. An upgrade changes the size of the arena,
-// the type of an object, or another parameter of an object. Some upgrades follow programs of another layout. An upgrade
-// never fails while no process is in the arena. At any time, all processes that have joined are in the same arena. No
-// count is lost until an arena of another size or layout replaces the old one.
+// the type of an object, or another parameter of an object. Sometimes the test changes the layout version in the file
+// first, as if programs of another layout had used the arena. An upgrade never fails while no process is in the arena.
+// At any time, all processes that have joined are in the same arena. No count is lost until an arena of another size or
+// layout replaces the old one.
 func TestRestartStormOfTwoLanguages(t *testing.T) {
 	const fleet = 5
 	steps, seed := proctest.Rounds(220, 1000), rand.Uint64()

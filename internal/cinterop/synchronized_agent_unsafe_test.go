@@ -26,7 +26,7 @@ func init() {
 	}
 }
 
-// updatesBegun maps an object to a channel. The channel tells the Update that the verb begin has started to commit.
+// updatesBegun maps an object to a function that commits the Update which the verb begin has started.
 var updatesBegun sync.Map
 
 var errGivenUp = errors.New("given up")

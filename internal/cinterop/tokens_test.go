@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A thread waits for a token far ahead, and announces a nearer token in its place. The counter passes the announced
-// token before or after the announcement.
+// A thread that waits for a token far ahead announces a nearer token, and waits for the far token after that. No wake
+// is lost if the counter passes the nearer token before or after the announcement.
 func TestFarTokensInC(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 4})

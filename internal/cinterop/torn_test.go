@@ -87,7 +87,7 @@ func (q *hangingQueue) tear(t *testing.T, f func(n []*arenakernel.Node)) {
 	})
 }
 
-// behind returns a function that overwrites the link from the wait i to the wait before it.
+// behind returns a function that overwrites the link from the wait with the index i to the wait before it.
 func behind(i int) func(n []*arenakernel.Node) {
 	return func(n []*arenakernel.Node) { n[i].Extra().Store(1 << 63) }
 }
@@ -118,8 +118,8 @@ func TestWaitsInATornQueueEnd(t *testing.T) {
 	})
 }
 
-// The link between two waits is torn, and the processes of both waits are stopped. So the damage is found only when the
-// object can be granted. Then the third wait in the queue ends with an error.
+// A peer overwrites the link between the first two waits in a queue, and the processes of both waits are stopped. No
+// process finds the damage until the holder releases. Then the third wait ends with an error.
 func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
 	t.Parallel()
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
@@ -199,8 +199,9 @@ func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
 	}
 }
 
-// During one wait, a link of its node changes so often that half of all tags have passed. The next wait in this node
-// begins with later tags. So a process that was stopped while it changed the link finds another tag.
+// During one wait, a link of its node changes up to nearly 2^32 times. The next wait in this node continues with the
+// following tags. So a process that was stopped in a change of the link does not find the tag that it expects, and
+// changes nothing.
 func TestTagsOfLinksGoOnAfterAnyWait(t *testing.T) {
 	t.Parallel()
 	for _, link := range []string{"next", "extra"} {

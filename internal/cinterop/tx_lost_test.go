@@ -62,8 +62,8 @@ func TestTxRecoverThatDies(t *testing.T) {
 	}
 }
 
-// A process dies, or is stopped, just after it has marked a log as lost. The process marks the log in a begin, where it
-// has the lock. Or it marks the log when it reaps a dead holder, where it does not have the lock.
+// A process dies, or is stopped, just after it has marked a log as lost. It marks the log when it begins a transaction,
+// or when it reaps a dead holder. Only in the first case does it have the lock.
 func TestTxLostAtItsPoint(t *testing.T) {
 	for _, p := range pairs {
 		for _, how := range []string{"CRASHPOINT", "CRASHPOINT_STOP"} {
@@ -141,8 +141,8 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 	}
 }
 
-// A program unlocks within a transaction, locks again without a transaction, and dies. The old transaction is not
-// undone.
+// A program unlocks within a transaction, locks again without a transaction, and dies. No process undoes the
+// transaction.
 func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
 	for _, end := range []string{"tx.commit", "tx.abort"} {
 		t.Run(end, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// txRegisters has, by architecture, the registers in which the function change of tx_order.c gets the addresses
-// of the state, the record and the data.
+// txRegisters has, by architecture, the registers with the arguments of the function "change" in tx_order.c: the
+// addresses of the state, the record and the data.
 var txRegisters = map[string]map[string]string{
 	"amd64": {"%rdi": "state", "%rsi": "record", "%rdx": "data"},
 	"arm64": {"x0": "state", "x1": "record", "x2": "data"},

@@ -28,9 +28,9 @@ const (
 	txUnsaved = 2 // plain stores without Save
 )
 
-// txKills returns how many victims a test kills for each pair of languages. More kills at random moments would prove
-// little: TestTxKilledAt and internal/stepkill kill at chosen instructions. Without Save, every second kill leaves torn
-// data.
+// txKills returns how many victims a test kills for each pair of languages. Few are enough: TestTxKilledAt and
+// internal/stepkill kill at chosen instructions. A mistake shows often, because every second kill leaves torn data if
+// the transactions do not call Save.
 func txKills() int { return proctest.Rounds(20, 300) }
 
 // txKilled kills victims in transactions at random moments. It returns how many transactions were undone, and how
@@ -76,8 +76,8 @@ const (
 	blockLogged  = 7
 )
 
-// txBalance requires that the log is idle, and that only the nodes of the list are blocks in use, so that none
-// has leaked. It returns how many transactions were undone.
+// txBalance requires that the log is idle, and that no block has leaked: only the nodes of the list in the data are
+// still allocated. It returns how many transactions were undone.
 func txBalance(t *testing.T, name, m string) (undone uint64) {
 	t.Helper()
 	c := newAgent(t, "c", name, "counter")
@@ -367,7 +367,8 @@ func TestTxStateOfNobody(t *testing.T) {
 	}
 }
 
-// A peer overwrites the log of a living process, which then aborts its transaction.
+// A peer overwrites the log of a living process, which then aborts its transaction. The abort fails, and the mutex
+// becomes not-recoverable.
 func TestTxAbortOfAnImpossibleLog(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a")
@@ -461,8 +462,8 @@ func TestTxDataIsKeptFromTheSuccessor(t *testing.T) {
 	}
 }
 
-// A rollback marks a record as given, and its process dies. The next rollback does not treat the block of that record
-// as its own.
+// A rollback has marked the log record of a block as given, and its process died. Since then the block was freed, so no
+// block begins at its offset. The next rollback completes in spite of that.
 func TestTxGivenByAnEarlierRollback(t *testing.T) {
 	const given, free, alloc = 4, 2, 1
 	for _, lang := range []string{"c", "go"} {

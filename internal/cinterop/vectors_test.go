@@ -20,8 +20,8 @@ import (
 
 var updateVectors = flag.Bool("update", false, "write the images of testdata/vectors")
 
-// A vector is the bytes of an object in a defined state. Programs of both languages produce these bytes by the calls in
-// make. From these bytes, they get the same results by the calls in then.
+// A vector is the bytes of an object in a defined state. The calls in vector.make produce these bytes in both
+// languages. From these bytes, the calls in vector.then have the same results in both languages.
 type vector struct {
 	kind string // the kind of the verbs
 	name string // the name of the file

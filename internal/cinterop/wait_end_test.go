@@ -5,9 +5,9 @@ package cinterop
 import "testing"
 
 // The awaited event of a wait in C happens while the waiter is about to sleep. Before the waiter runs again, its
-// deadline passes, or another thread closes the arena. The event takes precedence, so the wait succeeds. There is one
-// exception: during a close, the wait does not take a lock or the turn of a Once. The close would leave it to other
-// processes as that of a dead holder.
+// deadline passes, or another thread closes the arena. The wait succeeds, because the event takes precedence. But
+// during a close, a wait for a lock or a Once fails: the close could only leave the lock, or the turn of the Once, to
+// other processes as that of a dead holder.
 func TestEventBeatsTheEndOfTheWaitInC(t *testing.T) {
 	t.Parallel()
 	for _, scene := range []string{"queue get", "queue lease", "queue put", "futex", "once", "mutex", "spinlock", "rwmutex read", "rwmutex", "rwspinlock"} {

@@ -28,7 +28,7 @@ import (
 //	v goes on         v continues after the stop
 type wakeOfAll struct {
 	point string        // where the victim dies
-	woken string        // where a woken waiter has not done anything yet; empty if no such waiter can delay others
+	woken string        // the crash point just after the wake of a waiter; empty if no such waiter can delay others
 	open  string        // the first order of each process
 	setup []string      // done before there are waiters
 	waits string        // the order of each waiter
@@ -45,7 +45,8 @@ func spoilt(point, woken, kind, key, waits string) wakeOfAll {
 		waits, syscall.ENOTRECOVERABLE, []string{"x event.set spoil"}}
 }
 
-// marked returns a scene in which a reaper marks a lock as owner-dead. Waiters in other processes than x could reap, too.
+// marked returns a scene in which a reaper marks a lock as owner-dead. x has all waiters and is stopped meanwhile, so
+// only v can reap.
 func marked(point, kind, key, waits string) wakeOfAll {
 	return wakeOfAll{point, "", kind + ".open x 0", []string{"h " + kind + ".lock x" + key}, waits, syscall.EOWNERDEAD,
 		[]string{"h reaped by v"}}
@@ -159,7 +160,8 @@ func TestDeathBeforeTheWakeOfAll(t *testing.T) {
 	}
 }
 
-// aboutToSleep is the place in each order of a waiter at which the waiter has decided to sleep and does not sleep yet.
+// aboutToSleep maps the order of a waiter to the crash point at which the waiter has decided to sleep and does not
+// sleep yet.
 var aboutToSleep = map[string]string{
 	"mutex.lock": "mutex.lock.announced", "spin.lock": "spinlock.lock.announced", "rwspin.lock": "spinlock.lock.announced",
 	"rwspin.rlock": "spinlock.lock.announced", "rwspin.ulock": "spinlock.lock.announced",
@@ -215,7 +217,7 @@ func TestStrangerReapsAPartyOfABarrier(t *testing.T) {
 	}
 }
 
-// oneStops is the argument slow of the method run for one waiter that stops just before it sleeps.
+// oneStops is a value for the parameter slow of run: one waiter stops just before it sleeps.
 const oneStops = -1
 
 func (s wakeOfAll) run(t *testing.T, victim, waits, disable string, slow int) {

@@ -73,8 +73,9 @@ func openGo(t *testing.T, name string) (says string, ok bool) {
 }
 
 // requireWindow requires that a slot has the window want, or a part of it. A renewal searches the arena for IDs of the
-// slot, and may take other bytes, such as those of a clock, for IDs. Each such match costs generations. So a bound may
-// differ from want if a word of the arena, or the last generation of the slot, explains it.
+// slot, and leaves their generations out of the window. It may take other bytes, such as those of a clock, for an ID.
+// So a bound may differ from want if the generation beside it is in an ID in the arena, or is the parameter had, the
+// last one of the slot.
 func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint64) {
 	t.Helper()
 	seg, err := shm.Open(name, nil)
@@ -98,7 +99,7 @@ func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint
 }
 
 // Joiners of both languages compute the same windows from the same bytes. The slots are used up. In some steps, another
-// participant stays or a word names one of the slots, and in others the arena has no participants.
+// participant is in the arena, or a word names one of the slots. In some steps, the arena has no participant.
 func TestWindowVectors(t *testing.T) {
 	const attempts = 5 // in one of the arenas the bytes of a clock may look like an ID
 	for n := 1; ; n++ {
@@ -297,9 +298,9 @@ func TestLateJoinerOfACProgram(t *testing.T) {
 }
 
 // A C program is stopped while it takes a lock from a dead participant. Meanwhile the slot of the dead participant goes
-// through a whole window. If the program has not published the ID of the dead participant in its act word, another
-// participant gets this ID. This participant keeps the lock when the program continues. If the program has published
-// the ID, no joiner of either language gets it.
+// through a whole window of generations. If the program has published the ID of the dead participant in its act word,
+// no joiner of either language gets this ID. Otherwise a joiner gets the ID and locks the lock, and keeps the lock when
+// the program continues.
 func TestActOfACProgramLastsForAWindow(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {

@@ -1,5 +1,6 @@
 // Package cmdline decodes arguments of commands. A path may have any bytes, but the mappers of package kong pass each
-// string through JSON, which replaces bytes that are no valid UTF-8. So a command would act on another file.
+// string through JSON, which replaces bytes that are no valid UTF-8. With those mappers, a command would act on another
+// file.
 package cmdline
 
 import (

@@ -19,8 +19,7 @@ const (
 	envDelay = "SHMSYNC_CRASHPOINT_DELAY"
 )
 
-// armed is an action that runs at a crash point. left is the number of hits until then. The hit that decrements left to
-// 0 runs the action.
+// armed is an action that runs at a crash point. The field left is how many more hits it takes until the action runs.
 type armed struct {
 	left   int
 	action func()

@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// keepLocks starts a process that keeps the byte locks of this process after its death, for the time that package
-// linger says. Package proctest does the same for the processes that it kills. It does not know in advance that a
-// process will die at a crash point.
+// keepLocks starts a process that keeps the byte locks of this process after its death, for the time linger.Time.
+// Package proctest does the same for processes that a test kills, but it cannot know that a process is about to die at
+// a crash point.
 func keepLocks() {
 	d := linger.Time()
 	if d == 0 {

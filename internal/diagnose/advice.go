@@ -26,7 +26,8 @@ func (f *Finding) end(s *Snapshot, name string) {
 	f.needs(s, name)
 }
 
-// needs adds to the advice which users may carry out the command, if this user may not signal the process.
+// needs adds to the advice that root and the owner of the process may carry out the command. It adds nothing if this
+// user may signal the process.
 func (f *Finding) needs(s *Snapshot, name string) {
 	i, ok := s.who[name]
 	if !ok || f.Command == "" {
@@ -108,8 +109,8 @@ func (s *Snapshot) dumpCommand() string {
 }
 
 // Argument returns the argument that names an object on the command line. It is the name of the object, if no other
-// object is printed with this name and Clean has not changed it. Otherwise it is the offset. If an object has a name
-// that looks like the offset, the offset gets leading zeros.
+// object is printed with this name and the name is printed as it is. Otherwise it is the offset. If an object has a
+// name that looks like the offset, the offset gets leading zeros.
 func (s *Snapshot) Argument(o *Object) string {
 	if s.named == nil {
 		s.named = map[string]int{}

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Confirm compares the snapshot s with a later one, which it takes by a call of the parameter again. It returns the
-// findings of s that the later snapshot confirms, and the later snapshot. A single snapshot is read word by word, so it
+// Confirm compares the snapshot s with a later one, which the call again() returns. It returns the findings of s that
+// the later snapshot confirms, and the later snapshot. A single snapshot is not enough: it is read word by word, so it
 // can show a deadlock that never existed.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.findings()
@@ -41,7 +41,7 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 		}
 		still = slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
 	}
-	return causes(still), later, nil // after the confirmation, so that a deadlock that is not confirmed hides no long hold
+	return causes(still), later, nil // after the checks: only a confirmed deadlock may hide a long hold
 }
 
 // ReapWithin is how long a living participant may take to reap a dead one before Confirm reports the dead one. On a
@@ -53,21 +53,22 @@ func (s *Snapshot) hasReaper() bool {
 	return slices.ContainsFunc(s.Participants, func(p Participant) bool { return p.Life == arenakernel.LifeAlive && p.State == "live" })
 }
 
-// proof identifies one wait and one hold, to recognize them in a later snapshot. The next wait of the same process for
-// the same object has another proof, and so has the next hold. Without proofs, two short cycles could look like one
-// lasting cycle.
+// proof identifies one wait and one hold, to recognize them in a later snapshot. When the same process waits for the
+// same object again, that wait has another proof. The same is true of a new hold. Without proofs, two short cycles
+// could look like one lasting cycle.
 type proof struct {
 	order uint64
 	since int64
 	words string
 }
 
-// prove returns the proof of an edge, which identifies its wait and its hold. The proof has four parts:
+// prove returns the proof of an edge, which identifies its wait and its hold. If several waits belong to the edge, the
+// proof is that of the oldest one. It has four parts:
 //
-//   - the stamp of the oldest wait
+//   - the stamp of the wait, and when the wait began
 //   - the words of the object that each release changes while a process waits
-//   - the phase that the wait is for
-//   - what the other participant holds
+//   - the phase or the key that the wait is for
+//   - the mode and the count of each hold of the other participant
 func (s *Snapshot) prove(e Edge) (p proof) {
 	for _, w := range s.Waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {

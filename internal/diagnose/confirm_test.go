@@ -57,8 +57,9 @@ func TestDeadHolderIsLeftToLivingParticipants(t *testing.T) {
 	require.Equal(t, []string{DeadHolder}, kinds)
 }
 
-// A cycle of waits for work is a deadlock only if each wait is for the same phase in both snapshots, and if the same
-// work is left. Before the first periodic check, nothing else identifies such a wait.
+// A cycle of waits for work is a deadlock only if both snapshots show the same phase for each wait, and the same amount
+// of work left for each participant. Before the first periodic check, a snapshot has nothing else to tell two such
+// waits apart.
 func TestDeadlockOfWorkIsOfOnePhase(t *testing.T) {
 	cycle := func(phase, left uint64) *Snapshot {
 		s := scene(nil, "a=x", "b=y", "a>y", "b>x")

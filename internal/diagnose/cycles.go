@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Edges returns an edge for each wait of one process for another. It omits a wait if the hold in its way is not known,
-// or belongs to the waiting process. In the latter case, another goroutine of the process may release the hold, so the
-// wait is no evidence of a deadlock.
+// Edges returns an edge for each wait of one process for another. It omits a wait if the snapshot does not show the
+// hold that the wait is for. It also omits a wait for a hold of the same process: another goroutine of the process may
+// release the hold, so the wait is no evidence of a deadlock.
 func (s *Snapshot) Edges() (all []Edge) {
 	seen := map[Edge]bool{}
 	for _, w := range s.Waits {
@@ -52,9 +52,9 @@ func (s *Snapshot) stuck() map[string]bool {
 	return set
 }
 
-// CycleOfWork is the age from which a wait for work may be part of a deadlock. In a process with several goroutines,
-// often one goroutine waits and another one does the work. So a young cycle of such waits is usual. Tests change
-// CycleOfWork.
+// CycleOfWork is the age from which a wait for work may be part of a deadlock. Often, one goroutine of a process waits
+// while another one does work for other processes. So processes may well wait for each other for a short time. Tests
+// change CycleOfWork.
 var CycleOfWork = time.Second
 
 // hopeless reports whether the wait w can end only if a participant of the set releases something.

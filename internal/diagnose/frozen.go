@@ -32,7 +32,7 @@ type freeze struct {
 	value  string // what to write to the file
 }
 
-// of returns what freezes a process, if anything does.
+// of returns the freeze of a process, or the zero value if no control group freezes the process.
 func (z *freezer) of(pid int) (f freeze) {
 	groups, err := os.ReadFile(z.proc + "/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {

@@ -91,8 +91,8 @@ func (s *Snapshot) owners(o *Object) map[string]bool {
 	return names
 }
 
-// allStopped reports whether no process can take items from a queue. This is so if each process that has the queue open
-// is stopped, apart from those that wait for the queue.
+// allStopped reports whether no process can take items from a queue because of a stop: at least one process that has
+// the queue open is stopped, and all other living ones that have it open wait for the queue.
 func (s *Snapshot) allStopped(o *Object) bool {
 	stopped, waits := 0, s.owners(o)
 	for _, name := range o.OpenBy {

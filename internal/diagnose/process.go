@@ -39,8 +39,8 @@ func (p *processes) isOwn() bool {
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
-	// Equal pids prove nothing, because this process may have the same pid in two namespaces. NSpid lists its pids in
-	// the namespace of /proc and in each further namespace, down to its own one.
+	// The pid in /proc/self may be equal by chance: this process may have the same pid in two namespaces. NSpid lists
+	// the pids of this process in the namespace of /proc and in each further namespace, down to its own one.
 	return len(p.pids(p.proc+"/self")) <= 1
 }
 
@@ -68,10 +68,10 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	return process{here, state}, true
 }
 
-// findMember returns the process of a participant whose slot has only its pid, in an unknown namespace. A participant
-// stores the rest a moment after its join, and may be stopped before that. The process must have the file of the arena
-// open, and must belong to no known participant. There must be exactly one such process with that pid, because shmctl
-// prints commands that end it.
+// findMember returns the process of a participant whose slot has the pid, but not yet the pid namespace and the start
+// time. A participant stores these a moment after its join, and may be stopped before that. The process must have the
+// file of the arena open, and must belong to no known participant. There must be exactly one such process with that
+// pid, because shmctl prints commands that end it.
 func (p *processes) findMember(pid int, file *os.File, known []Participant) (found process, ok bool) {
 	arena, err := file.Stat()
 	if err != nil || pid == 0 || p.foreign {
@@ -184,7 +184,7 @@ func (p *processes) zombie(pid int) byte {
 	return 'Z'
 }
 
-// stat reads the state of a process or thread, given as its directory below /proc, and when it was started.
+// stat reads the state and the start time of a process or thread. The parameter dir is its directory below /proc.
 func (p *processes) stat(dir string) (state byte, start uint64, ok bool) {
 	b, err := os.ReadFile(p.proc + "/" + dir + "/stat")
 	if err != nil {

@@ -30,9 +30,9 @@ func TestProcessWithoutMainThread(t *testing.T) {
 	require.False(t, ok, "another process had this pid")
 }
 
-// If /proc belongs to another pid namespace, no process is found in it. In this namespace, its pids mean other
-// processes, and shmctl prints commands that end processes. This process may have the same pid in both namespaces by
-// chance.
+// If /proc belongs to another pid namespace, no process is found there. In the namespace of this process, the pids in
+// /proc would mean other processes, and shmctl prints commands that end processes. By chance, this process may have the
+// same pid in both namespaces.
 func TestProcOfAnotherNamespace(t *testing.T) {
 	own := strconv.Itoa(os.Getpid())
 	for _, c := range []struct {

@@ -245,8 +245,8 @@ func (s *Snapshot) addObjects() {
 				Object: o.Name, Owner: w.Owner.String(), For: w.For, Want: w.Want, Order: w.Stamp, How: w.How, Goroutines: w.Count,
 				AgeNs: s.ageOf(w.Since), Any: w.Any, ObjectIndex: len(s.Objects), since: w.Since,
 			}
-			// Successive waits for the same holds may have the same list On. Such a wait shares the lists of the
-			// previous wait, which saves memory.
+			// Successive waits for the same holds may have the same slice w.On. Then both waits share one copy of the
+			// lists, which saves memory.
 			if len(w.On) > 0 && len(s.Waits) > o.Waits[0] && len(before) == len(w.On) && &before[0] == &w.On[0] {
 				last := &s.Waits[len(s.Waits)-1]
 				v.OnHolds, v.On = last.OnHolds, last.On

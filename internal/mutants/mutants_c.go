@@ -15,6 +15,27 @@ func init() {
 			pkg:  pkg, run: "TestMutexPlain/^c.c$", env: []string{rarely},
 		},
 		{
+			name: "C: a close takes back what the process holds before it replaces the mapping",
+			file: parts + "37-arena.h",
+			old:  "    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;\n",
+			new:  "    own = a;\n",
+			pkg:  pkg, run: "TestCloseInCCutsOffTheStoresOfALateCall",
+		},
+		{
+			name: "C: a close leaves the alive words of the robust list in the mapping that it replaces",
+			file: parts + "37-arena.h",
+			old:  "    shmi_robust_move(a, (unsigned char *)base);\n",
+			new:  "",
+			pkg:  pkg, run: "TestCloseInCKeepsTheAliveWordsOnTheRobustList",
+		},
+		{
+			name: "C: a close makes no fence for calls that mark the copies of a Synchronized",
+			file: parts + "37-arena.h",
+			old:  "    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)\n",
+			new:  "    if (0)\n",
+			pkg:  pkg, run: "TestCloseInCWaitsForACallOfASynchronized/commit$",
+		},
+		{
 			name: "C: an unlock of a mutex wakes no waiter",
 			file: parts + "51-mutex-impl.h",
 			old:  "    if (shmi_wake_word_announced(&m->line))\n        shmi_mutex_wake_after(m);\n    return 0;\n",

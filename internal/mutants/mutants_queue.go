@@ -38,6 +38,20 @@ var queueMutants = []mutant{
 		pkg:  "prims", run: "TestQueueCloseWakes", tags: withPoints,
 	},
 	{
+		name: "a Put that reserves a slot of a Queue after Close has read the slots keeps the slot",
+		file: "prims/queue_items.go",
+		old:  "\t\t\t\tif x.drained.Load() {\n\t\t\t\t\tx.unclaim(s)\n\t\t\t\t\treturn 0, nil\n\t\t\t\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestQueueCallBehindTheCloseOfTheArena/put", tags: withPoints,
+	},
+	{
+		name: "a Lease that takes an item of a Queue after Close has read the slots keeps the item",
+		file: "prims/queue_items.go",
+		old:  "\t\t\t\tif x.drained.Load() {\n\t\t\t\t\treturn x.untake(queueItemTaken{f.i, f.s, st}), true\n\t\t\t\t}\n",
+		new:  "",
+		pkg:  "prims", run: "TestQueueCallBehindTheCloseOfTheArena/lease", tags: withPoints,
+	},
+	{
 		name: "a Nack in a big Queue writes no note of the item that it puts back",
 		file: "prims/queue_returned.go",
 		old:  "\tif x.slots > checkMost {\n",

@@ -151,13 +151,17 @@ BY_OFFSET(queue, shmsync_queue_open(arena, "x", 8, &(shmsync_queue_options){.cap
 static shmi_object object;
 
 /* Closes an object late: it was opened, and the arena was closed. The bytes of the object may belong to another
- * object by then, which has its bit set. */
+ * object by then, which has its bit set. The mapping of this process is replaced by then, so the check needs another. */
 static void close_object_late(void)
 {
+    shmsync_arena *file = (shmsync_arena *)malloc(sizeof *file);
     shmi_header h;
     uint32_t mask, *word;
-    CHECK(shmi_header_at(arena, object.off, &h), 0);
-    word = shmi_open_bit(arena, &h, arena->my_slot, &mask);
+    *file = *arena;
+    file->base = (unsigned char *)mmap(NULL, (size_t)arena->size, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+    CHECK((void *)file->base != MAP_FAILED, 1);
+    CHECK(shmi_header_at(file, object.off, &h), 0);
+    word = shmi_open_bit(file, &h, arena->my_slot, &mask);
     CHECK(shmi_ld32(word) & mask, 0);
     shmi_or32(word, mask);
     shmi_close_object(arena, object.off);

@@ -7,9 +7,16 @@
  *	put late, lease late        the call claims its slot after the close has waited. The call undoes the claim
  *	store, commit               a thread has the lock of a Synchronized, and is held before it stores. The close waits for it
  *	store held, commit held     the thread is held until the close has ended
- *	store lent                  the program has the lock, and no call works with the value. The close does not wait */
+ *	store lent                  the program has the lock, and no call works with the value. The close does not wait
+ *	unlock held                 a thread is held in the unlock of a Mutex, before it stores the owner word, until the close has ended
+ *	save held                   a thread is held in the save of a transaction, before it writes the record, until the close has ended
+ *	death                       the process is killed after it has taken back what it held. The kernel marks its alive words
+ *	commit unfenced             the process has not registered for membarrier. The call makes the fence itself
+ *
+ * In all other scenes, the close makes a fence for the calls, if membarrier works here. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +25,7 @@ static void at_point(const char *name);
 static void at_call(long number);
 static int read_clock(clockid_t clock, struct timespec *ts);
 static void *copy(void *to, const void *from, size_t n);
+static int at_store(const void *word);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
 #define FIRST(number, ...) number
@@ -25,21 +33,26 @@ static void *copy(void *to, const void *from, size_t n);
 #define clock_gettime read_clock
 #undef memcpy
 #define memcpy copy
+#define __atomic_store_n(word, value, order) ((void)at_store(word), __atomic_store_n(word, value, order))
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 #undef syscall
 #undef clock_gettime
 #undef memcpy
+#undef __atomic_store_n
 
 #include <sys/prctl.h>
 #include "check.h"
 #include "processes.h"
 
 enum { ITEM = 64 };
-static int leases, stores, commits, held, claims, late, lent;
+static int leases, stores, commits, held, claims, late, lent, unfenced;
 static shmsync_arena *arena;
 static shmsync_queue queue;
 static shmsync_synchronized value;
+static shmsync_mutex mutex, logged; /* logged has an undo log */
+static char *data;                  /* ITEM bytes that logged guards */
+static int unlocks, saves, dies;
 static int to_peer[2], to_child[2];
 
 static void tell(const int *pipe) { CHECK(write(pipe[1], "x", 1), 1); }
@@ -51,12 +64,24 @@ static void hear(const int *pipe)
 static void opens(const char *name)
 {
     shmsync_queue_options opts;
+    shmsync_mutex_options mo;
+    void *block;
     memset(&opts, 0, sizeof opts);
     opts.struct_size = sizeof opts;
     opts.capacity = 1;
     CHECK(shmsync_arena_open(name, NULL, &arena), 0);
+    while (shmi_have_fences() && !__atomic_load_n(&arena->fenced, __ATOMIC_SEQ_CST)) /* a thread may be registering the process */
+        sched_yield();
     CHECK(shmsync_queue_open(arena, "q", ITEM, &opts, &queue), 0);
     CHECK(shmsync_synchronized_open(arena, "s", ITEM, NULL, &value), 0);
+    memset(&mo, 0, sizeof mo);
+    mo.struct_size = sizeof mo;
+    mo.policy = SHMSYNC_POLICY_ROLLBACK;
+    CHECK(shmsync_mutex_open(arena, "logged", &mo, &logged), 0);
+    mo.policy = SHMSYNC_POLICY_RELEASE;
+    CHECK(shmsync_mutex_open(arena, "m", &mo, &mutex), 0);
+    CHECK(shmsync_block_open(arena, "data", ITEM, &block), 0);
+    data = (char *)block;
 }
 
 /* ---- The process that closes ---- */
@@ -65,6 +90,7 @@ static pthread_t caller;
 static __thread int calls, closes;
 static int seconds; /* how much later the closing thread finds the time */
 static int over;    /* the thread in the call has ended */
+static int fences;  /* fences that the close has made for calls that it does not count */
 static sem_t claimed, go_on;
 
 static int read_clock(clockid_t clock, struct timespec *ts)
@@ -83,10 +109,12 @@ static void ends_call(void)
 }
 static void at_call(long number)
 {
+    if (closes && number == SYS_membarrier && arena->leaving)
+        fences++;
     if (!closes || number != SYS_nanosleep)
         return;
     CHECK(lent, 0);
-    if (held)
+    if (held && !unlocks && !saves) /* the close does not wait for these */
         seconds += 2;
     else
         ends_call();
@@ -116,7 +144,17 @@ static void *copy(void *to, const void *from, size_t n)
 {
     if (calls && n == ITEM && !claims && !commits)
         hold();
+    if (closes && late == 1 && from == arena->notices) { /* the close has waited for calls, and has not replaced the mapping */
+        late++;
+        calls_late();
+    }
     return memcpy(to, from, n);
+}
+static int at_store(const void *word)
+{
+    if (calls && unlocks && word == mutex.impl->own)
+        hold();
+    return 0;
 }
 static void at_point(const char *name)
 {
@@ -125,19 +163,29 @@ static void at_point(const char *name)
     if (calls && commits && strcmp(name, "synchronized.update.written") == 0)
         hold();
     if (closes && strcmp(name, "arena.close.repaired") == 0) {
-        if (late)
-            calls_late();
+        CHECK(fences, arena->fenced);
+        CHECK(late, 2 * (late != 0));
+        if (dies) {
+            char slot = (char)arena->my_slot;
+            CHECK(write(to_peer[1], &slot, 1), 1);
+            raise(SIGKILL);
+        }
         tell(to_peer);
         hear(to_child);
-        if (!held)
+        if (!held || unlocks || saves)
             ends_call();
     }
 }
+static shmsync_tx tx;
 static int call(void)
 {
     shmsync_lease lease;
     char item[ITEM];
     memset(item, 'A', sizeof item);
+    if (unlocks)
+        return shmsync_mutex_unlock(&mutex);
+    if (saves)
+        return shmsync_tx_save(&tx, data, ITEM);
     if (commits)
         return shmsync_synchronized_commit(&value);
     if (stores)
@@ -148,6 +196,12 @@ static void *makes_call(void *arg)
 {
     void *copied;
     int err;
+    if (unlocks) {
+        CHECK(shmsync_mutex_lock(&mutex), 0);
+        CHECK(shmi_ld32(mutex.impl->own) == (arena->self | SHMI_OWNER_BIASED), arena->fenced);
+    }
+    if (saves)
+        CHECK(shmsync_mutex_begin(&logged, &tx), 0);
     if (commits) {
         CHECK(shmsync_synchronized_begin(&value, &copied), 0);
         memset(copied, 'A', ITEM);
@@ -166,7 +220,9 @@ static void child(const char *name)
     opens(name);
     CHECK(sem_init(&claimed, 0, 0), 0);
     CHECK(sem_init(&go_on, 0, 0), 0);
-    over = late || lent;
+    over = late || lent || dies;
+    if (unfenced)
+        __atomic_store_n(&arena->fenced, 0, __ATOMIC_SEQ_CST);
     if (lent)
         CHECK(shmsync_synchronized_begin(&value, &copied), 0);
     if (!over) {
@@ -176,8 +232,8 @@ static void child(const char *name)
     }
     closes = 1;
     CHECK(shmsync_arena_close(arena), 0);
-    CHECK(over, !held);
-    CHECK(seconds != 0, held); /* the close has waited */
+    CHECK(over, !held || unlocks || saves);
+    CHECK(seconds != 0, held && !unlocks && !saves); /* the close has waited */
     ends_call();
     _exit(0);
 }
@@ -245,6 +301,40 @@ static void peer_of_a_store(pid_t p)
     check_item(item, 'B');
 }
 
+static void peer_of_an_unlock(pid_t p)
+{
+    hear(to_peer);
+    CHECK(shmsync_mutex_trylock(&mutex), 0);
+    tell(to_child);
+    await_end(p);
+    CHECK(shmi_owner_name(shmi_ld32(mutex.impl->own)), arena->self);
+    CHECK(shmsync_mutex_unlock(&mutex), 0);
+}
+static void peer_of_the_dead(pid_t p)
+{
+    char slot;
+    int status;
+    unsigned k;
+    CHECK(read(to_peer[0], &slot, 1), 1);
+    CHECK(waitpid(p, &status, 0), p);
+    CHECK(WTERMSIG(status), SIGKILL);
+    for (k = 0; k < SHMI_aliveWords && shmi_has(&shmi_have.robust); k++)
+        CHECK((shmi_ld32(shmi_alive_word(arena, (uint32_t)slot, k)) & SHMI_OWNER_DIED) != 0, 1);
+}
+static void peer_of_a_save(pid_t p)
+{
+    hear(to_peer);
+    CHECK(shmsync_mutex_begin(&logged, &tx), 0);
+    memset(data, 'B', ITEM / 2);
+    CHECK(shmsync_tx_save(&tx, data + ITEM / 2, ITEM / 2), 0); /* the record of the child would restore all of data */
+    memset(data + ITEM / 2, 'C', ITEM / 2);
+    tell(to_child);
+    await_end(p);
+    CHECK(shmsync_tx_abort(&tx), 0);
+    CHECK(data[0], 'B');
+    CHECK(data[ITEM - 1], 0);
+}
+
 int main(int argc, char **argv)
 {
     char item[ITEM];
@@ -253,10 +343,14 @@ int main(int argc, char **argv)
     leases = strncmp(argv[2], "lease", 5) == 0;
     stores = strncmp(argv[2], "store", 5) == 0;
     commits = strncmp(argv[2], "commit", 6) == 0;
+    unlocks = strncmp(argv[2], "unlock", 6) == 0;
+    saves = strncmp(argv[2], "save", 4) == 0;
+    dies = strncmp(argv[2], "death", 5) == 0;
     held = strstr(argv[2], " held") != NULL;
     claims = strstr(argv[2], " claimed") != NULL;
     late = strstr(argv[2], " late") != NULL;
     lent = strstr(argv[2], " lent") != NULL;
+    unfenced = strstr(argv[2], " unfenced") != NULL;
     CHECK(pipe(to_peer), 0);
     CHECK(pipe(to_child), 0);
     alarm(60);
@@ -269,7 +363,13 @@ int main(int argc, char **argv)
     if (leases)
         CHECK(shmsync_queue_tryput(&queue, item), 0);
     tell(to_child);
-    if (stores || commits)
+    if (dies)
+        peer_of_the_dead(p);
+    else if (unlocks)
+        peer_of_an_unlock(p);
+    else if (saves)
+        peer_of_a_save(p);
+    else if (stores || commits)
         peer_of_a_store(p);
     else if (leases)
         peer_of_a_lease(p);
