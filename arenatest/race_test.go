@@ -3,7 +3,10 @@
 package arenatest_test
 
 import (
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -140,5 +143,35 @@ func first[T any](v T, err error) T {
 func must(err error) {
 	if err != nil {
 		panic(err)
+	}
+}
+
+// TestErrorBesideAPanic: while one participant makes a Waitable not recoverable again and again, the errors of another
+// participant have the text of one of the panics, or none. Under the race detector, there is no race.
+func TestErrorBesideAPanic(t *testing.T) {
+	w := arenatest.New(t, nil)
+	texts, round := []string{strings.Repeat("even", 30), strings.Repeat("odd", 40)}, 0
+	rules := prims.Rules[int64, int32]{Claim: func(*int64, int32) bool { panic(texts[round%2]) }}
+	x := first(prims.OpenWaitable(w.Join("a"), "x", 0, rules, nil))
+	y := first(prims.OpenWaitable(w.Join("b"), "x", 0, rules, nil))
+	var enough atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ; !enough.Load(); round++ {
+			require.Panics(t, func() { x.TryWait(1) })
+			runtime.Gosched()
+			require.NoError(t, x.Recover(func(*int64) error { return nil }))
+		}
+	})
+	defer wg.Wait()
+	defer enough.Store(true)
+	for found := 0; found < int(proctest.Rounds(300, 3000)); {
+		if err := y.Err(); err != nil {
+			found++
+			_, text, _ := strings.Cut(err.Error(), "a rule did not return: ")
+			if !strings.Contains(text, "the text of its panic is gone") {
+				require.Contains(t, texts, text)
+			}
+		}
 	}
 }

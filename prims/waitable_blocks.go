@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/shmsync/shmsync/asm"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
@@ -103,13 +104,27 @@ func (x *waitableCore) ownText() *[waitableTextBytes]byte {
 	}
 }
 
-// textOf returns the text of the panic by which a participant made x not recoverable. A peer may have overwritten the
-// text.
+// textOf returns the text of the panic by which the participant n made x not recoverable. A peer may have overwritten
+// the text. If x is recovered during the call, the next panic of n may overwrite the text while textOf copies it. Then
+// textOf finds that the word lostBy has changed, because n reads this word before it writes the text.
 func (x *waitableCore) textOf(n arenakernel.ParticipantID) string {
 	at := x.textIn(n.Slot())
 	if at == nil {
 		return "the text of its panic was not stored"
 	}
-	text, _, _ := strings.Cut(string(at[:]), "\x00")
-	return strings.ToValidUTF8(text, "")
+	var text [waitableTextBytes]byte
+	lost := recordedWord(x.words.lostBy.Load())
+	copyText(&text, at)
+	asm.LoadFence()
+	if lost.participant() != n || recordedWord(x.words.lostBy.Load()) != lost {
+		return "the text of its panic is gone, because a Recover has ended meanwhile"
+	}
+	before, _, _ := strings.Cut(string(text[:]), "\x00")
+	return strings.ToValidUTF8(before, "")
 }
+
+// copyText copies the text of a panic into a waitableTextBlock, or out of it. The race detector, which checks the arenas
+// of package arenatest, must not see the copy: textOf may copy a text that is being overwritten.
+//
+//go:norace
+func copyText(to, from *[waitableTextBytes]byte) { *to = *from }

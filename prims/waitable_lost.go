@@ -137,9 +137,11 @@ func aside(f func()) (returned bool) {
 // markLost makes x not recoverable. It records that a rule panicked with v in this process or, if v is nil, that a
 // rule ended its goroutine. The caller holds x.private.
 func (x *waitableCore) markLost(c *recordedChange, b *wakes, v any) {
-	text := "runtime.Goexit"
+	var text [waitableTextBytes]byte
 	if v != nil {
-		text = fmt.Sprint(v)
+		copy(text[:], fmt.Sprint(v))
+	} else {
+		copy(text[:], "runtime.Goexit")
 	}
 	for {
 		// The loop repeats only if another process has changed the Waitable. So it is lock-free. An error means
@@ -147,10 +149,10 @@ func (x *waitableCore) markLost(c *recordedChange, b *wakes, v any) {
 		if err := x.begin(c, b); err != nil || x.lostIn(c) != 0 {
 			return
 		}
-		// The text is written before the record, and no process reads the text before it has read the record.
+		// The text is written before the record, and no process reads the text before it has read the record. The
+		// exception is a process that still reads the text of an earlier record: see textOf.
 		if at := x.ownText(); at != nil {
-			clear(at[:])
-			copy(at[:], text)
+			copyText(at, &text)
 		}
 		c.set(waitableLostWord, 0, &x.words.lostBy, uint32(x.name))
 		// sync(waitable.lost): release

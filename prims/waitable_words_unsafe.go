@@ -91,8 +91,9 @@ type waitableTextBlock struct {
 	// text is the text of the last panic of a rule in the slot textOf, truncated, and ended by a 0 if it is shorter.
 	//
 	//	writers: the participant of the slot, before it makes the record that stores its ID in lostBy
-	//	readers: processes that have read that ID in lostBy
-	//	order:   relaxed; that record orders it
+	//	readers: processes that have read that ID in lostBy. They copy the text, and discard the copy if lostBy has
+	//	         changed meanwhile
+	//	order:   relaxed; that record orders it. A load fence comes before the second load of lostBy
 	//	futex:   none
 	//	crash:   without the record, the text means nothing
 	text [waitableTextBytes]byte

@@ -49,8 +49,8 @@ func newForgery(t *testing.T) *forgery {
 	for slot := range forgedSlots {
 		s := f.b[4096+slot*2048:]
 		if slot > 0 {
-			binary.LittleEndian.PutUint32(s, 2|forgedGeneration<<3) // live
-			binary.LittleEndian.PutUint32(s[8:], 1)                 // capRobust: the kernel marks the alive words
+			binary.LittleEndian.PutUint32(s, 2|forgedGeneration<<3)      // live
+			binary.LittleEndian.PutUint32(s[8:], 1|forgedGeneration<<14) // capRobust: the kernel marks the alive words
 		} else {
 			binary.LittleEndian.PutUint32(s, binary.LittleEndian.Uint32(s)&^(1<<21)) // it has no byte lock
 		}

@@ -380,7 +380,7 @@ int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst)
         return shmi_fail(shmi_nameless(x->m.a), "synchronized.load", x->m.called, "%s", "");
     if (x->size == 0)
         return 0;
-#ifndef SHMI_NO_FENCES /* the thread sanitizer sees only the order that the lock makes */
+#ifndef SHMI_THREAD_SANITIZER /* the thread sanitizer sees only the order that the lock makes */
     {
         int tries;
         for (tries = 0; tries < SHMI_synchronizedTries; tries++)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -193,7 +194,11 @@ func TestSanitizers(t *testing.T) {
 			// A sanitizer makes a program many times slower, so the runs are short. Few rounds are enough: a sanitizer
 			// reports two unordered accesses even if they did not happen at the same time.
 			run := func(args ...string) string {
-				cmd := exec.Command(self, append(args, "-test.v")...)
+				args = append(args, "-test.v")
+				if end, limited := t.Deadline(); limited { // the process ends before this one, and shows its stacks
+					args = append(args, "-test.timeout", (time.Until(end) * 9 / 10).String())
+				}
+				cmd := exec.Command(self, args...)
 				cmd.Env = append(os.Environ(), "CC="+c.compiler, cflagsEnv+"="+c.flags, "SHMSYNC_TEST_LONG=0",
 					"TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:exitcode=66", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS=detect_leaks=0")
 				out, err := cmd.CombinedOutput()

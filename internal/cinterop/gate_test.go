@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+	"github.com/shmsync/shmsync/shm"
 )
 
 // runGate runs a verb of gate.c. SIGALRM ends a verb that hangs.
@@ -34,6 +37,59 @@ func TestOpenInCRefusesAForeignAdmission(t *testing.T) {
 // If on_first returns an errno value, the open returns the same value, even if this value has another meaning in an
 // open.
 func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
+
+// In Go and in C, RECREATE_CORRUPT replaces an arena whose header is damaged. In Go it also replaces an arena in which
+// Check finds damage. In C, which has no Check, it keeps such an arena.
+func TestRecreateCorruptInC(t *testing.T) {
+	name := unusedName(t)
+	path := "/dev/shm/" + name
+	damage := func(off int64) {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = f.WriteAt([]byte{0xff, 0xff, 0xff, 0xff}, off)
+		require.NoError(t, err)
+	}
+	replaced := func(open func()) bool {
+		before, err := os.Stat(path)
+		require.NoError(t, err)
+		held, err := os.Open(path) // no other file gets its inode number
+		require.NoError(t, err)
+		defer held.Close()
+		open()
+		after, err := os.Stat(path)
+		require.NoError(t, err)
+		return !os.SameFile(before, after)
+	}
+	inGo := func() {
+		a, err := arena.Open(name, &arena.Options{Recreate: arena.RecreateCorrupt})
+		require.NoError(t, err)
+		require.NoError(t, a.Close())
+	}
+	inC := func() { runGate(t, "recreate", name) }
+	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	t.Cleanup(func() { shm.Remove(name) })
+	m, err := prims.OpenMutex(a, "m", nil)
+	require.NoError(t, err)
+	nameOff := int64(m.Offset()) + 12 // in the header of the object: where its name is
+	require.NoError(t, a.Close())
+	require.False(t, replaced(inGo))
+	require.False(t, replaced(inC))
+	damage(nameOff)
+	a, err = arena.Open(name, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt)
+	require.NoError(t, a.Close())
+	require.False(t, replaced(inC))
+	require.True(t, replaced(inGo))
+	for _, open := range []func(){inGo, inC} {
+		damage(80) // the number of slots
+		_, err = arena.Open(name, nil)
+		require.ErrorIs(t, err, shmsync.ErrCorrupt)
+		require.True(t, replaced(open))
+	}
+}
 
 // An on_first that opens or closes its own arena gets an error, and does not wait for itself.
 func TestOnFirstInCDoesNotWaitForItself(t *testing.T) { runGate(t, "itself", unusedName(t)) }

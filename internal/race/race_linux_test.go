@@ -98,7 +98,7 @@ func TestDetectorIgnoresMappedWords(t *testing.T) {
 		hammer(&spinLock{word: w}, &spinLock{word: w})
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestDetectorIgnoresMappedWords$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestDetectorIgnoresMappedWords$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), env+"=1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)

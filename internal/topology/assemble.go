@@ -181,12 +181,12 @@ func (r *reader) modules(f *facts) {
 	}
 }
 
-// sameKind separates fast CPUs from slow ones. A CPU counts as fast if its capacity is at least this share of the best
-// capacity.
+// sameKind separates fast CPUs from slow ones. A CPU counts as fast if its capacity, or its frequency, is at least this
+// share of the best one.
 const sameKind = 0.85
 
-// kindsOfCPU divides the CPUs into fast and slow ones, if they differ. It compares their capacities or, if the
-// capacities are unknown or do not differ, their frequencies.
+// kindsOfCPU divides the CPUs into fast and slow ones, if some CPUs are slow. It compares their capacities. If by these
+// no CPU is slow, it compares their frequencies: many hosts do not tell the capacities, or tell the same for each CPU.
 func (r *reader) kindsOfCPU() {
 	for _, of := range []func(CPU) int{func(c CPU) int { return c.Capacity }, func(c CPU) int { return c.MaxMHz }} {
 		best, unequal := 0, false

@@ -351,3 +351,28 @@ func TestMasks(t *testing.T) {
 		require.Error(t, err, text)
 	}
 }
+
+// CPUs are of two kinds if they differ by more than 15 % in capacity or, if not, in frequency.
+func TestKindsOfCPU(t *testing.T) {
+	for _, c := range []struct {
+		capacities, mhz [3]int
+		kinds           [3]string
+	}{
+		{[3]int{1024, 1024, 800}, [3]int{3000, 2000, 3000}, [3]string{Fast, Fast, Slow}},
+		{[3]int{1024, 1000, 900}, [3]int{3000, 2000, 3000}, [3]string{Fast, Slow, Fast}},
+		{[3]int{1024, 1024, 1024}, [3]int{3000, 3000, 2000}, [3]string{Fast, Fast, Slow}},
+		{[3]int{}, [3]int{3000, 3000, 2000}, [3]string{Fast, Fast, Slow}},
+		{[3]int{1024, 0, 800}, [3]int{}, [3]string{Fast, Fast, Slow}},
+		{[3]int{1024, 1000, 871}, [3]int{3000, 2900, 2551}, [3]string{}},
+		{[3]int{}, [3]int{}, [3]string{}},
+	} {
+		r := &reader{t: &Topology{CPUs: make([]CPU, 3)}}
+		for i := range r.t.CPUs {
+			r.t.CPUs[i].Capacity, r.t.CPUs[i].MaxMHz = c.capacities[i], c.mhz[i]
+		}
+		r.kindsOfCPU()
+		for i, cpu := range r.t.CPUs {
+			require.Equal(t, c.kinds[i], cpu.Kind, "%v %v: CPU %d", c.capacities, c.mhz, i)
+		}
+	}
+}

@@ -189,8 +189,12 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 }
 
 // dropOrder lists the scenarios that a suite leaves out, one after the other, until its shortest plan fits its time
-// budget.
-var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
+// budget. No advice rests on them.
+var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended"}
+
+// droppedLast is a scenario on which one advice rests, the number of stripes. Before a suite leaves out this scenario,
+// it reduces the measurements on which no advice rests to one repetition.
+const droppedLast = "multi"
 
 // rarelyFirst is a scenario in dropOrder whose figures the report shows next to a decision. Before a suite leaves out
 // this scenario, it reduces the repetitions of all measurements on which no advice rests.

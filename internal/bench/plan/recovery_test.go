@@ -4,7 +4,9 @@ package plan
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,4 +82,33 @@ func TestQuickPlanSaysThatKillsAreFew(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `^recovery: \d+ kills are too few for p99, which needs \d+: shmbench crash --kills \d+$`, o.RecoveryNote(cells))
 	require.Empty(t, o.RecoveryNote(nil), "a plan without kills")
+}
+
+// A suite leaves out a scenario on which advice rests only after it has reduced everything else to one repetition.
+func TestPlansDropDecisionsLast(t *testing.T) {
+	dropped := 0
+	for _, file := range []string{"hosts/vm-2cpu.tree", "hosts/kunpeng920-2p4n.tree", "two-by-96.tree"} {
+		for budget := 5 * time.Second; budget < 2*time.Minute; budget = budget * 5 / 4 {
+			o := &Options{Recording: topotest.File(file), Time: DefaultSuite.Time, Warmup: DefaultSuite.Warmup, Count: DefaultSuite.Count,
+				Kills: DefaultSuite.Kills, Gap: UsualGap, Timeout: time.Second, Seed: 1}
+			require.NoError(t, o.Complete(nil, nil))
+			p := DefaultSuite.Within(budget)
+			all, err := p.Plan(o, false)
+			require.NoError(t, err)
+			advises := map[string]bool{}
+			for _, c := range all {
+				advises[c.Scenario.Name] = advises[c.Scenario.Name] || decisive(o, c)
+			}
+			cells, err := p.Plan(o, true)
+			require.NoError(t, err)
+			if !slices.ContainsFunc(o.Dropped, func(name string) bool { return advises[name] }) {
+				continue
+			}
+			dropped++
+			for _, c := range cells {
+				require.False(t, c.Scenario.Name != "crash" && c.MaxReps > 1, "%s, %s: %v was dropped before %s", file, budget, o.Dropped, c.Key())
+			}
+		}
+	}
+	require.NotZero(t, dropped, "no budget was so short")
 }

@@ -186,8 +186,9 @@ func (p Preset) share(o *Options) time.Duration {
 const smallHost = 2
 
 // fit shortens a plan until it fits the time budget. First it makes the repetitions shorter. Then it leaves out
-// scenarios, and reduces the repetitions of cells on which no advice rests. At last it reduces the kills of crash
-// cells. It does not reduce the number of rounds, because a test of many comparisons needs them.
+// scenarios, and reduces the repetitions of cells on which no advice rests. Then it leaves out droppedLast. At last it
+// reduces the kills of crash cells. It does not reduce the number of rounds, because a test of many comparisons needs
+// them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
 	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
@@ -208,6 +209,13 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 			}
 		}
 	}
+	drop := func(name string) {
+		before := len(cells)
+		cells = slices.DeleteFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == name })
+		if len(cells) < before {
+			o.Dropped = append(o.Dropped, name)
+		}
+	}
 	for _, name := range dropOrder {
 		if late() && name == rarelyFirst {
 			seldom(contextRounds - 1)
@@ -215,14 +223,13 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 		if !late() {
 			break
 		}
-		before := len(cells)
-		cells = slices.DeleteFunc(cells, func(c *bench.Cell) bool { return c.Scenario.Name == name })
-		if len(cells) < before {
-			o.Dropped = append(o.Dropped, name)
-		}
+		drop(name)
 	}
 	for most := contextRounds - 1; late() && most > 0; most-- {
 		seldom(most)
+	}
+	if late() {
+		drop(droppedLast)
 	}
 	if late() { // then RecoveryNote tells the user
 		for _, c := range cells {

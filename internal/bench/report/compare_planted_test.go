@@ -101,8 +101,10 @@ func TestCompareOfEqualsFindsNothing(t *testing.T) {
 	}
 }
 
-// TestCompareNeedsBothOfItsRules checks that the correction of the p values is needed. It compares files without a true
-// difference. Many p values are below alpha before the correction, and few are below alpha after it.
+// TestCompareNeedsBothOfItsRules checks that each of the two rules of a comparison is needed: the correction of the p
+// values, and the least effect that counts. Without a true difference, many p values are below alpha before the
+// correction, and few are below alpha after it. If all cells differ by 1 %, the correction leaves many of them
+// different, and the least effect leaves none.
 func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	naive, corrected := 0, 0
 	for seed := range uint64(100) {
@@ -119,6 +121,16 @@ func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	}
 	require.Greater(t, naive, 100, "cells that a test without correction calls different")
 	require.Less(t, corrected, naive/10)
+	different := map[float64]int{}
+	for seed := range uint64(20) {
+		for _, least := range []float64{0, usualLeast} {
+			rng := rand.New(rand.NewPCG(seed, 9))
+			got := verdicts(CompareDocuments(measuredFile(rng, 100, 0, 1), measuredFile(rng, 100, plantedCells, 1.01), "", least))
+			different[least] += got[cellBetter] + got[cellWorse]
+		}
+	}
+	require.Greater(t, different[0], 100, "cells that differ, without a least effect")
+	require.Zero(t, different[usualLeast])
 }
 
 // TestCompareSeesHundredfold checks that cells whose figures differ by a factor of 100 are never called the same, even

@@ -75,7 +75,7 @@ func (l rwLock) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// Inherit waits until the owner has died and becomes the owner through Recover, as mutex.Inherit does.
+// Inherit waits until the owner has died and becomes the owner through RecoverContext, as mutex.Inherit does.
 func (l rwLock) Inherit() (bench.Succession, error) { return inherit(l) }
 
 // rwMutex is a prims.RWMutex whose loops call its methods directly, so that the compiler can inline the calls.

@@ -77,6 +77,17 @@ static void failing_first(const char *name)
     }
 }
 
+/* Opens an arena that may be damaged. */
+static void recreates(const char *name)
+{
+    shmsync_arena_options o;
+    shmsync_arena *a;
+    memset(&o, 0, sizeof o);
+    o.recreate = SHMSYNC_RECREATE_CORRUPT;
+    CHECK(shmsync_arena_open(name, &o, &a), 0);
+    CHECK(shmsync_arena_close(a), 0);
+}
+
 /* on_first cannot open or close the arena that it is called for. */
 static int opens_itself(shmsync_arena *a, const shmsync_epoch *e, void *name)
 {
@@ -487,6 +498,8 @@ int main(int argc, char **argv)
         foreign_admission(argv[2]);
     else if (strcmp(argv[1], "first") == 0)
         failing_first(argv[2]);
+    else if (strcmp(argv[1], "recreate") == 0)
+        recreates(argv[2]);
     else if (strcmp(argv[1], "fork") == 0)
         fork_in_removal(argv[2]);
     else if (strcmp(argv[1], "itself") == 0)
