@@ -179,7 +179,7 @@ func TestHoldIsNeverDatedTooEarly(t *testing.T) {
 				}()
 			}
 			rounds := cmp.Or(metRounds[name], 20)
-			if proctest.Quick() {
+			if !proctest.Long() {
 				rounds /= 4
 			}
 			for n := range rounds {

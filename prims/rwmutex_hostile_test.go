@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -146,18 +147,13 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 func TestHostileRWMutex(t *testing.T) {
 	var h hostile
 	defer h.end()
-	seeds := hostileRWSeeds()
-	if testing.Short() {
-		rand.Shuffle(len(seeds), func(i, k int) { seeds[i], seeds[k] = seeds[k], seeds[i] })
-		seeds = seeds[:100]
-	}
-	for _, b := range seeds {
+	for _, b := range proctest.Sample(hostileRWSeeds(), 100) {
 		hostileRWMutex(t, &h, b)
 	}
 }
 
 func FuzzRWMutexWord(f *testing.F) {
-	for _, b := range hostileRWSeeds()[:24] {
+	for _, b := range proctest.Sample(hostileRWSeeds()[:24], 6) {
 		f.Add(b)
 	}
 	var h hostile

@@ -16,7 +16,7 @@ import (
 // themselves.
 func TestKitRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	for _, args := range [][]string{
+	for _, args := range proctest.Sample([][]string{
 		{"rw", "--read=50", "--procs=2"},
 		{"sem", "--permits=2"},
 		{"cond", "--capacity=3"},
@@ -26,7 +26,7 @@ func TestKitRuns(t *testing.T) {
 		{"multi", "--keys=20", "--locks=3", "--skew=zipf:1.2"},
 		{"barrier"},
 		{"queue", "--capacity=32", "--batch=5"},
-	} {
+	}, 4) {
 		t.Run(args[0], func(t *testing.T) {
 			d := measured(t, hasSummary, append(args, "--warmup=2ms", "--count=1", "--threads=3", "--place=any")...)
 			seen := map[string]bool{}
@@ -53,7 +53,7 @@ func TestPaddingCells(t *testing.T) {
 
 // TestKitSeesViolations checks that the cells of each command below detect a subject that breaks its promise.
 func TestKitSeesViolations(t *testing.T) {
-	for _, c := range []struct{ command, prim, reason string }{
+	for _, c := range proctest.Sample([]struct{ command, prim, reason string }{
 		{"rw", "open-rw", "a writer got the lock that a reader held"},
 		{"sem", "generous", "hold a permit of 1"},
 		{"cond", "stutter", "came after its item"},
@@ -65,7 +65,7 @@ func TestKitSeesViolations(t *testing.T) {
 		{"multi", "open-keys", "the counters under the keys"},
 		{"barrier", "impatient", "party"},
 		{"queue", "lossy", "items were put"},
-	} {
+	}, 4) {
 		command, more, _ := strings.Cut(c.command, " ")
 		t.Run(c.command, func(t *testing.T) {
 			args := []string{command, "--prim=test:" + c.prim, "--place=any", "--threads=2", "--time=150ms",

@@ -185,7 +185,7 @@ func TestEveryScenarioRuns(t *testing.T) {
 	if proctest.Long() {
 		args[0] = "--threads=1,2"
 	}
-	for _, command := range []string{"uncontended", "handoff", "lock", "crash", "waiters"} {
+	for _, command := range proctest.Sample([]string{"uncontended", "handoff", "lock", "crash", "waiters"}, 2) {
 		t.Run(command, func(t *testing.T) {
 			d := measured(t, hasSummary, append([]string{command, "--warmup=2ms", "--count=1", "--place=any", "--kills=3", "--waiters=20"}, args...)...)
 			for _, c := range d.Cells {

@@ -189,7 +189,7 @@ func TestScribbled(t *testing.T) {
 			require.Contains(t, out, name+" ")
 		}
 	})
-	seeds := proctest.Rounds(6, uint64(30))
+	seeds := proctest.Rounds(3, uint64(30))
 	for seed := range seeds {
 		t.Run("words", func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -23,6 +23,7 @@ import (
 // the program, linked statically, and linked as a shared library. The limits leave room for other processors and
 // compilers. docs/performance.md has figures.
 func TestUncontendedInC(t *testing.T) {
+	t.Parallel()
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
 	}

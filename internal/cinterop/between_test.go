@@ -9,6 +9,7 @@ import "testing"
 // in the second run, and so on. The call must return a result that is right before the change or after it. The comment
 // of each verb says what the change is.
 func TestChangesBetweenTheLoadsOfACallInC(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{
 		"who",          // a participant dies, or a joiner takes its slot over
 		"rows",         // a joiner takes the slot of a participant that the call describes

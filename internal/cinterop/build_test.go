@@ -23,6 +23,7 @@ import (
 // TestHeaderMatrix checks that the header compiles without a warning in every language version that it supports. It
 // enables many warnings, because programs that use the header may treat them as errors.
 func TestHeaderMatrix(t *testing.T) {
+	t.Parallel()
 	compiler(t)
 	dir := t.TempDir()
 	require.NoError(t, header(dir))
@@ -197,6 +198,7 @@ func knownStandard(t *testing.T, compiler []string, language string, names []str
 // TestSanitizers runs tests of C programs under the sanitizers. It starts this test binary again for each sanitizer. A
 // mistake that a sanitizer reports ends the C program, so its test fails.
 func TestSanitizers(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(cflagsEnv) != "" {
 		return // this process was started by TestSanitizers
 	}
@@ -277,6 +279,7 @@ func withoutPasses(out string) string {
 // contents, and -ftrivial-auto-var-init fills it with a pattern. MemorySanitizer ends the program when a branch depends
 // on such a variable. Warnings cover paths that no run reaches. The programs for arm64 run under qemu-user.
 func TestScenario(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a run without -short: each set of flags compiles the header again")
 	}

@@ -23,6 +23,7 @@ import (
 // A close of the arena waits for each call that has begun to enqueue a wait. The close goes on only when the call has
 // accepted a grant, or has withdrawn the wait.
 func TestCloseWaitsForCalls(t *testing.T) {
+	t.Parallel()
 	bin := program(t, "closes.c")
 	out, err := exec.Command(bin, "count").Output()
 	require.NoError(t, err)
@@ -91,6 +92,7 @@ func TestCloseInCKeepsTheAliveWordsOnTheRobustList(t *testing.T) {
 // on behalf of the participant that has left. A call that another call makes proceeds, because the close waits for the
 // outer call.
 func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
+	t.Parallel()
 	bin := program(t, "ending.c")
 	out, err := exec.Command(bin, "count").Output()
 	require.NoError(t, err)
@@ -185,6 +187,7 @@ func TestCRefusalLeavesThePool(t *testing.T) {
 // only a process that has not opened the Semaphore notices the death. This process cannot grant the permit. It wakes
 // the waiter, which then takes the permit.
 func TestCWaiterIsToldByStrangers(t *testing.T) {
+	t.Parallel()
 	name := coreArena(t, 2<<20)
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)

@@ -76,6 +76,7 @@ func TestSignalsThatManyDeadWaitsOweInC(t *testing.T) { runC(t, "debts.c", newAr
 // TestCondFunctions checks waits that unlock and lock through functions of the program. The functions may fail, and
 // waits may time out.
 func TestCondFunctions(t *testing.T) {
+	t.Parallel()
 	quick := program(t, "cond.c")
 	// Here no periodic check wakes a wait.
 	rare := program(t, "cond.c", "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)")
@@ -465,6 +466,7 @@ var condStops = []struct {
 
 // A process that is stopped at a crash point does not delay other processes: they wait, signal and broadcast.
 func TestCondStoppedAtEachPoint(t *testing.T) {
+	t.Parallel()
 	for _, s := range condStops {
 		for _, point := range s.points {
 			t.Run(strings.TrimPrefix(s.verb+" "+s.wakes, "cond.")+fmt.Sprint(s.args)+"/"+point, func(t *testing.T) {
@@ -518,6 +520,7 @@ func condStopped(t *testing.T, lang, other, verb string, args []any, wakes, poin
 
 // All calls in C return, with whatever result, after a peer has overwritten words of a Cond.
 func TestCondOverwritten(t *testing.T) {
+	t.Parallel()
 	for _, word := range []int{condCommit, condFirst, condLast, condBoundary, condFlying} {
 		for _, value := range []uint64{1 << 32, 5<<32 | 7, 0x3000 << 32, 1<<63 | 1, 2048, 1<<64 - 1} {
 			t.Run(fmt.Sprintf("%d/%#x", word, value), func(t *testing.T) {

@@ -29,6 +29,7 @@ var lacks = map[string]string{
 
 // The promises of docs/c-contract.md hold. SIGALRM ends a verb that hangs.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "closed-many", "closed-without-room", "few-sizes",
 		"many-sizes", "errors", "error-texts", "open-errors", "helper", "last-thread", "last-thread-closes", "threads-in-turn",
@@ -57,12 +58,14 @@ func TestContract(t *testing.T) {
 
 // A plugin opens an arena and does not close it. Its code stays mapped when the plugin is unloaded.
 func TestPluginThatForgetsTheClose(t *testing.T) {
+	t.Parallel()
 	plugin := program(t, "plugin.c", "-shared", "-fPIC")
 	runC(t, "plugins.c", plugin, unusedName(t))
 }
 
 // An exception that leaves a callback of the user ends the process with a message.
 func TestExceptionOutOfACallback(t *testing.T) {
+	t.Parallel()
 	cAgent(t) // makes the header
 	proctest.Program(t, "g++")
 	bin := filepath.Join(t.TempDir(), "throws")

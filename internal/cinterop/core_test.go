@@ -362,6 +362,7 @@ func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
 // All slots are taken. One slot belongs to a dead joiner, whose death shows only when its byte lock becomes free.
 // Another joiner waits until then.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
+	t.Parallel()
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
 			// On a busy machine, the joiner may give up before the byte lock becomes free.
@@ -419,6 +420,7 @@ func joinElsewhere(t *testing.T, lang, name string) (says string, joined bool) {
 // A joiner without a byte lock has the only slot. Another joiner takes the slot over if the first joiner began to join
 // long ago. It also takes the slot over if the time in the slot is in the future.
 func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
+	t.Parallel()
 	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
 		for ago, joins := range map[time.Duration]bool{0: false, time.Minute: true, -time.Hour: true} {
 			t.Run(fmt.Sprintf("%s/%v", lang, ago), func(t *testing.T) {
@@ -555,6 +557,7 @@ func compiledAgain(t *testing.T) {
 // A program that was built for another layout gets an error that names both layouts. A program that does not know a
 // feature that the arena needs gets an error that says so.
 func TestVersionRefused(t *testing.T) {
+	t.Parallel()
 	opened := func(path, name string) string {
 		out, err := exec.Command(path, "open", name).CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -666,6 +669,7 @@ func TestVersionRefused(t *testing.T) {
 
 // A peer overwrites everything after the header and the slots. Calls return errors; none faults or hangs.
 func TestHostileBytes(t *testing.T) {
+	t.Parallel()
 	for round := range 6 {
 		name := coreArena(t, 2<<20)
 		cmd, out, stderr := core(t, program(t, "core.c"), "hostile", name, fmt.Sprint(rand.Uint64()))

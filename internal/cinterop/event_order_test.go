@@ -20,6 +20,7 @@ import (
 // In the machine code for arm64, a change of an Event comes before later loads of the caller. The test compiles for
 // processors without LSE instructions, because a compare-and-swap by LSE instructions is already a fence.
 func TestEventOrdersLoads(t *testing.T) {
+	t.Parallel()
 	const mend = "shmi_order_loads();"
 	dir, without := t.TempDir(), t.TempDir()
 	atomics := append(cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "/* Stores to a word that only"),

@@ -23,6 +23,7 @@ func runFirsts(t *testing.T, verb, name string) {
 // A joiner is stopped while it takes over the slot of a dead participant. A C program that then becomes the first
 // participant of an epoch does the repairs that the joiner has not done.
 func TestFirstInCRepairsWhatAStoppedHeirHasNot(t *testing.T) {
+	t.Parallel()
 	runFirsts(t, "heir", emptyArena(t))
 }
 
@@ -47,7 +48,10 @@ func TestFirstInCReapsTheDead(t *testing.T) {
 }
 
 // A process in C learns that the file of its arena was removed.
-func TestOnDetachedInC(t *testing.T) { runFirsts(t, "detached", emptyArena(t)) }
+func TestOnDetachedInC(t *testing.T) {
+	t.Parallel()
+	runFirsts(t, "detached", emptyArena(t))
+}
 
 // A C program that is the first participant of an epoch recovers the objects that a death has made unusable.
 func TestRecoverAllInC(t *testing.T) { runFirsts(t, "recover", emptyArena(t)) }
@@ -63,7 +67,10 @@ func runRecover(t *testing.T, verb string) {
 }
 
 // shmsync_recover_all finds a lock whose holder has died, even while a living process reads or has begun to lock.
-func TestRecoverAllInCBesideCallsOfTheLiving(t *testing.T) { runRecover(t, "busy") }
+func TestRecoverAllInCBesideCallsOfTheLiving(t *testing.T) {
+	t.Parallel()
+	runRecover(t, "busy")
+}
 
 // shmsync_recover_all locks no healthy object. So a process that dies at any point of this call leaves healthy objects
 // healthy.

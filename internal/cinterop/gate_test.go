@@ -102,7 +102,10 @@ func TestLongestGateTimeoutInC(t *testing.T) { runGate(t, "no end", unusedName(t
 func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) }
 
 // The last close of an ephemeral arena waits for the gate, but only for a limited time.
-func TestLastCloseInCAwaitsTheGate(t *testing.T) { runGate(t, "last", unusedName(t)) }
+func TestLastCloseInCAwaitsTheGate(t *testing.T) {
+	t.Parallel()
+	runGate(t, "last", unusedName(t))
+}
 
 // A relative path of a process in C still counts as the path of the arena after a chdir.
 func TestRelativePathInCOutlivesChdir(t *testing.T) { runGate(t, "chdir", t.TempDir()) }

@@ -150,6 +150,7 @@ func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *
 // The locks, leases and claims of a process pass on only after its last store. A system call that reads a file
 // into the arena still stores after the process was killed.
 func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
+	t.Parallel()
 	const size = 8 << 20
 	file := bigFile(t, size)
 	for _, lang := range []string{"c", "go"} {
@@ -266,6 +267,7 @@ var forever = int(timeout / 1e6)
 // No thread of a killed process runs any more, but the process has not ended. Survivors repair its words at once,
 // but nobody gets its data yet.
 func TestWordsBeforeData(t *testing.T) {
+	t.Parallel()
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {
 			t.Run(lang+"/"+h.name, func(t *testing.T) { h.wordsBeforeData(t, lang) })
@@ -301,6 +303,7 @@ func (h hand) wordsBeforeData(t *testing.T, lang string) {
 // gone when its threads have ended. In both cases survivors do not wait for the byte lock, which a child of the victim
 // keeps.
 func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
+	t.Parallel()
 	for declared, env := range map[string]string{"none": noKernelIO, "synchronous": synchronousIO} {
 		for _, h := range hands() {
 			for _, lang := range []string{"c", "go"} {

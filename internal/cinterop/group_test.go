@@ -148,9 +148,10 @@ func (x *agent) dies(t *testing.T, orders []pending) bool {
 
 // No work is lost when a C or a Go process is killed at any moment.
 func TestGroupKilled(t *testing.T) {
+	t.Parallel()
 	for _, k := range groups {
 		t.Run(k.kind, func(t *testing.T) {
-			for _, langs := range [][3]string{{"c", "go", "c"}, {"go", "c", "go"}, {"go", "c", "c"}, {"c", "go", "go"}} {
+			for _, langs := range proctest.Sample([][3]string{{"c", "go", "c"}, {"go", "c", "go"}, {"go", "c", "c"}, {"c", "go", "go"}}, 1) {
 				t.Run(strings.Join(langs[:], "-"), func(t *testing.T) { k.run(t, langs, dieRandomly) })
 			}
 		})

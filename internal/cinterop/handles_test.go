@@ -12,6 +12,7 @@ import (
 // A process closes its only handle of an object while another thread waits through the handle, or runs a function in a
 // call. The object stays open, and no process deletes it, until that call has ended.
 func TestCloseBesideAWait(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{
 		"mutex", "fairmutex", "spinlock", "rwspinlock", "rwmutex", "rwmutex_write", "rwmutex_upgradable", "multilock", "event",
 		"event_auto", "any", "all", "any_future", "all_future", "futex", "sequencer", "future", "waitgroup", "signalwaker", "latch", "barrier", "semaphore",

@@ -43,6 +43,7 @@ var recordUses = map[string]recordUse{
 // object. Another participant uses and deletes the object, and no block leaks. The parameter first says whether the
 // slot record is the first one of the object.
 func TestKillRecord(t *testing.T) {
+	t.Parallel()
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {
 			continue

@@ -144,6 +144,7 @@ func TestPackageDependencies(t *testing.T) {
 // The examples of the manual pages compile without a warning. Each example runs twice: the first run creates an arena,
 // and the second run finds it.
 func TestManPageExamples(t *testing.T) {
+	t.Parallel()
 	cc := compiler(t)
 	dir := library(t, cc)
 	examples, err := filepath.Glob(filepath.Join("..", "..", "c", "examples", "*.c"))

@@ -21,6 +21,7 @@ import (
 // Meanwhile a joiner of either language begins an epoch. The joiner does not conclude from the byte lock that the dead
 // process still writes.
 func TestStopWithTheByteLockOfADeadSlotInC(t *testing.T) {
+	t.Parallel()
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
 			name := unusedName(t)
@@ -82,6 +83,7 @@ func TestReaperWithoutAByteLockInC(t *testing.T) {
 // says that the kernel marks the death of its participant. If the stopped program is killed, the next program gets the
 // slot at once.
 func TestStoppedJoinerWithoutAByteInC(t *testing.T) {
+	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		for _, open := range []func(*testing.T, string) (string, bool){openCore, openGo} {
 			name := unusedName(t)

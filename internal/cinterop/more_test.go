@@ -203,6 +203,7 @@ func TestCondKilledLockHolder(t *testing.T) {
 }
 
 func TestSemaphorePlain(t *testing.T) {
+	t.Parallel()
 	for name, transferable := range map[string]int{"s": 0, "t": 1} {
 		forPairs(t, func(t *testing.T, s scene) {
 			off := s.a.do(t, "sem.open", name, 3, transferable)

@@ -8,6 +8,7 @@ import "testing"
 // only after the check. The death watcher never waits for itself. A call that begins after the end of the opening
 // fails, and the arena can still be closed.
 func TestEndOfAnOpening(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"check", "begins", "reset"} {
 		t.Run(verb, func(t *testing.T) {
 			name := newArena(t)
@@ -35,6 +36,7 @@ func TestOpeningEndsWithAWait(t *testing.T) {
 // A call has taken effect, but has not made its wake yet. Its process closes the only handle and deletes the object,
 // and another object takes the same place. The rest of the call does not change this other object.
 func TestLateCallChangesNoOtherObject(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"mutex", "mutex, not biased", "mutex, checked", "rwmutex", "spinlock", "rwspinlock", "rwspinlock, read"} {
 		t.Run(verb, func(t *testing.T) {
 			runC(t, "late.c", newArena(t), verb)
@@ -96,6 +98,7 @@ func runLate(t *testing.T, verb string) {
 // A wait for several objects does not spin while the kernel has no memory for the wait. If one of the handles is
 // closed, the text of the error names the call that waits.
 func TestAwaitInC(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"nomem", "closed"} {
 		t.Run(verb, func(t *testing.T) {
 			runC(t, "await.c", newArena(t), verb)

@@ -35,6 +35,7 @@ func TestMultiLockInheritedRecordInC(t *testing.T) { runReaps(t, "inherited") }
 // A participant that has many keys of one bucket of a MultiLock is killed, or leaves the arena. The reap in C takes all
 // of these keys back.
 func TestReapOfManyKeysOfABucketInC(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"many keys of the dead", "many keys of a leaver"} {
 		t.Run(verb, func(t *testing.T) { runReaps(t, verb) })
 	}

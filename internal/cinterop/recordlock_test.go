@@ -120,6 +120,7 @@ func eachRecordedLock(t *testing.T, langs []string, f func(t *testing.T, lang st
 // also becomes free when its holder dies, if the policy is to release the lock, or if the holder has not accepted the
 // lock. The first wait may belong to a dead process.
 func TestTornQueueKeepsNoLock(t *testing.T) {
+	t.Parallel()
 	for _, how := range []struct {
 		name                         string
 		policy                       int

@@ -89,6 +89,7 @@ var deathsOfUpgraders = []struct {
 // released the lock. The survivor learns of the death only if the dead process could have written. Go programs have
 // crash points only with the build tag crashpoint.
 func TestRWMutexUpgraderDiesAtEachPoint(t *testing.T) {
+	t.Parallel()
 	for _, p := range pairs {
 		if p[0] == "go" && !crashpoint.Enabled {
 			continue

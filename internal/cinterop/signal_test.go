@@ -248,6 +248,7 @@ func TestSignalWakerKilledWaiter(t *testing.T) {
 // A C program is stopped within a Schedule. The periodic check of a sleeping worker finds what the program has not
 // announced yet.
 func TestSignalWakerStoppedProducer(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"signal.schedule.gated", "signal.publish.bit_set", "signal.mark.marked", "signal.release.permitted"} {
 		for _, lang := range []string{"go", "c"} {
 			t.Run(point+"/"+lang, func(t *testing.T) {

@@ -36,6 +36,7 @@ func usedChunks(a *arena.Arena) uint64 {
 
 // TestCrowdInCSharesAFreshChunk: if many threads need a wait node and no slab has one, they share one fresh chunk.
 func TestCrowdInCSharesAFreshChunk(t *testing.T) {
+	t.Parallel()
 	name, a := slabArena(t)
 	before := usedChunks(a)
 	runC(t, "slabs.c", "crowd", name)
@@ -54,6 +55,7 @@ func TestShortLivedProcessesInCShareASlab(t *testing.T) {
 // TestPoolInCGivesNodesBack: a program in C has had many waits at the same time. When they are over, it gives their nodes
 // back to the arena, but for a few.
 func TestPoolInCGivesNodesBack(t *testing.T) {
+	t.Parallel()
 	name, _ := slabArena(t)
 	out, err := exec.Command(program(t, "slabs.c", "-DSHMI_FREE_PERIOD=1000000"), "pool", name).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -370,6 +370,7 @@ func TestRWSpinLockDamagedListInC(t *testing.T) {
 // A process is stopped for an hour while a waiter yields its CPU. After a yield that takes long, the process does not
 // yield for some time. The test checks that this time is at most 10 seconds.
 func TestStopDuringAYieldInC(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"spin", "spinlock"} {
 		t.Run(verb, func(t *testing.T) { runC(t, "yield.c", newArena(t), verb) })
 	}

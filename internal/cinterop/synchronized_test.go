@@ -145,6 +145,7 @@ func TestSynchronizedControlTears(t *testing.T) {
 // In a second case, a plain store replaces the commit, and the compiler does move or delete stores. So the test would
 // notice a missing barrier.
 func TestCommitOrderInC(t *testing.T) {
+	t.Parallel()
 	dir, without := t.TempDir(), t.TempDir()
 	h := string(cut(t, "87-synchronized.h", "SHMI_FN void shmi_commit_store", "/* end of the commit */"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "commit.h"), []byte(h), 0o600))

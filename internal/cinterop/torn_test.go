@@ -103,6 +103,7 @@ func eachQueueKind(t *testing.T, f func(t *testing.T, k queueKind, lang string))
 // A peer overwrites the link between two waits in a queue. These two waits, and all waits behind them, end with an
 // error. A wait that is farther ahead goes on until it gets what it waits for.
 func TestWaitsInATornQueueEnd(t *testing.T) {
+	t.Parallel()
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		q := newHangingQueue(t, k, "c")
 		for _, label := range []string{"first", "second", "third", "fourth"} {
@@ -120,6 +121,7 @@ func TestWaitsInATornQueueEnd(t *testing.T) {
 // A peer overwrites the link between the first two waits in a queue, and the processes of both waits are stopped. No
 // process finds the damage until the holder releases. Then the third wait ends with an error.
 func TestWaitBehindStoppedOnesInATornQueueEnds(t *testing.T) {
+	t.Parallel()
 	eachQueueKind(t, func(t *testing.T, k queueKind, lang string) {
 		if k.hold == "" {
 			return // a Cond grants nothing by itself
@@ -164,6 +166,7 @@ func TestTornQueueOfOneKeyEndsNoOtherWait(t *testing.T) {
 // A peer tears the queue at the wait of a process that then dies. A second process dies, too. What the second process
 // had is still reaped: its permit goes to the first wait, and a Signal that it has not used wakes the first wait.
 func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
+	t.Parallel()
 	for _, k := range queueKinds[2:] {
 		for _, lang := range []string{"go", "c"} {
 			t.Run(k.name+"/"+lang, func(t *testing.T) {
@@ -200,6 +203,7 @@ func TestTornWaitOfTheDeadKeepsNothingElse(t *testing.T) {
 // following tags. So a process that was stopped in a change of the link does not find the tag that it expects, and
 // changes nothing.
 func TestTagsOfLinksGoOnAfterAnyWait(t *testing.T) {
+	t.Parallel()
 	for _, link := range []string{"next", "extra"} {
 		for _, changes := range []uint32{1 << 30, 1<<31 + 8, 1<<32 - 100} {
 			t.Run(fmt.Sprintf("%s/%d", link, changes), func(t *testing.T) {

@@ -33,6 +33,7 @@ var txStore = map[string]*regexp.Regexp{
 // stores. A rollback relies on this order after a death between two stores. Without the barriers the compiler omits
 // stores.
 func TestTxStateIsStoredInOrder(t *testing.T) {
+	t.Parallel()
 	found := 0
 	for _, c := range []struct{ compiler, arch, flags string }{
 		{"gcc", "amd64", ""},

@@ -99,10 +99,16 @@ func txModes(i int) int {
 }
 
 // A process dies in a transaction. The next holder of the lock finds the data as it was before the transaction.
-func TestTxKilled(t *testing.T) { txAllKilled(t, "m") }
+func TestTxKilled(t *testing.T) {
+	t.Parallel()
+	txAllKilled(t, "m")
+}
 
 // As TestTxKilled, with an RWMutex, which some of the survivors lock for reading.
-func TestTxKilledRW(t *testing.T) { txAllKilled(t, "rw") }
+func TestTxKilledRW(t *testing.T) {
+	t.Parallel()
+	txAllKilled(t, "rw")
+}
 
 func txAllKilled(t *testing.T, m string) {
 	for _, p := range pairs {
@@ -143,14 +149,20 @@ func needsPoints(t *testing.T, lang string) {
 }
 
 // A process dies at each crash point of a transaction, in its commit or in its abort.
-func TestTxKilledAt(t *testing.T) { txKilledAt(t, "m") }
+func TestTxKilledAt(t *testing.T) {
+	t.Parallel()
+	txKilledAt(t, "m")
+}
 
 // As TestTxKilledAt, with an RWMutex.
-func TestTxKilledAtRW(t *testing.T) { txKilledAt(t, "rw") }
+func TestTxKilledAtRW(t *testing.T) {
+	t.Parallel()
+	txKilledAt(t, "rw")
+}
 
 func txKilledAt(t *testing.T, m string) {
 	for _, p := range pairs {
-		for _, point := range txPoints {
+		for _, point := range proctest.Sample(txPoints, 3) {
 			t.Run(p[0]+"-"+p[1]+"/"+point, func(t *testing.T) {
 				needsPoints(t, p[0])
 				for _, n := range []string{"1", "2", "7"} {
@@ -172,10 +184,16 @@ func txKilledAt(t *testing.T, m string) {
 
 // A process dies, or is stopped, at each crash point of the rollback of a dead process's transaction. If the process is
 // stopped, it holds the lock. If it dies, the next process starts the rollback again.
-func TestTxKilledInRollback(t *testing.T) { txKilledInRollback(t, "m") }
+func TestTxKilledInRollback(t *testing.T) {
+	t.Parallel()
+	txKilledInRollback(t, "m")
+}
 
 // As TestTxKilledInRollback, with an RWMutex.
-func TestTxKilledInRollbackRW(t *testing.T) { txKilledInRollback(t, "rw") }
+func TestTxKilledInRollbackRW(t *testing.T) {
+	t.Parallel()
+	txKilledInRollback(t, "rw")
+}
 
 func txKilledInRollback(t *testing.T, m string) {
 	for _, p := range pairs {
@@ -299,6 +317,7 @@ func TestTxImpossibleLog(t *testing.T) {
 
 // With random bytes in the log, no call faults or hangs.
 func TestTxAnyLog(t *testing.T) {
+	t.Parallel()
 	rounds := 40
 	if testing.Short() {
 		rounds = 10
@@ -393,6 +412,7 @@ func TestTxOnlyOfItsPolicy(t *testing.T) {
 // the dead process had open. So these objects are not deleted, and the slot of the dead process does not become free.
 // The stopped process does not have these objects open.
 func TestTxDataIsKeptForItsRollback(t *testing.T) {
+	t.Parallel()
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
 			name := newArena(t)

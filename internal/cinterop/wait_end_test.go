@@ -9,6 +9,7 @@ import "testing"
 // during a close, a wait for a lock or a Once fails: the close could only leave the lock, or the turn of the Once, to
 // other processes as that of a dead holder.
 func TestEventBeatsTheEndOfTheWaitInC(t *testing.T) {
+	t.Parallel()
 	for _, scene := range []string{"queue get", "queue lease", "queue put", "futex", "once", "mutex", "spinlock", "rwmutex read", "rwmutex", "rwspinlock"} {
 		for _, end := range []string{"deadline", "close"} {
 			t.Run(scene+"/"+end, func(t *testing.T) {

@@ -134,6 +134,7 @@ func wakesOfAll() (all []wakeOfAll) {
 // all waiters. No process makes periodic checks. All waits end. They end, too, if the first waiters that are woken are
 // stopped before they do anything.
 func TestDeathBeforeTheWakeOfAll(t *testing.T) {
+	t.Parallel()
 	for _, s := range wakesOfAll() {
 		t.Run(s.name(), func(t *testing.T) {
 			for _, victim := range []string{"go", "c"} {
@@ -176,6 +177,7 @@ var aboutToSleep = map[string]string{
 // TestDeathBeforeTheWakeOfOneAboutToSleep is like TestDeathBeforeTheWakeOfAll. One waiter stops just before it sleeps. It
 // goes on when another process has reaped the victim and has woken the waiters that slept.
 func TestDeathBeforeTheWakeOfOneAboutToSleep(t *testing.T) {
+	t.Parallel()
 	for _, s := range wakesOfAll() {
 		t.Run(s.name(), func(t *testing.T) {
 			for i, victim := range []string{"go", "c"} {

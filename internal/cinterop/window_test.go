@@ -302,6 +302,7 @@ func TestLateJoinerOfACProgram(t *testing.T) {
 // no joiner of either language gets this ID. Otherwise a joiner gets the ID and locks the lock, and keeps the lock when
 // the program continues.
 func TestActOfACProgramLastsForAWindow(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {
 		for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
 			t.Run(point+"/"+lang, func(t *testing.T) {

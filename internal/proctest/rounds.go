@@ -3,6 +3,7 @@
 package proctest
 
 import (
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -35,4 +36,20 @@ func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 		return max(short, long/5)
 	}
 	return max(short, long/30)
+}
+
+// Sample returns the cases of a test: all of them at full length and in builds with crash points, because CI runs these
+// builds at no other length. Otherwise it returns n of them, chosen at random, in their order, so that many short runs
+// together run all cases.
+func Sample[T any](all []T, n int) []T {
+	if Long() || crashPoints && !testing.Short() || n >= len(all) {
+		return all
+	}
+	some := make([]T, 0, n)
+	for i, c := range all {
+		if rand.IntN(len(all)-i) < n-len(some) {
+			some = append(some, c)
+		}
+	}
+	return some
 }

@@ -37,7 +37,7 @@ func optionsInC(in string, stops int, prims ...string) *Options {
 
 func TestStopFreezesNobodyInC(t *testing.T) {
 	needCompiler(t)
-	for _, p := range workloads[:sound] {
+	for _, p := range proctest.Sample(workloads[:sound], 8) {
 		for _, in := range []string{inC, inMixed} {
 			name := p.name
 			if onlyGo[name] != "" {
