@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -23,6 +24,8 @@ type (
 	deleteCmd struct {
 		Arena string `arg:"" help:"Name or path."`
 		Name  string `arg:"" help:"Name of the object, or its offset."`
+
+		Wait time.Duration `default:"5s" help:"How long to wait for a process that begins an epoch."`
 	}
 )
 
@@ -50,12 +53,8 @@ func (c *deleteCmd) Run(s *session) error {
 	if len(in) > 0 {
 		return refused{fmt.Sprintf("%s %s is open in %s", o.Type, o.Name, listed(in))}
 	}
-	a, err := joinSeen(c.Arena, snap)
+	err = s.inArena(c.Arena, snap, c.Wait, func(a *arena.Arena) error { return deleteObject(a, o) })
 	if err != nil {
-		return err
-	}
-	defer a.Close()
-	if err := deleteObject(a, o); err != nil {
 		return err
 	}
 	return s.did("delete", fmt.Sprintf("deleted %s %s, %s", o.Type, o.Name, size(o.Size)))
