@@ -47,11 +47,28 @@ func (s *session) inArena(name string, snap *snapshot, wait time.Duration, work 
 		return errors.Join(result, writeBack(name))
 	case errors.Is(err, context.DeadlineExceeded):
 		return refused{fmt.Sprintf("%v; not joined within %v; %s says more", err, wait, snap.Command("waits", nil))}
+	case errors.Is(err, shmsync.ErrNoSpace):
+		return withoutSlot(err, snap)
 	case err != nil:
 		return err
 	}
 	defer a.Close()
 	return work(a)
+}
+
+// withoutSlot explains the error of a join that found no free slot. If living participants have all slots, the error
+// names them.
+func withoutSlot(err error, snap *snapshot) error {
+	var in []string
+	for _, p := range snap.Participants {
+		if !snap.IsGone(p.Name) {
+			in = append(in, snap.Title(p.Name))
+		}
+	}
+	if len(in) < snap.Info.MaxParticipants {
+		return err
+	}
+	return refused{fmt.Sprintf("%v, by %s; shmctl needs a slot, too: end one of them, or let one of them do the work", err, listed(in))}
 }
 
 // writeBack makes the kernel write the file of an arena to its disk. The last Close of an epoch does this, too. But

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 // Root can reap in an arena of another user, and recover a lock there.
@@ -68,6 +70,54 @@ func TestUsersThatMayRepair(t *testing.T) {
 				require.Equal(t, before, fileBytes(t, name))
 			}
 		})
+	}
+}
+
+// TestAdviceSaysWhoMayRepair checks that shmctl says who may carry out a printed command that joins the arena, if the
+// user that runs shmctl may not.
+func TestAdviceSaysWhoMayRepair(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as other users")
+	}
+	shmctlAs := programOfOthers(t)
+	for _, lock := range []string{"of the dead", "owner-dead"} {
+		name := testArena(t)
+		path := "/dev/shm/" + name
+		a, verb := newAgent(t, name, "alice"), "shmctl reap "+name
+		a.does("lock mutex", "ledger")
+		if lock == "owner-dead" {
+			newAgent(t, name, "bob") // reaps
+			verb = "shmctl recover " + name + " ledger"
+		}
+		a.Kill(t)
+		kind := diagnose.DeadHolder
+		if lock == "owner-dead" {
+			kind = diagnose.OwnerDead
+		}
+		f := awaitFinding(t, kind, "waits", name)
+		require.Equal(t, verb, f.Command)
+		require.NotContains(t, f.Advice, "root may do so", "root runs shmctl")
+		for _, c := range []struct {
+			owner, runsAs int
+			mode          os.FileMode
+			who           string
+		}{
+			{65533, 65534, 0o666, "; root may do so, or the user 65533\n"},
+			{0, 65534, 0o644, "; root may do so\n"},
+			{65534, 65534, 0o600, ""},
+			{65534, 65534, 0o400, "; root may do so\n"},
+			{0, 65534, 0o666, ""},
+		} {
+			require.NoError(t, os.Chown(path, c.owner, c.owner))
+			require.NoError(t, os.Chmod(path, c.mode))
+			out, _ := shmctlAs(c.runsAs, "waits", name)
+			require.Contains(t, out, "\n    $ "+verb+"\n")
+			if c.who == "" {
+				require.NotContains(t, out, "root may do so")
+			} else {
+				require.Contains(t, out, c.who)
+			}
+		}
 	}
 }
 
