@@ -121,6 +121,42 @@ func TestAdviceSaysWhoMayRepair(t *testing.T) {
 	}
 }
 
+// TestRemovalWithoutPermission checks that rm by a user who may not remove the file says so, and who may. It mentions
+// --force only if that would remove the file.
+func TestRemovalWithoutPermission(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as other users")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t)
+	path := "/dev/shm/" + name // a directory with the sticky bit
+	require.NoError(t, os.Chown(path, 65533, 65533))
+	for _, mode := range []os.FileMode{0o600, 0o666} {
+		require.NoError(t, os.Chmod(path, mode))
+		for _, args := range [][]string{{"rm", name}, {"rm", "--force", name}} {
+			out, err := shmctlAs(65534, args...)
+			require.Error(t, err, out)
+			require.Equal(t, "shmctl: remove "+path+": operation not permitted; root may do so, or the user 65533\n", out)
+		}
+	}
+	dir, err := os.MkdirTemp("", "shmctl-test-") // not t.TempDir, whose directory other users cannot read
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "jobs")
+	soon(t, exitOK, "create", "--size=1M", path)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	out, err := shmctlAs(65534, "rm", path)
+	require.Error(t, err, out)
+	require.Equal(t, "shmctl: remove "+path+": permission denied; root may do so\n", out)
+	require.NoError(t, os.Chown(dir, 65534, 65534))
+	out, err = shmctlAs(65534, "rm", path)
+	require.Error(t, err, out)
+	require.Contains(t, out, "not removed without --force")
+	out, err = shmctlAs(65534, "rm", "--force", path)
+	require.NoError(t, err, out)
+	require.NoFileExists(t, path)
+}
+
 // An arena that the user may not read is listed with the reason. Each command that examines an arena gives that
 // reason.
 func TestUnreadableArenaSaysWhy(t *testing.T) {
