@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -119,6 +120,26 @@ func TestAdviceSaysWhoMayRepair(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLeakedHoldOfAnotherUser checks that shmctl does not guess that a holder has forgotten to unlock, if this user may
+// not see whether the process of the holder waits in another arena.
+func TestLeakedHoldOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as another user")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t)
+	require.NoError(t, os.Chmod("/dev/shm/"+name, 0o644))
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	alice.does("lock mutex", "ledger")
+	bob.begins("lock mutex", "ledger")
+	require.Contains(t, awaitFinding(t, diagnose.LeakedHold, "waits", name, "--older=1ns").Text, "it may have forgotten to unlock")
+	eventually(t, "a thread of alice may run for a moment", func() bool {
+		out, _ := shmctlAs(65534, "waits", name, "--older=1ns")
+		require.NotContains(t, out, "forgotten")
+		return strings.Contains(out, "; root can see whether it waits in another arena")
+	})
 }
 
 // TestRemovalWithoutPermission checks that rm by a user who may not remove the file says so, and who may. It mentions

@@ -40,6 +40,8 @@ type Snapshot struct {
 	}
 	running map[string]bool // by participant: whether its process was found to be busy; filled by runs
 	freezer freezer
+
+	elsewhere map[string]*foreignWait // by participant: its wait in another arena, or nil; filled by waitElsewhere
 }
 
 // Options say how to take a snapshot.

@@ -231,9 +231,16 @@ func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 		f.Kind = LongHold
 		f.Text = fmt.Sprintf("%s and runs%s", hold, waiters)
 	default:
+		if w := s.waitElsewhere(h.Owner); w != nil {
+			f.behindElsewhere(s, o, h.Owner, hold, waiters, w)
+			return f
+		}
 		f.Kind = LeakedHold
 		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s", hold, waiters)
-		if slices.Contains([]string{arenakernel.HoldExclusive, arenakernel.HoldShared, arenakernel.HoldUpgradable}, h.Mode) {
+		switch {
+		case !s.showsFiles(h.Owner):
+			f.Text += "; root can see whether it waits in another arena"
+		case slices.Contains([]string{arenakernel.HoldExclusive, arenakernel.HoldShared, arenakernel.HoldUpgradable}, h.Mode):
 			f.Text += "; it may have forgotten to unlock"
 		}
 	}
