@@ -3,6 +3,9 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,6 +143,44 @@ func TestLeakedHoldOfAnotherUser(t *testing.T) {
 		require.NotContains(t, out, "forgotten")
 		return strings.Contains(out, "; root can see whether it waits in another arena")
 	})
+}
+
+// TestUnseenProcessOfAnotherUser checks a participant that was stopped before it had stored which process it is. root
+// finds the process by its open files. Another user does not, and shmctl says that root sees more.
+func TestUnseenProcessOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as another user")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t)
+	require.NoError(t, os.Chmod("/dev/shm/"+name, 0o644))
+	alice := newAgent(t, name, "alice")
+	awaitIdentities(t, name)
+	freeze(t, alice)
+	out := soon(t, exitOK, "waits", name)
+	require.NotContains(t, out, "cannot be seen")
+	out, err := shmctlAs(65534, "waits", name)
+	require.NoError(t, err, out)
+	require.NotContains(t, out, "cannot be seen")
+
+	link, err := os.Readlink("/proc/self/ns/pid")
+	require.NoError(t, err)
+	var ns uint64
+	_, err = fmt.Sscanf(link, "pid:[%d]", &ns)
+	require.NoError(t, err)
+	before := fileBytes(t, name)
+	at := bytes.Index(before, binary.LittleEndian.AppendUint64(nil, ns))
+	require.Positive(t, at)
+	f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(make([]byte, 8), int64(at))
+	require.NoError(t, err)
+	out = soon(t, exitOK, "waits", name)
+	require.NotContains(t, out, "cannot be seen")
+	out, err = shmctlAs(65534, "waits", name)
+	require.NoError(t, err, out)
+	require.Contains(t, out, "the process of 1 participant cannot be seen from here, so it may be stopped (root sees more)")
 }
 
 // TestRemovalWithoutPermission checks that rm by a user who may not remove the file says so, and who may. It mentions
