@@ -229,6 +229,14 @@ func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 		f.Advice = "run shmctl where /proc shows that process, such as in its container, or on the host as root"
 	case s.runs(h.Owner):
 		f.Kind = LongHold
+		if q := s.throttled(h.Owner); q != nil {
+			f.Text = fmt.Sprintf("%s and runs, but %s%s", hold, q, waiters)
+			f.Advice, f.Command = "raise the quota, or remove it", q.command()
+			if os.Geteuid() != 0 {
+				f.Advice += "; root may do so"
+			}
+			return f
+		}
 		f.Text = fmt.Sprintf("%s and runs%s", hold, waiters)
 	default:
 		if w := s.waitElsewhere(h.Owner); w != nil {
