@@ -137,6 +137,18 @@ func TestRepairLeavesAnUncleanArenaToRecreate(t *testing.T) {
 	soon(t, exitOK, "rm", name)
 }
 
+// TestRepairWithoutByteLocks checks that a command joins where byte locks do not work: there are no epochs, and no OnFirst.
+func TestRepairWithoutByteLocks(t *testing.T) {
+	name := testArena(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "recover", "--all", name)
+	cmd.Env = append(os.Environ(), "SHMCTL_TEST_MAIN=1", "SHMSYNC_DISABLE=ofd")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "no lock needs it")
+}
+
 // TestJoinIsBounded checks that a command that joins does not wait for ever for the OnFirst of another process. Its error
 // names this process, and the command in the error leads to the command that lets this process go on.
 func TestJoinIsBounded(t *testing.T) {
