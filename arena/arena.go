@@ -99,6 +99,13 @@ func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
+// FromSegmentContext is FromSegment with a context. ctx bounds the wait for the OnFirst of another process. A nil ctx
+// never ends.
+func FromSegmentContext(ctx context.Context, seg *shm.Segment, opts *Options) (*Arena, error) {
+	a, err := arenakernel.FromSegmentContext(ctx, seg, opts.kernel())
+	return (*Arena)(a), err
+}
+
 // Close ends this opening of the arena. It first closes the handles that were opened through this opening: waits on
 // these handles end with an error that Is [shmsync.ErrClosed]. A second Close of the same opening also returns such an
 // error, and changes nothing.

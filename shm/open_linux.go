@@ -31,10 +31,20 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	case unix.EISDIR, unix.ENXIO, unix.ENODEV:
 		return nil, &opError{op: "open", name: path, why: "is not a regular file", kind: ErrIncompatible, err: err}
 	default:
-		return nil, fail("open", path, "", err)
+		return nil, fail("open", path, whyDenied(path, err), err)
 	}
 	name := absolute(path)
 	return adopt(fd, name, name, set)
+}
+
+// whyDenied returns the owner, the group and the mode of a file whose open failed with the error err for lack of
+// permission. For other errors, and if the file cannot be examined, it returns "".
+func whyDenied(path string, err error) string {
+	var st unix.Stat_t
+	if err != unix.EACCES || unix.Lstat(path, &st) != nil {
+		return ""
+	}
+	return fmt.Sprintf("uid %d may not read and write this file of uid %d and gid %d with mode %04o", os.Geteuid(), st.Uid, st.Gid, st.Mode&0o7777)
 }
 
 // absolute makes a path absolute, so that it still leads to the segment after this process has changed its working

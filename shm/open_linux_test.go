@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -99,6 +100,28 @@ func TestOpenForeignOwner(t *testing.T) {
 	require.True(t, greeted(s))
 }
 
+// TestGroupOfANewSegment checks which group a new file gets: the primary group of its creator or, in a directory with the
+// setgid bit, the group of the directory. The manual says so, because users that share an arena need a common group.
+func TestGroupOfANewSegment(t *testing.T) {
+	needRoot(t, "give a directory to a group")
+	const gid = 12345
+	for _, c := range []struct {
+		mode os.FileMode
+		want int
+	}{{0o700, os.Getegid()}, {0o700 | os.ModeSetgid, gid}} {
+		dir := t.TempDir()
+		require.NoError(t, os.Chown(dir, -1, gid))
+		require.NoError(t, os.Chmod(dir, c.mode))
+		s, err := CreateAt(filepath.Join(dir, "seg"), page, greet, &Options{Mode: 0o660})
+		require.NoError(t, err)
+		closing(t, s)
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(filepath.Join(dir, "seg"), &st))
+		require.EqualValues(t, c.want, st.Gid)
+		require.EqualValues(t, 0o660, st.Mode&0o7777)
+	}
+}
+
 const nobody = 65534
 
 func init() {
@@ -109,8 +132,12 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		if _, err := Open(name, nil); !errors.Is(err, fs.ErrPermission) || !errors.Is(err, unix.EACCES) {
+		_, err = Open(name, nil)
+		if !errors.Is(err, fs.ErrPermission) || !errors.Is(err, unix.EACCES) {
 			c.Fatalf("Open without permission: %v", err)
+		}
+		if text := ": uid 65534 may not read and write this file of uid 0 and gid 0 with mode 0600: permission denied"; !strings.Contains(err.Error(), text) {
+			c.Fatalf("Open does not say why: %v", err)
 		}
 		if _, err := CreateAt("/proc/self/seg", page, nil, nil); err == nil {
 			c.Fatal("created a file in /proc")

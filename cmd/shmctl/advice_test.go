@@ -146,3 +146,36 @@ func TestAdviceForDumpOnlyLooks(t *testing.T) {
 	}
 	t.Log(commands, "commands")
 }
+
+// TestAdviceIfAllSlotsAreTaken checks the advice for a lock of a dead process in an arena in which living participants
+// have all slots: shmctl cannot join. The error of a recover, and the advice, say so. When a participant has ended, the
+// advice is to recover the lock.
+func TestAdviceIfAllSlotsAreTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "small")
+	soon(t, exitOK, "create", "--size=1M", "--max-participants=2", path)
+	alice, bob := newAgent(t, path, "alice"), newAgent(t, path, "bob") // bob reaps
+	alice.does("lock mutex", "ledger")
+	alice.Kill(t)
+	awaitFinding(t, diagnose.OwnerDead, "waits", path)
+	carol := newAgent(t, path, "carol")
+	f := awaitFinding(t, diagnose.OwnerDead, "waits", path)
+	require.Equal(t, "let the application call Recover; shmctl recover needs a slot, and living participants have all 2: end one first", f.Advice)
+	require.Equal(t, "shmctl show "+path+" ledger", f.Command)
+	shell := pasted(t)
+	shell(t, f.Command)
+	code, _, errs := shmctl("recover", path, "ledger")
+	require.Equal(t, exitRefused, code)
+	for _, who := range []*agent{bob, carol} {
+		require.Contains(t, errs, fmt.Sprintf("(pid %d, %s)", who.Pid(), who.name))
+	}
+	require.Contains(t, errs, "shmctl needs a slot, too: end one of them, or let one of them do the work")
+	carol.Kill(t)
+	eventually(t, "the advice changes", func() bool {
+		_, d := shmctlJSON(t, "waits", path)
+		f = d.Findings[0]
+		return f.Command == "shmctl recover "+path+" ledger"
+	})
+	require.Equal(t, "let the application call Recover, or, if the data is sound, make it usable", f.Advice)
+	shell(t, f.Command)
+	soon(t, exitOK, "waits", path)
+}

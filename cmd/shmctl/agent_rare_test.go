@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,6 +25,14 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 			for {
 			}
 		}, err, true
+	case "lock elsewhere": // locks a mutex in another arena; the name is that of the arena, a space, and that of the mutex
+		other, name, _ := strings.Cut(o.Name, " ")
+		b, err := arena.Attach(other, &arena.Options{Label: "elsewhere"})
+		if err != nil {
+			return nil, err, true
+		}
+		m, err := prims.OpenMutex(b, name, nil)
+		return func() { m.LockContext(context.Background()) }, err, true
 	case "claim latch":
 		l, err := prims.OpenLatch(a, o.Name, 2, nil)
 		return func() { l.Claim(o.N) }, err, true

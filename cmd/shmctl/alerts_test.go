@@ -67,3 +67,51 @@ func TestAlertRules(t *testing.T) {
 		require.NoError(t, err, string(said))
 	})
 }
+
+// TestMetricsOfArenasElsewhere checks that metrics without arguments has the arenas that processes have open outside of
+// /dev/shm: an alert must also tell of those. Each arena occurs once, also one that several processes have open.
+func TestMetricsOfArenasElsewhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs")
+	soon(t, exitOK, "create", "--size=1M", path)
+	alice, bob := newAgent(t, path, "alice"), newAgent(t, path, "bob")
+	alice.does("lock mutex", "ledger")
+	bob.begins("lock mutex", "ledger")
+	awaitWaits(t, path, 1)
+	freeze(t, alice)
+	awaitFinding(t, diagnose.StoppedHolder, "waits", path)
+	out := soon(t, exitOK, "metrics")
+	require.Equal(t, 1, strings.Count(out, `shmsync_trouble{arena="`+path+`",kind="stopped-holder"} 1`), out)
+	inside := testArena(t)
+	newAgent(t, inside, "carol")
+	out = soon(t, exitOK, "metrics")
+	require.Equal(t, 1, strings.Count(out, `shmsync_arena_bytes{arena="`+inside+`"}`), out)
+}
+
+// TestLoopOfTheManualKeepsTheOldNumbers runs one round of the documented loop with an shmctl that fails. The file must
+// keep its contents and its time, so that the alert about old numbers can fire.
+func TestLoopOfTheManualKeepsTheOldNumbers(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/deployment.md")
+	require.NoError(t, err)
+	loop := regexp.MustCompile(`(?m)^while .*shmctl metrics .*$`).FindString(string(manual))
+	require.NotEmpty(t, loop)
+	dir := t.TempDir()
+	program := func(name, script string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	program("sleep", "kill $PPID") // ends the loop
+	round := func() string {
+		cmd := exec.Command("sh", "-c", loop)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		require.Error(t, cmd.Run(), "a signal ends it")
+		b, err := os.ReadFile(filepath.Join(dir, "shmsync.prom"))
+		require.NoError(t, err)
+		return string(b)
+	}
+	program("shmctl", "echo good")
+	require.Equal(t, "good\n", round())
+	program("shmctl", "exit 1")
+	require.Equal(t, "good\n", round())
+	program("shmctl", "echo better")
+	require.Equal(t, "better\n", round())
+}

@@ -21,12 +21,14 @@ type (
 	reapCmd struct {
 		Arena  string        `arg:"" help:"Name or path."`
 		DryRun bool          `short:"n" help:"Only list the dead participants, and what they have. Does not join."`
-		Wait   time.Duration `default:"5s" help:"How long to wait for the reaps."`
+		Wait   time.Duration `default:"5s" help:"How long to wait for the reaps, and for a process that begins an epoch."`
 	}
 	setCmd struct {
 		Arena string   `arg:"" help:"Name or path."`
 		Name  string   `arg:"" help:"Name of the object, or its offset."`
 		What  []string `arg:"" help:"spin=adaptive, spin=none, or spin=20us: how long waiters spin before they sleep."`
+
+		Wait time.Duration `default:"5s" help:"How long to wait for a process that begins an epoch."`
 	}
 	createCmd struct {
 		Name            string `arg:"" help:"Name of the arena, or a path with a slash in it."`
@@ -99,26 +101,23 @@ func reapText(s *session, d *document, snap *snapshot, had map[string][]hold) {
 // reap joins the arena, and waits until all dead participants are reaped. Joining is enough, because every
 // participant reaps the dead.
 func (c *reapCmd) reap(s *session, src *source, snap *snapshot, d *document) error {
-	a, err := joinSeen(c.Arena, snap)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	end := time.Now().Add(c.Wait)
-	for {
-		if err := src.ins.Refresh(); err != nil {
-			return err
+	return s.inArena(c.Arena, snap, c.Wait, func(*arena.Arena) error {
+		end := time.Now().Add(c.Wait)
+		for {
+			if err := src.ins.Refresh(); err != nil {
+				return err
+			}
+			left := slices.ContainsFunc(src.ins.Participants(), func(w arenakernel.Witness) bool { return w.Life == arenakernel.LifeDead })
+			if !left {
+				d.Done = append(d.Done, fmt.Sprintf("reaped %d", len(d.Participants)))
+				return nil
+			}
+			if time.Now().After(end) || s.ctx.Err() != nil {
+				return errors.New("not all of the dead are reaped yet: the kernel may not have finished with them; try again")
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		left := slices.ContainsFunc(src.ins.Participants(), func(w arenakernel.Witness) bool { return w.Life == arenakernel.LifeDead })
-		if !left {
-			d.Done = append(d.Done, fmt.Sprintf("reaped %d", len(d.Participants)))
-			return nil
-		}
-		if time.Now().After(end) || s.ctx.Err() != nil {
-			return errors.New("not all of the dead are reaped yet: the kernel may not have finished with them; try again")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	})
 }
 
 // objectOf opens an object of a snapshot in an arena that this process has joined.
@@ -159,22 +158,23 @@ func (c *setCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	a, err := joinSeen(c.Arena, snap)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	o, err := objectOf(a, found)
-	if err != nil {
-		return err
-	}
-	defer (*arenakernel.Arena)(a).CloseObject(o)
 	var done []string
-	for _, v := range all {
-		if err := prims.SetSpinOf(a, arena.Object(o), v.spin); err != nil {
+	err = s.inArena(c.Arena, snap, c.Wait, func(a *arena.Arena) error {
+		o, err := objectOf(a, found)
+		if err != nil {
 			return err
 		}
-		done = append(done, c.Name+": "+v.text)
+		defer (*arenakernel.Arena)(a).CloseObject(o)
+		for _, v := range all {
+			if err := prims.SetSpinOf(a, arena.Object(o), v.spin); err != nil {
+				return err
+			}
+			done = append(done, c.Name+": "+v.text)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return s.did("set", done...)
 }

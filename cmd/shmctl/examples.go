@@ -25,7 +25,7 @@ var examples = map[string][2]example{
 	"graph":      {{"shmctl graph jobs", "the wait-for graph as text"}, {"shmctl graph -f svg jobs > jobs.svg", "the same as a picture"}},
 	"top":        {{"shmctl top jobs", "a live view; q ends it"}, {"shmctl top -n 1 --sort longest jobs", "one look, the longest waits first"}},
 	"check":      {{"shmctl check jobs", "damage of the arena jobs, status 3 if there is any"}, {"shmctl check jobs.dump", "the same of a dump"}},
-	"metrics":    {{"shmctl metrics", "the numbers of all arenas of this host"}, {"shmctl metrics jobs", "those of one arena"}},
+	"metrics":    {{"shmctl metrics", "the numbers of all arenas that ls --all lists"}, {"shmctl metrics jobs", "those of one arena"}},
 	"dump":       {{"shmctl dump -o jobs.dump jobs", "write jobs to a file for a bug report"}, {"shmctl dump --with-data -o jobs.dump jobs", "with the data of the program"}},
 	"diff":       {{"shmctl diff before.dump after.dump", "what differs between two dumps"}, {"shmctl diff before.dump jobs", "what has changed since a dump"}},
 	"load":       {{"shmctl load jobs.dump ./jobs.arena", "make a file of a dump"}, {"shmctl load jobs.dump /tmp/jobs.arena", "the same elsewhere"}},

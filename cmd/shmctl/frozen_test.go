@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,4 +144,66 @@ func TestAdviceSaysWhoMaySignal(t *testing.T) {
 	require.Contains(t, out, "  → let it go on; root may do so, or the user 0\n    $ kill -CONT ")
 	_, out, _ = shmctl("waits", name)
 	require.NotContains(t, out, "may do so")
+}
+
+// TestThrottledHolderIsNamed checks that shmctl reports the CPU quota that throttles a holder, and prints a command that
+// removes the quota.
+func TestThrottledHolderIsNamed(t *testing.T) {
+	name := testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	alice.begins("burn mutex", "ledger")
+	eventually(t, "the hold", func() bool {
+		_, d := shmctlJSON(t, "locks", name)
+		return len(d.Holds) == 1
+	})
+	bob.begins("lock mutex", "ledger")
+	f := awaitFinding(t, diagnose.LongHold, "waits", "--older=1ns", name)
+	require.Contains(t, f.Text, "holds Mutex ledger and runs; 1 waits")
+	if err := throttleGroup(t, alice); err != nil {
+		t.Skipf("needs a control group with a CPU quota: %v", err)
+	}
+	eventually(t, "the quota is named", func() bool {
+		f = awaitFinding(t, diagnose.LongHold, "waits", "--older=1ns", name)
+		return strings.Contains(f.Text, ", 1 % of a CPU, throttles it; 1 waits")
+	})
+	require.Equal(t, "raise the quota, or remove it", f.Advice)
+	require.Regexp(t, "^echo (-1|max) > ", f.Command)
+	shell := pasted(t)
+	shell(t, f.Command)
+	eventually(t, "the quota is gone", func() bool {
+		f = awaitFinding(t, diagnose.LongHold, "waits", "--older=1ns", name)
+		return !strings.Contains(f.Text, "quota")
+	})
+}
+
+// throttleGroup moves an agent into a new control group that may use 1 % of a CPU.
+func throttleGroup(t *testing.T, a *agent) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	err = errors.New("no such hierarchy is mounted")
+	for line := range strings.Lines(string(mounts)) {
+		mount, fs, _ := strings.Cut(line, " - ")
+		files := map[string]string{"cpu.max": "1000 100000"}
+		if words := strings.Fields(fs); words[0] == "cgroup" && slices.Contains(strings.Split(words[2], ","), "cpu") {
+			files = map[string]string{"cpu.cfs_quota_us": "1000"} // the period is 100 ms
+		} else if words[0] != "cgroup2" {
+			continue
+		}
+		dir := filepath.Join(strings.Fields(mount)[4], fmt.Sprintf("shmctl test quota.%d", os.Getpid()))
+		if err = os.Mkdir(dir, 0o755); err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			syscall.Kill(a.Pid(), syscall.SIGKILL)
+			<-a.Done()
+			eventually(t, "the group is empty", func() bool { return os.Remove(dir) == nil })
+		})
+		for file, text := range files {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), []byte(text), 0))
+		}
+		if err == nil {
+			return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(a.Pid())), 0)
+		}
+	}
+	return err
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -339,10 +340,14 @@ func (s *session) stuckText(waits []wait, snap *snapshot) string {
 	}
 	none := fmt.Sprintf("no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
 		diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
-	if unseen := snap.Unseen(); unseen == 1 {
+	unseen := snap.Unseen()
+	if unseen == 1 {
 		none += "; the process of 1 participant cannot be seen from here, so it may be stopped"
 	} else if unseen > 1 {
 		none += fmt.Sprintf("; the processes of %d participants cannot be seen from here, so they may be stopped", unseen)
+	}
+	if unseen > 0 && os.Geteuid() != 0 {
+		none += " (root sees more)"
 	}
 	if n == 0 {
 		return "no process is stuck: " + none

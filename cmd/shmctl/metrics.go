@@ -15,16 +15,14 @@ import (
 
 type metricsCmd struct {
 	watching
-	Arena []string `arg:"" optional:"" help:"Names, paths or dumps; default all arenas of this host."`
+	Arena []string `arg:"" optional:"" help:"Names, paths or dumps; default all arenas under /dev/shm, and those that processes have open elsewhere."`
 }
 
 // Run writes the counters.
 func (c *metricsCmd) Run(s *session) error {
 	names := c.Arena
 	if len(names) == 0 {
-		for _, info := range segments(s.stderr) {
-			names = append(names, info.Name)
-		}
+		names = everyArena(s.stderr)
 	}
 	m := &metrics{families: map[string]*family{}, labels: map[string]bool{}}
 	seen := map[fileID]bool{} // each series must occur once, even if an arena is given twice
@@ -52,6 +50,15 @@ func (c *metricsCmd) Run(s *session) error {
 		}
 	}
 	return m.write(s.stdout)
+}
+
+// everyArena returns arguments that name the arenas of this host: those under /dev/shm, and those that processes have
+// open elsewhere. An arena may occur several times, and some arguments may name no arena.
+func everyArena(stderr io.Writer) (names []string) {
+	for _, info := range segments(stderr) {
+		names = append(names, info.Name)
+	}
+	return append(names, otherPlaces()...)
 }
 
 // idOfArena identifies the file that an argument names.

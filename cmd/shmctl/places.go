@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -93,19 +94,109 @@ func otherPlaces() (paths []string) {
 			paths = append(paths, arenasIn(proc+"/root")...)
 		}
 	}
-	seen := map[fileID]bool{}
+	places := &places{found: map[fileID]*place{}, wanted: func(fd string, _ uint64) bool { return isArena(fd) }}
 	for _, proc := range procs {
 		fds, _ := filepath.Glob(proc + "/fd/[0-9]*")
 		for _, fd := range fds {
-			if id, ok := fileIDOf(fd); ok && !seen[id] {
-				seen[id] = true
-				if isArena(fd) {
-					paths = append(paths, pathOf(proc, fd, id))
-				}
-			}
+			places.add(proc, fd)
 		}
 	}
+	return append(paths, places.paths()...)
+}
+
+// places collects open files of processes, and chooses a path for each file.
+type places struct {
+	wanted func(fd string, names uint64) bool // reports whether the file of a descriptor is wanted
+	found  map[fileID]*place
+	order  []*place
+}
+
+// place is a file that processes have open.
+type place struct {
+	id     fileID
+	path   string
+	rank   pathRank
+	unseen []string // if the file has a name that no descriptor shows: directories that may have it
+	skip   bool     // the file is not wanted
+}
+
+// pathRank says how good a path is. A lower rank is better.
+type pathRank int
+
+const (
+	ownPath    pathRank = iota // a path in this mount namespace
+	rootPath                   // a path below the root directory of a process that has the file open
+	namedFd                    // a descriptor; its link shows the name that the file has or had
+	namelessFd                 // a descriptor of the process that made the file before it had a name
+)
+
+// add examines a descriptor of a process. Several processes may have the file open, and not each descriptor shows its
+// name: a file is made without a name, and gets its name later. The descriptor of its maker never shows this name.
+func (p *places) add(proc, fd string) {
+	id, names, ok := fileOf(fd)
+	if !ok {
+		return
+	}
+	f := p.found[id]
+	if f != nil && (f.skip || f.rank == ownPath) {
+		return
+	}
+	link, err := os.Readlink(fd)
+	if f == nil {
+		f = &place{id: id, path: fd, rank: namelessFd + 1, skip: err != nil || !p.wanted(fd, names)}
+		p.found[id] = f
+		if f.skip {
+			return
+		}
+		p.order = append(p.order, f)
+	}
+	path, rank := pathOf(proc, fd, link, id)
+	if rank < f.rank {
+		f.path, f.rank = path, rank
+	}
+	if rank == namelessFd && names > 0 {
+		dir := filepath.Dir(link)
+		f.unseen = append(f.unseen, dir, proc+"/root"+dir)
+	}
+}
+
+// paths returns the best path of each file.
+func (p *places) paths() (paths []string) {
+	for _, f := range p.order {
+		for _, dir := range f.unseen {
+			if f.rank < namedFd {
+				break
+			}
+			if path := nameIn(dir, f.id); path != "" {
+				f.path, f.rank = path, ownPath
+			}
+		}
+		paths = append(paths, f.path)
+	}
 	return paths
+}
+
+// mostEntries limits how many entries of a directory nameIn examines.
+const mostEntries = 1 << 16
+
+// nameIn returns the path of a file in a directory, or an empty string.
+func nameIn(dir string, id fileID) string {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return ""
+	}
+	defer d.Close()
+	entries, _ := d.ReadDir(mostEntries)
+	for _, e := range entries {
+		path := dir + "/" + e.Name()
+		if !e.Type().IsRegular() || diagnose.Clean(path) != path {
+			continue
+		}
+		if is, ok := fileIDOf(path); ok && is == id {
+			return path
+		}
+	}
+	return ""
 }
 
 // arenasIn returns the paths of the arenas in the segment directory below the root directory of another process. It
@@ -128,17 +219,24 @@ func arenasIn(root string) (paths []string) {
 	return paths
 }
 
-// pathOf returns the best path of a file that a process has open: the path in this mount namespace, or else the path
-// in the mount namespace of the process, or else the path of the descriptor.
-func pathOf(proc, fd string, id fileID) string {
-	link, err := os.Readlink(fd)
-	if err != nil || !strings.HasPrefix(link, "/") || diagnose.Clean(link) != link {
-		return fd // link may also contain control sequences for a terminal
+// pathOf returns the best path of a file that a process has open, by the link of its descriptor: the path in this mount
+// namespace, or else the path in the mount namespace of the process, or else the path of the descriptor.
+func pathOf(proc, fd, link string, id fileID) (string, pathRank) {
+	if !strings.HasPrefix(link, "/") || diagnose.Clean(link) != link {
+		return fd, namedFd // link may also contain control sequences for a terminal
 	}
-	for _, path := range []string{link, proc + "/root" + link} {
-		if is, ok := fileIDOf(path); ok && is == id {
-			return path
-		}
+	if is, ok := fileIDOf(link); ok && is == id {
+		return link, ownPath
 	}
-	return fd
+	path := proc + "/root" + link
+	if is, ok := fileIDOf(path); ok && is == id {
+		return path, rootPath
+	}
+	if nameless.MatchString(link) {
+		return fd, namelessFd
+	}
+	return fd, namedFd
 }
+
+// nameless matches the link of a file that was made without a name (O_TMPFILE).
+var nameless = regexp.MustCompile(`/#[0-9]+ \(deleted\)$`)

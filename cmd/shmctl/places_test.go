@@ -96,6 +96,34 @@ func TestArenasOfProcesses(t *testing.T) {
 	require.Len(t, listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name }), 1, "it is listed twice")
 }
 
+// TestPathOfAMadeArena checks that "ls --all" gives the path of an arena that its creator has open. The descriptor of the
+// creator shows no path, because the file had no name when it was opened.
+func TestPathOfAMadeArena(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "made here")
+	made, err := arena.Create(path, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	at := func(a arenaInfo) bool { return a.Name == path && a.Path == path }
+	require.Len(t, listedAll(t, at), 1, "the directory shows the name")
+	newAgent(t, path, "alice") // its process has a higher pid than this one, so shmctl finds it later
+	require.Len(t, listedAll(t, at), 1)
+	require.NoError(t, os.Rename(path, path+" moved"))
+	moved := func(a arenaInfo) bool { return a.Name == path+" moved" }
+	require.Len(t, listedAll(t, moved), 1)
+	require.NoError(t, os.Remove(path+" moved"))
+	removed := listedAll(t, func(a arenaInfo) bool { return a.Removed == path+" moved" })
+	require.Len(t, removed, 1, "the descriptor of another process shows the name that the file had")
+	require.NoError(t, made.Close())
+
+	name := fmt.Sprintf("shmctl-test-gone-%d", os.Getpid())
+	made, err = arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	defer made.Close()
+	newAgent(t, name, "alice")
+	require.NoError(t, shm.Remove(name))
+	_, out, _ := shmctl("ls")
+	require.Contains(t, out, removedNote(shm.Dir+"/"+name))
+}
+
 // TestFileNameThatNamesNoSegment checks an arena in /dev/shm whose file name is not valid as the name of a segment. ls
 // lists the arena by its path, and the printed commands contain the path.
 func TestFileNameThatNamesNoSegment(t *testing.T) {

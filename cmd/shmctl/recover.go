@@ -21,7 +21,7 @@ type recoverCmd struct {
 	Name  string        `arg:"" optional:"" help:"Name or offset of a lock, WaitGroup, Latch, Barrier or Future."`
 	Key   *uint64       `help:"The key of a MultiLock."`
 	All   bool          `help:"All locks of the arena that a death has left, and all their keys."`
-	Wait  time.Duration `default:"5s" help:"How long to wait for a lock."`
+	Wait  time.Duration `default:"5s" help:"How long to wait for a lock, and for a process that begins an epoch."`
 }
 
 // Run makes one lock usable again after a death, or all such locks.
@@ -54,12 +54,11 @@ func (c *recoverCmd) Run(s *session) error {
 	case o.Kind == "MULT" && c.Key == nil:
 		return refused{c.Name + " is a MultiLock: say which key, as --key=4711"}
 	}
-	a, err := joinSeen(c.Arena, snap)
-	if err != nil {
+	var done string
+	err = s.inArena(c.Arena, snap, c.Wait, func(a *arena.Arena) (err error) {
+		done, err = c.one(s, a, snap, o, c.Key, nil)
 		return err
-	}
-	defer a.Close()
-	done, err := c.one(s, a, snap, o, c.Key, nil)
+	})
 	if err != nil {
 		return err
 	}
@@ -69,11 +68,11 @@ func (c *recoverCmd) Run(s *session) error {
 // all recovers locks until no lock needs a recovery. It takes a new snapshot after each round, because a holder may die
 // during a round. It tries each lock only once, and goes on after a failure.
 func (c *recoverCmd) all(s *session, src *source) error {
-	a, err := joinSeen(c.Arena, src.look())
-	if err != nil {
-		return err
-	}
-	defer a.Close()
+	return s.inArena(c.Arena, src.look(), c.Wait, func(a *arena.Arena) error { return c.allIn(s, a, src) })
+}
+
+// allIn does what the method all does, in an arena that this process has joined.
+func (c *recoverCmd) allIn(s *session, a *arena.Arena, src *source) error {
 	var t tries
 	for again := true; again && s.ctx.Err() == nil; {
 		before := len(t.seen)
@@ -88,7 +87,7 @@ func (c *recoverCmd) all(s *session, src *source) error {
 		}
 		again = len(t.seen) > before
 	}
-	err = t.report(s)
+	err := t.report(s)
 	if s.ctx.Err() != nil {
 		err = errors.Join(err, errors.New("interrupted"))
 	}

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -23,6 +27,8 @@ type (
 	deleteCmd struct {
 		Arena string `arg:"" help:"Name or path."`
 		Name  string `arg:"" help:"Name of the object, or its offset."`
+
+		Wait time.Duration `default:"5s" help:"How long to wait for a process that begins an epoch."`
 	}
 )
 
@@ -50,12 +56,8 @@ func (c *deleteCmd) Run(s *session) error {
 	if len(in) > 0 {
 		return refused{fmt.Sprintf("%s %s is open in %s", o.Type, o.Name, listed(in))}
 	}
-	a, err := joinSeen(c.Arena, snap)
+	err = s.inArena(c.Arena, snap, c.Wait, func(a *arena.Arena) error { return deleteObject(a, o) })
 	if err != nil {
-		return err
-	}
-	defer a.Close()
-	if err := deleteObject(a, o); err != nil {
 		return err
 	}
 	return s.did("delete", fmt.Sprintf("deleted %s %s, %s", o.Type, o.Name, size(o.Size)))
@@ -95,7 +97,11 @@ func (c *rmCmd) Run(s *session) error {
 		}
 		path = shm.Dir + "/" + path
 	}
-	if _, err := os.Lstat(path); err != nil {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if err := mayUnlink(path, info); err != nil {
 		return err
 	}
 	if c.Force {
@@ -115,6 +121,29 @@ func (c *rmCmd) Run(s *session) error {
 		return err
 	}
 	return s.did("rm", "removed "+path)
+}
+
+// mayUnlink returns an error if this user may not remove a file from its directory, not even with --force. The error says
+// which users may.
+func mayUnlink(path string, file os.FileInfo) error {
+	dir, err := os.Stat(filepath.Dir(path))
+	euid := os.Geteuid()
+	if err != nil || euid == 0 {
+		return nil // the removal reports the error, if there is one
+	}
+	ofFile, ofDir := int(file.Sys().(*syscall.Stat_t).Uid), int(dir.Sys().(*syscall.Stat_t).Uid)
+	refusal, owner := unix.Faccessat(unix.AT_FDCWD, filepath.Dir(path), unix.W_OK|unix.X_OK, unix.AT_EACCESS), ofDir
+	if refusal == nil && dir.Mode()&os.ModeSticky != 0 && euid != ofFile && euid != ofDir {
+		refusal, owner = syscall.EPERM, ofFile
+	}
+	if !errors.Is(refusal, syscall.EACCES) && !errors.Is(refusal, syscall.EPERM) {
+		return nil
+	}
+	who := ""
+	if owner != 0 && owner != euid {
+		who = fmt.Sprintf(", or the user %d", owner)
+	}
+	return fmt.Errorf("%w; root may do so%s", &os.PathError{Op: "remove", Path: path, Err: refusal}, who)
 }
 
 // inUse returns the reason why an arena should not be removed, or an empty string if there is none.

@@ -20,19 +20,14 @@ func removedNote(path string) string {
 // removedSegments returns paths below /proc of files that were segments of this host, were removed, and are still
 // open in a process that this user may examine. Each file occurs once.
 func removedSegments() (paths []string) {
-	seen := map[fileID]bool{}
+	// The suffix alone does not show that the file was removed. If a file is created without a name and linked later, the
+	// descriptor of its creator keeps the suffix. So the number of names decides.
+	places := &places{found: map[fileID]*place{}, wanted: func(_ string, names uint64) bool { return names == 0 }}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")
 	for _, fd := range fds {
-		link, err := os.Readlink(fd)
-		if err != nil || !strings.HasPrefix(link, shm.Dir+"/") || !strings.HasSuffix(link, deleted) {
-			continue
-		}
-		// The suffix alone does not show that the file was removed. If a file is created without a name and linked later, the
-		// descriptor of its creator keeps the suffix. So the number of names decides.
-		if id, names, ok := fileOf(fd); ok && names == 0 && !seen[id] {
-			seen[id] = true
-			paths = append(paths, fd)
+		if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, shm.Dir+"/") && strings.HasSuffix(link, deleted) {
+			places.add(filepath.Dir(filepath.Dir(fd)), fd)
 		}
 	}
-	return paths
+	return places.paths()
 }

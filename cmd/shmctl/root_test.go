@@ -3,13 +3,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
 // Root can reap in an arena of another user, and recover a lock there.
@@ -69,6 +75,148 @@ func TestUsersThatMayRepair(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAdviceSaysWhoMayRepair checks that shmctl says who may carry out a printed command that joins the arena, if the
+// user that runs shmctl may not.
+func TestAdviceSaysWhoMayRepair(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as other users")
+	}
+	shmctlAs := programOfOthers(t)
+	for _, lock := range []string{"of the dead", "owner-dead"} {
+		name := testArena(t)
+		path := "/dev/shm/" + name
+		a, verb := newAgent(t, name, "alice"), "shmctl reap "+name
+		a.does("lock mutex", "ledger")
+		if lock == "owner-dead" {
+			newAgent(t, name, "bob") // reaps
+			verb = "shmctl recover " + name + " ledger"
+		}
+		a.Kill(t)
+		kind := diagnose.DeadHolder
+		if lock == "owner-dead" {
+			kind = diagnose.OwnerDead
+		}
+		f := awaitFinding(t, kind, "waits", name)
+		require.Equal(t, verb, f.Command)
+		require.NotContains(t, f.Advice, "root may do so", "root runs shmctl")
+		for _, c := range []struct {
+			owner, runsAs int
+			mode          os.FileMode
+			who           string
+		}{
+			{65533, 65534, 0o666, "; root may do so, or the user 65533\n"},
+			{0, 65534, 0o644, "; root may do so\n"},
+			{65534, 65534, 0o600, ""},
+			{65534, 65534, 0o400, "; root may do so\n"},
+			{0, 65534, 0o666, ""},
+		} {
+			require.NoError(t, os.Chown(path, c.owner, c.owner))
+			require.NoError(t, os.Chmod(path, c.mode))
+			out, _ := shmctlAs(c.runsAs, "waits", name)
+			require.Contains(t, out, "\n    $ "+verb+"\n")
+			if c.who == "" {
+				require.NotContains(t, out, "root may do so")
+			} else {
+				require.Contains(t, out, c.who)
+			}
+		}
+	}
+}
+
+// TestLeakedHoldOfAnotherUser checks that shmctl does not guess that a holder has forgotten to unlock, if this user may
+// not see whether the process of the holder waits in another arena.
+func TestLeakedHoldOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as another user")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t)
+	require.NoError(t, os.Chmod("/dev/shm/"+name, 0o644))
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	alice.does("lock mutex", "ledger")
+	bob.begins("lock mutex", "ledger")
+	require.Contains(t, awaitFinding(t, diagnose.LeakedHold, "waits", name, "--older=1ns").Text, "it may have forgotten to unlock")
+	eventually(t, "a thread of alice may run for a moment", func() bool {
+		out, _ := shmctlAs(65534, "waits", name, "--older=1ns")
+		require.NotContains(t, out, "forgotten")
+		return strings.Contains(out, "; root can see whether it waits in another arena")
+	})
+}
+
+// TestUnseenProcessOfAnotherUser checks a participant that was stopped before it had stored which process it is. root
+// finds the process by its open files. Another user does not, and shmctl says that root sees more.
+func TestUnseenProcessOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as another user")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t)
+	require.NoError(t, os.Chmod("/dev/shm/"+name, 0o644))
+	alice := newAgent(t, name, "alice")
+	awaitIdentities(t, name)
+	freeze(t, alice)
+	out := soon(t, exitOK, "waits", name)
+	require.NotContains(t, out, "cannot be seen")
+	out, err := shmctlAs(65534, "waits", name)
+	require.NoError(t, err, out)
+	require.NotContains(t, out, "cannot be seen")
+
+	link, err := os.Readlink("/proc/self/ns/pid")
+	require.NoError(t, err)
+	var ns uint64
+	_, err = fmt.Sscanf(link, "pid:[%d]", &ns)
+	require.NoError(t, err)
+	before := fileBytes(t, name)
+	at := bytes.Index(before, binary.LittleEndian.AppendUint64(nil, ns))
+	require.Positive(t, at)
+	f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(make([]byte, 8), int64(at))
+	require.NoError(t, err)
+	out = soon(t, exitOK, "waits", name)
+	require.NotContains(t, out, "cannot be seen")
+	out, err = shmctlAs(65534, "waits", name)
+	require.NoError(t, err, out)
+	require.Contains(t, out, "the process of 1 participant cannot be seen from here, so it may be stopped (root sees more)")
+}
+
+// TestRemovalWithoutPermission checks that rm by a user who may not remove the file says so, and who may. It mentions
+// --force only if that would remove the file.
+func TestRemovalWithoutPermission(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs shmctl as other users")
+	}
+	shmctlAs := programOfOthers(t)
+	name := testArena(t)
+	path := "/dev/shm/" + name // a directory with the sticky bit
+	require.NoError(t, os.Chown(path, 65533, 65533))
+	for _, mode := range []os.FileMode{0o600, 0o666} {
+		require.NoError(t, os.Chmod(path, mode))
+		for _, args := range [][]string{{"rm", name}, {"rm", "--force", name}} {
+			out, err := shmctlAs(65534, args...)
+			require.Error(t, err, out)
+			require.Equal(t, "shmctl: remove "+path+": operation not permitted; root may do so, or the user 65533\n", out)
+		}
+	}
+	dir, err := os.MkdirTemp("", "shmctl-test-") // not t.TempDir, whose directory other users cannot read
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "jobs")
+	soon(t, exitOK, "create", "--size=1M", path)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	out, err := shmctlAs(65534, "rm", path)
+	require.Error(t, err, out)
+	require.Equal(t, "shmctl: remove "+path+": permission denied; root may do so\n", out)
+	require.NoError(t, os.Chown(dir, 65534, 65534))
+	out, err = shmctlAs(65534, "rm", path)
+	require.Error(t, err, out)
+	require.Contains(t, out, "not removed without --force")
+	out, err = shmctlAs(65534, "rm", "--force", path)
+	require.NoError(t, err, out)
+	require.NoFileExists(t, path)
 }
 
 // An arena that the user may not read is listed with the reason. Each command that examines an arena gives that

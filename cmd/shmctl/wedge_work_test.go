@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -96,4 +98,46 @@ func TestYoungCycleOfWorkIsNoDeadlock(t *testing.T) {
 	soon(t, exitOK, "waits", name)
 	diagnose.CycleOfWork = time.Millisecond
 	awaitFinding(t, diagnose.Deadlock, "waits", name)
+}
+
+// TestHolderThatWaitsInAnotherArena checks a holder that waits for a lock in another arena. shmctl does not say that the
+// holder may have forgotten to unlock: it names the lock, the other arena and the process that has the lock. If this
+// process waits for the holder, the two are in a deadlock that no single arena shows.
+func TestHolderThatWaitsInAnotherArena(t *testing.T) {
+	name, other := testArena(t), testArena(t)
+	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
+	alice.does("lock mutex", "ledger")
+	bob.does("lock elsewhere", other+" index")
+	alice.begins("lock elsewhere", other+" index")
+	awaitWaits(t, other, 1)
+	carol := newAgent(t, name, "carol")
+	carol.begins("lock mutex", "ledger")
+	awaitWaits(t, name, 1)
+	find := func(in, text string) (f finding) {
+		eventually(t, text, func() bool {
+			_, d := shmctlJSON(t, "waits", "--older=1ns", in)
+			for _, f = range d.Findings {
+				if f.Kind == diagnose.LongHold && strings.Contains(f.Text, text) {
+					return true
+				}
+			}
+			return false
+		})
+		return f
+	}
+	f := find(name, fmt.Sprintf(" holds Mutex ledger, and itself waits for lock of index in the arena %s, which elsewhere (pid %d, ", other, bob.Pid()))
+	require.NotContains(t, f.Text, "deadlock")
+	require.Equal(t, "shmctl waits "+other, f.Command)
+	sameFromInside(t, name, "waits", name, "--older", "1ns")
+	shell := pasted(t)
+	shell(t, f.Command)
+
+	bob.begins("lock mutex", "ledger")
+	awaitWaits(t, name, 2)
+	f = find(name, fmt.Sprintf("; bob (pid %d, %s) waits for it: a deadlock through two arenas", bob.Pid(), bob.name))
+	require.Equal(t, fmt.Sprintf("kill %d", alice.Pid()), f.Command)
+	g := find(other, "waits for it: a deadlock through two arenas")
+	require.Equal(t, fmt.Sprintf("kill %d", bob.Pid()), g.Command)
+	shell(t, f.Command)
+	awaitFinding(t, diagnose.OwnerDead, "waits", name)
 }

@@ -424,6 +424,15 @@ SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_o
     return err;
 }
 
+/* Fails because the file must not be opened, and says whose file it is. */
+SHMI_FN int shmi_denied(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return shmi_fail(EACCES, "arena.open", path, "%s", "");
+    return shmi_fail(EACCES, "arena.open", path, "uid %u may not read and write this file of uid %u and gid %u with mode %04o", (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)st.st_gid, (unsigned)st.st_mode & 07777u);
+}
+
 SHMI_FN int shmi_only_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     int err = shmi_create(s, path, o);
@@ -454,6 +463,8 @@ SHMI_FN int shmi_open_segment(shmi_segment *s, const char *path, const shmsync_a
             continue;
         if (errno == ELOOP || errno == EISDIR || errno == ENXIO || errno == ENODEV)
             return shmi_fail(EINVAL, "arena.open", path, "is not a regular file");
+        if (errno == EACCES)
+            return shmi_denied(path);
         if (errno != ENOENT || (o != NULL && (o->attach_only || (o->flags & SHMSYNC_OPEN_EXISTING) != 0)))
             return shmi_fail(errno, "arena.open", path, "%s", "");
         err = shmi_only_create(s, path, o);

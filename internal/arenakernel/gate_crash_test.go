@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -280,6 +281,44 @@ func TestDeathOfAJoinerLeavesTheArenaClean(t *testing.T) {
 			a, err := Open(ta.name, &opts)
 			require.NoError(t, err)
 			require.NoError(t, a.Close())
+		})
+	}
+}
+
+// TestDeathsOutliveAFirstThatFails: a first participant whose OnFirst fails is killed while it leaves. OnFirst of the
+// next first participant gets the same deaths, each once, and the same number. A tool that repairs an arena without
+// participants relies on this.
+func TestDeathsOutliveAFirstThatFails(t *testing.T) {
+	for _, point := range []string{"arena.close.leaving", "arena.close.repaired", "arena.close.reclaimed", "arena.close.unregistered", "arena.close.freed"} {
+		t.Run(point, func(t *testing.T) {
+			ta := newTestArena(t, 4)
+			d := ta.join(t, "worker")
+			d.Signal(t, unix.SIGKILL)
+			d.WaitSignal(t, unix.SIGKILL)
+			opts := ta.opts
+			opts.Label = "tool"
+			for range 2 {
+				v := ta.start(t)
+				v.must(t, order{Do: "arm", Text: point})
+				v.die(order{Do: "fail as first", Arena: ta.name, Opts: &opts, Text: "no reason"})
+				v.WaitSignal(t, unix.SIGKILL)
+			}
+			var got Epoch
+			next := ta.opts
+			next.OnFirst = func(_ *Arena, e Epoch) error { got = e; return nil }
+			a, err := Open(ta.name, &next)
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+			require.EqualValues(t, 2, got.Number)
+			require.False(t, got.Clean)
+			dead := slices.DeleteFunc(labels(got.Dead), func(label string) bool { return label == "tool" })
+			require.Equal(t, []string{"worker"}, dead)
+			a, err = Open(ta.name, &next)
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+			require.EqualValues(t, 3, got.Number)
+			require.True(t, got.Clean)
+			require.Empty(t, got.Dead)
 		})
 	}
 }

@@ -199,12 +199,21 @@ func Format(seg *shm.Segment, opts *Options) error {
 // FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
 // together with the arena. If FromSegment returns an error, it has closed the segment.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
+	return FromSegmentContext(context.Background(), seg, opts)
+}
+
+// FromSegmentContext is FromSegment with a context. The end of ctx ends the wait for the OnFirst of
+// another process.
+func FromSegmentContext(ctx context.Context, seg *shm.Segment, opts *Options) (*Arena, error) {
+	if ctx == nil {
+		ctx = context.Background() // as in every call of the API that takes a context
+	}
 	if err := checkPlatform("arena.from_segment", seg.Name()); err != nil {
 		seg.Close()
 		return nil, err
 	}
 	name := seg.Name()
-	a, _, err := join(context.Background(), seg, opts, false, "", nil)
+	a, _, err := join(ctx, seg, opts, false, "", nil)
 	if errors.Is(err, errMoved) {
 		err = &shmsync.Error{Op: "arena.from_segment", Object: name, Err: shmsync.ErrIncompatible, Detail: "the arena was removed"}
 	}

@@ -180,6 +180,21 @@ func TestEphemeralArenaOfAnotherUserInC(t *testing.T) {
 // A loop over the participants in C ends when the arena is closed meanwhile.
 func TestLoopInCEndsWithClose(t *testing.T) { runGate(t, "loop", unusedName(t)) }
 
+// TestDeniedOpenInCSaysWhoseFileItIs checks the error of an open in C by a user without permission. Users that share an
+// arena need a common group, and the error shows the group of the file.
+func TestDeniedOpenInCSaysWhoseFileItIs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		proctest.Skip(t, "needs root: its process becomes another user")
+	}
+	a, err := arena.Create(unusedName(t), &arena.Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	defer a.Close()
+	path := a.Path()
+	require.NoError(t, os.Chown(path, 0, 54321))
+	require.NoError(t, os.Chmod(path, 0o660))
+	runGate(t, "denied", path)
+}
+
 // A process in C that cannot read the boot ID does not conclude that the host has rebooted.
 func TestUnknownBootInCIsNoReboot(t *testing.T) {
 	path := filepath.Join(proctest.DirNotOn(t, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC), "disk")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 // killCommand returns the shell command that sends a signal to the process of a participant. It
@@ -36,6 +38,43 @@ func (f *Finding) needs(s *Snapshot, name string) {
 	if pid := s.Participants[i].HostPID; !maySignal(pid) {
 		f.Advice += fmt.Sprintf("; root may do so, or the user %s", ownerOf(pid))
 	}
+}
+
+// joins adds to the advice which users may carry out the command, if the command joins the arena and this user may not.
+func (f *Finding) joins(s *Snapshot) {
+	if f.Command == "" || s.ins == nil { // a test has no file
+		return
+	}
+	if may, owner := mayJoin(s.ins.File()); !may {
+		f.Advice += "; root may do so"
+		if owner != 0 {
+			f.Advice += fmt.Sprintf(", or the user %d", owner)
+		}
+	}
+}
+
+// recover sets Advice and Command of a finding about an object that needs a recovery. The parameter app says what the
+// application can do, and tool what shmctl can do. shmctl cannot recover every kind of object, and it needs a slot.
+func (f *Finding) recover(s *Snapshot, o *Object, app, tool string) {
+	f.Advice, f.Command = app, s.Command("show", o)
+	switch n := s.living(); {
+	case !o.Recoverable():
+	case n >= s.Info.MaxParticipants && s.opts.Dump == nil:
+		f.Advice += fmt.Sprintf("; shmctl recover needs a slot, and living participants have all %d: end one first", n)
+	default:
+		f.Advice, f.Command = tool, s.recoverCommand(o)
+		f.joins(s)
+	}
+}
+
+// living returns how many participants are not dead.
+func (s *Snapshot) living() (n int) {
+	for i := range s.Participants {
+		if s.Participants[i].Life != arenakernel.LifeDead {
+			n++
+		}
+	}
+	return n
 }
 
 // continueAdvice sets the advice on how to continue a stopped participant. No signal continues a process that a
@@ -79,21 +118,9 @@ var recoverable = []string{"MUTX", "RWMX", "COHM", "FAIR", "SPIN", "RWSP", "MULT
 // Recoverable reports whether a tool can make the object usable again, without the program to which it belongs.
 func (o *Object) Recoverable() bool { return slices.Contains(recoverable, o.Kind) }
 
-// repairAdvice returns the advice for an object that became not-recoverable because a repair failed.
-func (s *Snapshot) repairAdvice(o *Object) string {
-	if !o.Recoverable() {
-		return "let the application call Recover; only it knows which state is right"
-	}
-	return "see to the data, and then make it usable"
-}
-
-// recoverCommand returns the command that makes an object usable again. If only the application can do that, it
-// returns the command that shows the object.
+// recoverCommand returns the command that makes an object usable again.
 func (s *Snapshot) recoverCommand(o *Object) string {
-	switch {
-	case !o.Recoverable():
-		return s.Command("show", o)
-	case o.Key != nil:
+	if o.Key != nil {
 		return s.change("recover", []string{fmt.Sprintf("--key=%d", *o.Key)}, s.Argument(o))
 	}
 	return s.change("recover", nil, s.Argument(o))

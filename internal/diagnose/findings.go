@@ -110,18 +110,20 @@ func (s *Snapshot) objectFindings(i int) (all []Finding) {
 		all = append(all, Finding{Kind: Corrupt, Trouble: true, Objects: []string{o.Name},
 			Text: fmt.Sprintf("%s %s has impossible bytes: %s", o.Type, o.Name, o.State), Advice: "look at all damage", Command: s.Command("check", nil)})
 	case o.Error == shmsync.ErrNotRecoverable.Error():
-		all = append(all, Finding{Kind: NotRecoverable, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died),
-			Text:   fmt.Sprintf("%s %s is not recoverable: a repair failed%s", o.Type, o.Name, died()),
-			Advice: s.repairAdvice(o), Command: s.recoverCommand(o)})
+		f := Finding{Kind: NotRecoverable, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died),
+			Text: fmt.Sprintf("%s %s is not recoverable: a repair failed%s", o.Type, o.Name, died())}
+		f.recover(s, o, "let the application call Recover; only it knows which state is right", "see to the data, and then make it usable")
+		all = append(all, f)
 	case o.Error != "":
 		text := fmt.Sprintf("%s %s is owner-dead%s; policy report, so nobody gets it%s", o.Type, o.Name, died(), waiters)
-		advice := "let the application call Recover, or, if the data is sound, make it usable"
+		app, tool := "let the application call Recover", "or, if the data is sound, make it usable"
 		if o.Policy == "" {
 			text = fmt.Sprintf("%s %s cannot be completed%s%s", o.Type, o.Name, died(), waiters)
-			advice = "let the application call Reset, or, if what the dead process owed is not needed, reset it"
+			app, tool = "let the application call Reset", "or, if what the dead process owed is not needed, reset it"
 		}
-		all = append(all, Finding{Kind: OwnerDead, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died), Text: text,
-			Advice: advice, Command: s.recoverCommand(o)})
+		f := Finding{Kind: OwnerDead, Trouble: true, Objects: []string{o.Name}, Participants: none(o.Died), Text: text}
+		f.recover(s, o, app, app+", "+tool)
+		all = append(all, f)
 	}
 	told := map[string]bool{}
 	for _, h := range o.Holds {
@@ -160,6 +162,7 @@ func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding,
 		f.Text = fmt.Sprintf("%s %s and %s; nobody has reaped it yet%s", s.Title(h.Owner), what, dead, waiters)
 		f.Advice = "any living participant reaps it; if all are stopped, or none is left, reap it from outside"
 		f.Command = s.change("reap", nil)
+		f.joins(s)
 		return f, true
 	}
 	if s.isStopped(h.Owner) {

@@ -47,7 +47,7 @@ func TestFreezer(t *testing.T) {
 		"two/idle/cgroup.events":           "populated 1\nfrozen 0\n",
 		"two/idle/cgroup.freeze":           "1\n",
 	})
-	z := &freezer{proc: proc}
+	z := newFreezer(proc)
 	for pid, want := range map[int]freeze{
 		1: {true, groups + "/one v/jobs/freezer.state", "THAWED"},
 		2: {true, groups + "/two/pod/cgroup.freeze", "0"},
@@ -67,5 +67,6 @@ func TestFreezerAtTheRoot(t *testing.T) {
 	proc, groups := t.TempDir(), t.TempDir()
 	write(t, proc, map[string]string{"self/mountinfo": "32 24 0:28 / / rw - cgroup2 cgroup2 rw\n", "1/cgroup": "0::" + groups + "\n"})
 	write(t, groups, map[string]string{"cgroup.events": "frozen 1\n", "cgroup.freeze": "1\n"})
-	require.Equal(t, freeze{true, groups + "/cgroup.freeze", "0"}, (&freezer{proc: proc}).of(1))
+	z := newFreezer(proc)
+	require.Equal(t, freeze{true, groups + "/cgroup.freeze", "0"}, z.of(1))
 }

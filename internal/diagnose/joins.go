@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// joinFindings returns a finding if participants wait in Open for the participant that runs OnFirst, and this
-// participant is stopped or takes long.
+// joinFindings returns a finding if the participant that runs OnFirst is stopped, or if participants wait in Open for it
+// and it takes long. If it is stopped and no participant waits, the finding is no trouble yet.
 func (s *Snapshot) joinFindings() []Finding {
 	first, pending, longest := -1, 0, time.Duration(0)
 	now := time.Now()
@@ -22,14 +22,17 @@ func (s *Snapshot) joinFindings() []Finding {
 			}
 		}
 	}
-	if first < 0 || pending == 0 || s.opts.Dump != nil {
+	if first < 0 || s.opts.Dump != nil {
 		return nil
 	}
 	p := &s.Participants[first]
 	long, _ := s.limits()
-	f := Finding{Trouble: true, Participants: []string{p.Name}}
+	f := Finding{Trouble: pending > 0, Participants: []string{p.Name}}
 	waits := fmt.Sprintf("; %d wait to join", pending)
-	if pending == 1 {
+	switch pending {
+	case 0:
+		waits = "; no process can join meanwhile"
+	case 1:
 		waits = "; 1 waits to join"
 	}
 	if longest > 0 {

@@ -40,6 +40,10 @@ type Snapshot struct {
 	}
 	running map[string]bool // by participant: whether its process was found to be busy; filled by runs
 	freezer freezer
+
+	throttler throttler
+
+	elsewhere map[string]*foreignWait // by participant: its wait in another arena, or nil; filled by waitElsewhere
 }
 
 // Options say how to take a snapshot.
@@ -62,7 +66,7 @@ type Dump struct {
 
 // Look makes a snapshot of the bytes that the Inspector has read.
 func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
-	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}, running: map[string]bool{}, freezer: freezer{proc: "/proc"}}
+	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}, running: map[string]bool{}, freezer: newFreezer("/proc"), throttler: newThrottler("/proc")}
 	s.addParticipants()
 	if d := opts.Dump; d != nil {
 		s.Time = d.Time

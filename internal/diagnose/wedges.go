@@ -229,11 +229,26 @@ func (s *Snapshot) longHold(o *Object, cause wedge, waiters string) Finding {
 		f.Advice = "run shmctl where /proc shows that process, such as in its container, or on the host as root"
 	case s.runs(h.Owner):
 		f.Kind = LongHold
+		if q := s.throttled(h.Owner); q != nil {
+			f.Text = fmt.Sprintf("%s and runs, but %s%s", hold, q, waiters)
+			f.Advice, f.Command = "raise the quota, or remove it", q.command()
+			if os.Geteuid() != 0 {
+				f.Advice += "; root may do so"
+			}
+			return f
+		}
 		f.Text = fmt.Sprintf("%s and runs%s", hold, waiters)
 	default:
+		if w := s.waitElsewhere(h.Owner); w != nil {
+			f.behindElsewhere(s, o, h.Owner, hold, waiters, w)
+			return f
+		}
 		f.Kind = LeakedHold
 		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s", hold, waiters)
-		if slices.Contains([]string{arenakernel.HoldExclusive, arenakernel.HoldShared, arenakernel.HoldUpgradable}, h.Mode) {
+		switch {
+		case !s.showsFiles(h.Owner):
+			f.Text += "; root can see whether it waits in another arena"
+		case slices.Contains([]string{arenakernel.HoldExclusive, arenakernel.HoldShared, arenakernel.HoldUpgradable}, h.Mode):
 			f.Text += "; it may have forgotten to unlock"
 		}
 	}

@@ -472,6 +472,18 @@ static void sticky_directory(const char *path)
     CHECK(strstr(shmsync_error(), "the directory has the sticky bit, and the file belongs to uid 0: only that user may remove it") != NULL, 1);
 }
 
+/* This process may not open the file. The error says to whom it belongs. */
+static void denied(const char *path)
+{
+    shmsync_arena *a;
+    CHECK(setresgid(12345, 12345, 12345), 0);
+    CHECK(setresuid(12345, 12345, 12345), 0);
+    CHECK(shmsync_arena_open(path, NULL, &a), EACCES);
+    CHECK(strstr(shmsync_error(), ": uid 12345 may not read and write this file of uid 0 and gid 54321 with mode 0660") != NULL, 1);
+    CHECK(shmsync_arena_open("/proc/1/fd/no/arena", NULL, &a), EACCES); /* here it may not even look at the file */
+    CHECK(strstr(shmsync_error(), "may not read") == NULL, 1);
+}
+
 /* The function that shmsync_arena_participants calls closes the arena. */
 static int closes(const shmsync_participant *p, void *a)
 {
@@ -494,7 +506,9 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     alarm(60);
-    if (strcmp(argv[1], "admission") == 0)
+    if (strcmp(argv[1], "denied") == 0)
+        denied(argv[2]);
+    else if (strcmp(argv[1], "admission") == 0)
         foreign_admission(argv[2]);
     else if (strcmp(argv[1], "first") == 0)
         failing_first(argv[2]);
