@@ -72,8 +72,8 @@ func Skip(t testing.TB, reason string, helpers ...string) {
 	t.Skip(reason)
 }
 
-// LeaveOut counts helpers as used, see [Main]. A test calls it for helpers that it does not start because the user
-// asked for only a part of the test, for example with an environment variable.
+// LeaveOut counts helpers as used, see [Main]. A test calls it for helpers that it may not start because it runs only a
+// part of its cases: the part that the user asked for with an environment variable, or a [Sample].
 func LeaveOut(t testing.TB, helpers ...string) {
 	t.Helper()
 	for _, name := range helpers {
