@@ -216,7 +216,6 @@ func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by
 		return park.Again, nil
 	}
 	q.counts.add(countSleep)
-	q.queue.StartPoller() // after each death, the poller checks whether the queue needs a reap
 	c := park.CancelBy(ctx)
 	r := s.Sleep(q.queue, &c)
 	c.Stop()
