@@ -23852,16 +23852,21 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether the participant who has parties, or runs the completion. If who is 0, the answer is for any dead participant.
- */
-SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
+/* Whether n has parties or runs the completion of a phase. The parameter dead is a participant that is reaped, or 0 for
+ * any dead participant. An earlier participant of the slot of dead may have them, too, if its reapers have died. */
+SHMI_FN int shmi_barrier_of_dead(shmsync_arena *a, shmi_participant_id n, shmi_participant_id dead)
+{
+    return n != 0 && (dead == 0 ? shmi_dead(a, n) : shmi_reaps(a, dead, n));
+}
+/* Whether such a participant has parties or runs the completion: see shmi_barrier_of_dead. */
+SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id dead)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state s;
     uint32_t slot;
     if (shmi_barrier_read(x, &s) != 0)
         return 0;
-    if (s.completer != 0 && (who == 0 ? shmi_dead(a, s.completer) : s.completer == who))
+    if (shmi_barrier_of_dead(a, s.completer, dead))
         return 1;
     for (slot = 1; slot <= a->geo.slots; slot++) {
         shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
@@ -23869,7 +23874,7 @@ SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
         if (r == NULL)
             continue;
         shmi_barrier_share_of(r, &h);
-        if (h.name != 0 && h.parties > 0 && (who == 0 ? shmi_dead(a, h.name) : h.name == who))
+        if (h.parties > 0 && shmi_barrier_of_dead(a, h.name, dead))
             return 1;
     }
     return 0;

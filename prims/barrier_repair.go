@@ -32,9 +32,10 @@ func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 }
 
-// holds reports whether the participant n has parties or runs the completion.
-func (x *Barrier) holds(n arenakernel.ParticipantID) (does bool) {
-	x.holders(func(holder arenakernel.ParticipantID) { does = does || holder == n })
+// holds reports whether the participant named dead, or an earlier participant of its slot, has parties or runs the
+// completion. An earlier participant may have them if its reapers have died.
+func (x *Barrier) holds(dead arenakernel.ParticipantID) (does bool) {
+	x.holders(func(holder arenakernel.ParticipantID) { does = does || x.a.Reaps(dead, holder) })
 	return does
 }
 
