@@ -907,12 +907,12 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
  * to make a change. If this process has never opened the Barrier, the function makes its record. If that is not possible,
  * it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function does nothing. In both
  * cases the periodic checks of the waiters find the death, too. */
-SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     int joined = 1;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
-        return;
+        return 0;
     shmi_barrier_init(x, a, o);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         joined = shmi_record_of_reaper(a, o, sizeof(shmi_barrier_slot));
@@ -921,6 +921,7 @@ SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (!joined)
         shmi_eventcount_wake_all(&x->e);
     free(x);
+    return joined;
 }
 SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
 {

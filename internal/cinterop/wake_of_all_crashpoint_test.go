@@ -169,7 +169,7 @@ var aboutToSleep = map[string]string{
 	"future.wait": "eventcount.wait.announced", "once.nothing": "once.wait.announced", "wg.wait": "counter.wait.watched",
 	"latch.wait": "counter.wait.watched", "barrier.aw": "eventcount.wait.announced", "queue.get": "queue.wait.announced",
 	"queue.put": "queue.wait.announced", "seq.wait": "sequencer.wait.announced", "futex.wait": "futex.wait.announced",
-	"sig.acquire": "signal.acquire.announced",
+	"sig.acquire": "signal.acquire.announced", "cohort.lock": "mutex.lock.announced", "waitable.wait": "park.waitnode.asleep",
 }
 
 // TestDeathBeforeTheWakeOfOneAboutToSleep is like TestDeathBeforeTheWakeOfAll. One waiter stops just before it sleeps. It
@@ -186,31 +186,6 @@ func TestDeathBeforeTheWakeOfOneAboutToSleep(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestStrangerReapsAPartyOfABarrier: a process that has never opened a Barrier reaps one of its parties. A waiter that
-// is about to sleep learns of the death without a periodic check.
-func TestStrangerReapsAPartyOfABarrier(t *testing.T) {
-	for _, reaper := range []string{"go", "c"} {
-		for _, waits := range []string{"go", "c"} {
-			t.Run(fmt.Sprintf("%s reaps, %s waits", reaper, waits), func(t *testing.T) {
-				name := newArena(t)
-				h := newAgent(t, reaper+withoutChecks, name, "h")
-				w := newAgent(t, waits+withoutChecks, name, "w", "GOMAXPROCS=16", "SHMSYNC_CRASHPOINT_STOP=eventcount.wait.announced")
-				h.order(t, "barrier.open x 2").must(t)
-				h.order(t, "barrier.join x 1").must(t)
-				w.order(t, "barrier.open x 2").must(t)
-				wait := w.order(t, "barrier.aw x")
-				w.awaitStop(t)
-				newAgent(t, reaper+withoutChecks, name, "stranger")
-				before := present(t, name)
-				h.kill(t)
-				eventually(t, "it is reaped", name, func() bool { return present(t, name) < before })
-				require.NoError(t, w.cmd.Process.Signal(syscall.SIGCONT))
-				require.Equal(t, syscall.EOWNERDEAD, wait.wait(t).err)
-			})
-		}
 	}
 }
 
