@@ -3994,7 +3994,10 @@ enum {
 typedef struct shmi_kind_ops {
     uint32_t kind;
     uint16_t version; /* an object of another version counts as one of an unknown kind */
-    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
+    /* Recovers what dead has left. The result 0 says that this process could not do that, for example because the arena
+     * has no room for its slot record. Then all participants that have the object open check it: dead may have closed its
+     * handles and kept a hold, so its open bit does not show whether they have to. A 0 without need costs only time. */
+    int (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead that is still to be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
@@ -10191,24 +10194,25 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
 }
 
 /* The participants that a death, or a leave, concerns: those that had an object open together with the dead
- * participant. Only they may miss a wake because of the death. But if the dead participant was ending waits of others,
- * or was reaping, any participant may miss a wake. */
+ * participant, and those that have an object open that this process could not repair. Only they may miss a wake because
+ * of the death. But if the dead participant was ending waits of others, or was reaping, any participant may miss a wake. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead participant */
-    int anything; /* there is an object that the dead participant and another one had open */
+    int anything; /* the dead participant had an object open, or this process could not repair one */
     int all;      /* all participants are concerned */
     int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
 
-SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead)
+/* Adds the participants that have o open to c, if dead had o open, too, or if repaired is 0. */
+SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead, int repaired)
 {
     shmi_header h;
     uint32_t i, mask, *word;
     if (shmi_header_at(a, o->off, &h) != 0)
         return;
     word = shmi_open_bit(a, &h, shmi_id_slot(dead), &mask);
-    if ((shmi_ld32(word) & mask) == 0)
+    if (repaired && (shmi_ld32(word) & mask) == 0)
         return;
     c->anything = 1;
     for (i = 0; i <= a->geo.slots; i += 32)
@@ -10224,11 +10228,9 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 {
     shmi_repair_arg *r = (shmi_repair_arg *)arg;
     const shmi_kind_ops *ops = shmi_kind_of(o);
-    shmi_add_openers(a, r->concern, o, r->dead);
     if (ops == NULL)
         r->unknown++;
-    else if (ops->repair != NULL)
-        ops->repair(a, o, r->dead);
+    shmi_add_openers(a, r->concern, o, r->dead, ops != NULL && (ops->repair == NULL || ops->repair(a, o, r->dead)));
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
@@ -15129,7 +15131,7 @@ typedef struct shmi_sleep_spec {
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
-    int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
+    int64_t most;
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
@@ -15145,6 +15147,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     s->looked = spec->looked;
     s->check = spec->check;
     s->check_arg = spec->check_arg;
+    most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
     *until = now + (most < SHMI_CROWD_MOST ? most : SHMI_CROWD_MOST);
     return s;
 }
@@ -16283,16 +16286,17 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
         shmi_wake_word_wake_one(a, &l);
 }
 
-SHMI_FN void shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_mutex_kind_repair(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
     shmi_log log;
     if (w == NULL)
-        return;
+        return 0;
     shmi_log_of(a, o, sizeof *w, &log);
     if (o->kind == SHMI_MUTEX_KIND && (shmi_ld32(&w->policy) & 0xff) == SHMI_POLICY_ROLLBACK && log.head == NULL)
-        return; /* no process can open such an object */
+        return 0; /* no process can open such an object */
     shmi_mutex_repair_words(a, w, dead, 0, o->kind == SHMI_MUTEX_KIND ? &log : NULL);
+    return 1;
 }
 SHMI_FN int shmi_mutex_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -18792,7 +18796,10 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-enum { SHMI_rqAgain = 64 }; /* how many times a walk of shmi_rq_remove_dead begins again */
+enum {
+    SHMI_rqAgain = 64, /* how many times a walk of shmi_rq_remove_dead begins again */
+    SHMI_rqSteps = 1 << 16 /* how many waits shmi_rq_wake_first examines at most */
+};
 
 /* Whether the node n is on this queue. *next is the content of its word next. During the call the commit word may
  * change, and the owner may use the node for a wait in another queue or object. The owner stores the words object and
@@ -18889,20 +18896,23 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
 }
 
 /* Wakes the owners of the first waits, so that they check the object. The call ends no wait. It wakes several owners,
- * because one of them may be stopped. */
+ * because one of them may be stopped. It passes over the waits of dead participants. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint64_t first;
-    uint32_t i, v;
+    uint32_t i, steps, v;
     int tries, woken = 0;
     for (tries = 0; tries < SHMI_REAP_TRIES && !woken; tries++) {
         first = shmi_ld64(q->first);
         v = (uint32_t)(first >> 32);
-        for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
+        for (i = steps = 0; i < 4 && steps < SHMI_rqSteps && v >= SHMI_RECORDED_FIRST; steps++) {
             shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+            int alive;
             if (n == NULL || shmi_ld64(&n->object) != q->o.off)
                 break;
-            if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep && shmi_wake(&n->word, 1) > 0)
+            alive = shmi_rq_current(q, shmi_node_owner(n));
+            i += (uint32_t)alive;
+            if (alive && shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep && shmi_wake(&n->word, 1) > 0)
                 woken = 1;
             v = shmi_recorded_value(&n->next);
         }
@@ -19209,38 +19219,45 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has of the object. Returns 0 if this process has no slot record, and so cannot
- * make a change. In this case the function only completes the last change, and the waiters or the next call take back
- * what the dead participant has. A process has no slot record if it has not opened the object. If the list of slot
- * records is corrupt, a process that knows the slot records repairs the object. */
-SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
+/* Makes a slot record for this process, which reaps and has not opened the object. If the result is 0, the reap visits
+ * the object again when the dead participant is gone. */
+SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
+SHMI_FN int shmi_rq_has_record(struct shmi_rq *q) { return shmi_rq_slot(q, q->a->my_slot) != NULL; }
+/* Takes back what the participant dead has of the object. A process that has not opened the object has no slot record,
+ * so it cannot make a change. It completes the last change. Then it makes a record for itself if owes returns 1, that
+ * is, if a dead participant has left something that only a record can recover. owes may recover other things without a
+ * record. If the arena has no room for the record, the result is 0, and the waiters and the next call do the rest. If
+ * the list of slot records is corrupt, a process that knows the slot records repairs the object. */
+SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead, int (*owes)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
-    int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
+    int due = 1, done = 1;
     if (dead == q->a->self)
         /* This process is leaving, but its ID is still current. The assignment makes shmi_rq_current treat it as not
          * current. */
         q->without = dead;
     shmi_wakes_init(&b);
-    shmi_rq_lock(q);
-    if (!member) {
+    if (!shmi_rq_has_record(q)) {
+        shmi_rq_lock(q);
         shmi_rq_complete(q, shmi_ld64(q->commit), &b);
-    } else {
+        due = owes(q, &x, &b);
+        shmi_rq_unlock(q);
+        done = !due || (shmi_rq_make_record(q) && shmi_rq_has_record(q));
+    }
+    if (due && done) {
+        shmi_rq_lock(q);
         q->kind->reap(q, &x, &b);
         q->kind->serve(q, &x, &b);
+        shmi_rq_unlock(q);
     }
-    shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
-    return member;
+    return done;
 }
-/* Makes a slot record for this process, which reaps and has not opened the object. If the result is 0, the reap visits
- * the object again when the dead participant is gone. */
-SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
 /* If this process has no slot record, wakes the owners of the first waits, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {
-    if (shmi_rq_slot(q, q->a->my_slot) == NULL)
+    if (!shmi_rq_has_record(q))
         shmi_rq_wake_first(q);
 }
 /* Completes the last change. Returns 0 if that was not possible. */
@@ -21826,11 +21843,13 @@ uint64_t shmsync_layout(const char *description)
 }
 
 /* ---- The functions of a reaper, and of a leave ---- */
-SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
-    if (shmi_queue_build(&x, a, o))
-        shmi_queue_reap(&x, dead);
+    if (!shmi_queue_build(&x, a, o))
+        return 0;
+    shmi_queue_reap(&x, dead);
+    return 1;
 }
 /* Whether a call of this process is about to store to a slot that it has claimed or leased. If the lease word of a slot
  * shows a lease that has not ended, no call is about to store to the slot. */
@@ -23073,14 +23092,15 @@ int64_t shmsync_latch_count(const shmsync_latch *l)
     return shmi_counter_count(l->impl);
 }
 
-SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_counter t;
     if (o->size < shmi_counter_bytes(a))
-        return;
+        return 0;
     shmi_counter_init(&t, a, o);
     shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     free(t.of);
+    return 1;
 }
 /* Wakes the waiters that a dead process was about to wake. If that process was a reaper, it may have changed the commit
  * word and not yet the events word. So this function also changes the events word. Otherwise a waiter that has read
@@ -23369,13 +23389,14 @@ int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const st
     return SHMI_TELL(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
 }
 
-SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_once x;
     if (o->size < sizeof(shmi_once_words))
-        return;
+        return 0;
     shmi_once_init(&x, a, o);
     shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
+    return 1;
 }
 /* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
@@ -23612,6 +23633,17 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     }
     shmi_st32(&q->unreaped, 1);
     return 0;
+}
+/* Whether the first wait in the queue of the lock may end now. A process that ends waits has then died after it had
+ * changed the state of the lock, and before it has ended the wait. Only a record can end the wait. */
+SHMI_FN int shmi_lock_unserved(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_wait w;
+    uint32_t s;
+    if (shmi_recorded_value(l->q->first) == 0 || shmi_rq_begin(l->q, x, b) != 0 || !shmi_rq_head(l->q, x, &w))
+        return 0;
+    s = shmi_recorded_value(l->state);
+    return !shmi_rq_waiting(l->q, w) || s == 0 || shmi_state_refuses(s, l->key);
 }
 /* Takes the lock back from a dead holder if the word of the lock is open. In this case no wait is queued, so one CAS is
  * enough, and this process needs no slot record. Returns 1 if the word is closed, and names a participant that is dead
@@ -24058,16 +24090,21 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties, or runs the completion. The parameter who is the ID of this participant. If who is
- * 0, the function asks this of all dead participants. */
-SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
+/* Whether n has parties or runs the completion of a phase. The parameter dead is a participant that is reaped, or 0 for
+ * any dead participant. An earlier participant of the slot of dead may have them, too, if its reapers have died. */
+SHMI_FN int shmi_barrier_of_dead(shmsync_arena *a, shmi_participant_id n, shmi_participant_id dead)
+{
+    return n != 0 && (dead == 0 ? shmi_dead(a, n) : shmi_reaps(a, dead, n));
+}
+/* Whether such a participant has parties or runs the completion: see shmi_barrier_of_dead. */
+SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id dead)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state s;
     uint32_t slot;
     if (shmi_barrier_read(x, &s) != 0)
         return 0;
-    if (s.completer != 0 && (who == 0 ? shmi_dead(a, s.completer) : s.completer == who))
+    if (shmi_barrier_of_dead(a, s.completer, dead))
         return 1;
     for (slot = 1; slot <= a->geo.slots; slot++) {
         shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
@@ -24075,7 +24112,7 @@ SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
         if (r == NULL)
             continue;
         shmi_barrier_share_of(r, &h);
-        if (h.name != 0 && h.parties > 0 && (who == 0 ? shmi_dead(a, h.name) : h.name == who))
+        if (h.parties > 0 && shmi_barrier_of_dead(a, h.name, dead))
             return 1;
     }
     return 0;
@@ -24557,15 +24594,15 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 }
 
 /* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A participant needs a slot record
- * to make a change. If this process has never opened the Barrier, the function makes a slot record for this process. If
- * it cannot make one, it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function
- * does nothing. Whatever happens here, the periodic checks of the waiters find the death, too. */
-SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+ * to make a change. If this process has never opened the Barrier, the function makes its record. If that is not possible,
+ * it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function does nothing. In both
+ * cases the periodic checks of the waiters find the death, too. */
+SHMI_FN int shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     int joined = 1;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
-        return;
+        return 0;
     shmi_barrier_init(x, a, o);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         joined = shmi_record_of_reaper(a, o, sizeof(shmi_barrier_slot));
@@ -24574,6 +24611,7 @@ SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (!joined)
         shmi_eventcount_wake_all(&x->e);
     free(x);
+    return joined;
 }
 SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -25221,18 +25259,17 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of a dead participant. If the owner word is open, a CAS is enough, and w->died stays as it is. If
- * the owner word is closed, only a record can take the hold back, and a process without a slot record first makes
- * one. */
-SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* Takes back the hold of a dead participant if the owner word is open: a CAS is enough then, and w->died stays as it is.
+ * If the owner word is closed, or a wait has to end, a record is needed, and the result is 1. */
+SHMI_FN int shmi_fair_owes(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_record_lock l = shmi_fair_lock_of((struct shmi_fairmutex *)(void *)q);
+    return shmi_lock_take_open(&l) || shmi_lock_unserved(&l, x, b);
+}
+SHMI_FN int shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
-    struct shmi_record_lock l;
-    if (!shmi_fair_view(&f, a, o) || shmi_rq_repair(&f.q, dead))
-        return;
-    l = shmi_fair_lock_of(&f);
-    if (shmi_lock_take_open(&l) && shmi_rq_make_record(&f.q))
-        shmi_rq_repair(&f.q, dead);
+    return shmi_fair_view(&f, a, o) && shmi_rq_repair(&f.q, dead, shmi_fair_owes);
 }
 SHMI_FN void shmi_wake_first_of_fairmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -25583,16 +25620,17 @@ int shmsync_future_reset(shmsync_future *f)
 }
 
 /* Ends the round if its producer is the dead participant. */
-SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_future f;
     int wake;
     if (o->size < sizeof(shmi_future_words))
-        return;
+        return 0;
     shmi_future_init(&f, a, o);
     shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves itself is still current, so this call must name it */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
+    return 1;
 }
 SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -26327,20 +26365,20 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. A
- * process that has not opened the Cond needs a slot record for these changes. It makes one if it finds waits of dead
- * participants. */
-SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* Whether dead participants have left waits. */
+SHMI_FN int shmi_cond_owes(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    int found = 0;
+    (void)x;
+    (void)b;
+    shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_found, &found);
+    return found;
+}
+/* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. */
+SHMI_FN int shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
-    int found = 0;
-    if (!shmi_cond_view(&k, a, o) || shmi_rq_repair(&k.q, dead))
-        return;
-    shmi_rq_lock(&k.q);
-    shmi_each_dead_wait(a, k.q.lock, o->off, k.q.without, shmi_cond_found, &found);
-    shmi_rq_unlock(&k.q);
-    if (found && shmi_rq_make_record(&k.q))
-        shmi_rq_repair(&k.q, dead);
+    return shmi_cond_view(&k, a, o) && shmi_rq_repair(&k.q, dead, shmi_cond_owes);
 }
 SHMI_FN void shmi_wake_first_of_cond(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -27119,16 +27157,18 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
     return SHMI_TELL(shmi_exit_with(a, err));
 }
-/* The free permits, plus the spare permits of the shares. */
-int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
+SHMI_FN uint64_t shmi_sem_pool_free(const struct shmi_semaphore *s)
 {
-    SHMI_OPENED_OR(sem, 0);
-    struct shmi_semaphore *s = sem->impl;
+    return shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
+}
+/* The free permits, plus the spare permits of the shares. */
+SHMI_FN uint64_t shmi_sem_seen_free(struct shmi_semaphore *s)
+{
     uint64_t n = 0, c;
     int tries;
     for (tries = 0; tries < 16; tries++) {
         c = shmi_ld64(s->q.commit);
-        n = shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
+        n = shmi_sem_pool_free(s);
         if (shmi_recorded_value(&s->w->opened) != 0) {
             shmi_semaphore_record *r;
             shmi_rq_walk i;
@@ -27138,7 +27178,12 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
         if (shmi_ld64(s->q.commit) == c)
             break;
     }
-    return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
+    return shmi_min(n, s->size);
+}
+int64_t shmsync_semaphore_free(const shmsync_semaphore *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return (int64_t)shmi_min(shmi_sem_seen_free(s->impl), INT64_MAX);
 }
 
 SHMI_FN int shmi_sem_view(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
@@ -27146,11 +27191,25 @@ SHMI_FN int shmi_sem_view(struct shmi_semaphore *s, shmsync_arena *a, const shmi
     memset(s, 0, sizeof *s);
     return o->size >= shmi_semaphore_bytes(a) && shmi_rq_init(&s->q, &shmi_sem_kind, a, o);
 }
-SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* Whether a dead participant has permits, or the first wait in the queue may end now. A wait that may end now is left by
+ * a process that has died after it had made permits free, and before it has granted them. */
+SHMI_FN int shmi_sem_owes(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    shmi_semaphore_record *r;
+    struct shmi_wait w;
+    shmi_rq_walk i;
+    if (shmi_rq_begin(q, x, b) != 0 || (shmi_rq_empty(q, x) && shmi_sem_pool_free(s) == s->size))
+        return 0; /* the Semaphore is damaged, or unused */
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;)
+        if (shmi_rq_absent(q, shmi_sem_owner(x, r)) && shmi_sem_keeps(s, x, r))
+            return 1;
+    return shmi_rq_head(q, x, &w) && (!shmi_rq_waiting(q, w) || shmi_sem_seen_free(s) >= shmi_ld64(&w.n->wanted));
+}
+SHMI_FN int shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    if (shmi_sem_view(&s, a, o))
-        shmi_rq_repair(&s.q, dead);
+    return shmi_sem_view(&s, a, o) && shmi_rq_repair(&s.q, dead, shmi_sem_owes);
 }
 SHMI_FN void shmi_wake_first_of_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -28870,14 +28929,14 @@ SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi
     g = shmi_rw_gate(&m);
     return shmi_rw_valid(g) && shmi_rw_logged(&m, g) && (shmi_reaps(a, dead, shmi_rw_who(g)) || shmi_log_names(a, &m.log, dead));
 }
-SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_rwmutex m;
     shmi_record_walk v;
     uint32_t slot = shmi_id_slot(dead), g;
     int tries;
     if (o->size < shmi_rw_bytes(a))
-        return;
+        return 0;
     shmi_rw_view(&m, a, o);
     for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwmutex_record)); shmi_next_record(a, &v);) {
         uint64_t *line = shmi_rw_reader_in(&m, &v).state, r;
@@ -28903,6 +28962,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
     if (m.rollback)
         shmi_rw_reap_tx(&m, dead);
+    return 1;
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -30051,14 +30111,14 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 
 /* ---- The functions of a reaper ---- */
 SHMI_FN int shmi_spin_whole(const shmi_object *o) { return o->size >= sizeof(shmi_spin_words); }
-SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_spinlock l;
     shmi_record_walk v;
     uint32_t s;
     int tries;
     if (!shmi_spin_whole(o))
-        return;
+        return 0;
     shmi_spin_view(&l, a, o);
     for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwspin_record)); l.readers && shmi_next_record(a, &v);) {
         uint64_t *count, c;
@@ -30078,6 +30138,7 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
          tries++, s = shmi_spin_state(&l))
         if (!shmi_spin_mark_owner_dead(&l, s))
             break;
+    return 1;
 }
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -31976,34 +32037,34 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back keys of dead participants, but only keys whose hold word is open. Returns 1 if dead participants have
- * other keys. */
-SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
+/* Takes back keys of dead participants, but only keys whose hold word is open. Returns 1 if dead participants have other
+ * keys, or a wait has to end: only a record can do that. */
+SHMI_FN int shmi_bucket_needs_record(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)(void *)q;
     shmi_entry_walk v;
     int others = 0;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
         struct shmi_record_lock l;
         shmi_key_focus(k, v.at);
         l = shmi_key_lock_of(k);
-        others |= shmi_lock_take_open(&l);
+        others |= shmi_lock_take_open(&l) || shmi_lock_unserved(&l, x, b);
     }
     return others;
 }
-/* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
- * CAS is enough. If a closed word names a dead participant, only a record can take the key back, and a process without
- * a slot record first makes one.
+/* Takes back the keys of a dead participant, and takes its waits off the queues.
  *
- * The queue k.q exists only during this call, so its field unreaped is lost. If the reap gives up a key, the next call
- * for the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
-SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+ * The queue k.q is not that of a handle, so its field unreaped is lost. If the reap gives up a key, the next call for
+ * the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
+SHMI_FN int shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
     struct shmi_key_bucket k;
     size_t at = 0;
     uint32_t i;
+    int done = 1;
     if (!shmi_multi_view(&x, a, o))
-        return;
+        return 0;
     shmi_bucket_init(&k, &x, 0);
     for (i = 0; i < UINT32_C(1) << x.log; i++) {
         if (shmi_ld64(&shmi_bucket_words(&x, i)->commit) == 0)
@@ -32012,10 +32073,11 @@ SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_
         if (dead == a->self)
             k.q.without = dead;
         shmi_rq_complete_last(&k.q);
-        if (shmi_bucket_owes(&k) && !shmi_rq_repair(&k.q, dead) && shmi_reap_open_keys(&k) && shmi_rq_make_record(&k.q))
-            shmi_rq_repair(&k.q, dead);
+        if (shmi_bucket_owes(&k))
+            done &= shmi_rq_repair(&k.q, dead, shmi_bucket_needs_record);
     }
     shmi_view_end(&x);
+    return done;
 }
 /* If this process has no slot record, wakes the owners of the first waits, so that they reap. */
 SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o, int owed)
@@ -32463,12 +32525,12 @@ SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_sig
 
 /* For a reaper: repairs the index. Superfluous bits and permits may remain. A worker clears such a bit, and such a
  * permit costs a worker one search. */
-SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
     uint32_t q, slot = shmi_id_slot(dead);
     if (!shmi_signal_view(&w, a, o))
-        return;
+        return 0;
     for (q = 0; q < w.n_gates; q++) {
         shmi_signal_reap_gate(&w, q, dead);
         shmi_signal_reap_task(&w, q, dead);
@@ -32482,6 +32544,7 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
     /* The dead process may have taken a permit without acting on it. Or it may have set a bit in a leaf of the
      * partition, and not have woken the owner of this leaf. An owner that wakes checks its leaf. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
+    return 1;
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -12,12 +12,12 @@ import (
 // slot record to make a change. If this participant has never opened the Barrier, repairBarrier makes its record. If the
 // arena has no room for the record, repairBarrier only wakes the waiters, and one of them breaks the phase. A waiter that
 // was just about to sleep may not notice; its next periodic check then breaks the phase.
-func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) (joined bool) {
 	if o.Size < barrierBytes(a) {
-		return
+		return false
 	}
 	x := buildBarrier(a, o, nil, true)
-	joined := true
+	joined = true
 	if x.slotOf(x.slot) == nil && x.holds(dead) {
 		_, err := x.slots.join()
 		joined = err == nil
@@ -30,11 +30,13 @@ func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	if !joined {
 		x.wakeAll()
 	}
+	return joined
 }
 
-// holds reports whether the participant n has parties or runs the completion.
-func (x *Barrier) holds(n arenakernel.ParticipantID) (does bool) {
-	x.holders(func(holder arenakernel.ParticipantID) { does = does || holder == n })
+// holds reports whether the participant named dead, or an earlier participant of its slot, has parties or runs the
+// completion. An earlier participant may have them if its reapers have died.
+func (x *Barrier) holds(dead arenakernel.ParticipantID) (does bool) {
+	x.holders(func(holder arenakernel.ParticipantID) { does = does || x.a.Reaps(dead, holder) })
 	return does
 }
 

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: cohortKind, Version: cohortVersion, Repair: repairCohort, Wake: wakeCohort, Check: checkCohort, Inspect: inspectCohort,
+		Kind: cohortKind, Version: cohortVersion, Repair: alone(repairCohort), Wake: wakeCohort, Check: checkCohort, Inspect: inspectCohort,
 	})
 }
 

@@ -30,33 +30,29 @@ func bareCond(a *arenakernel.Arena, o arenakernel.Object) (k *condCore, ok bool)
 // repairCond takes the waits of the participant named dead off the queue. If a Signal or a Broadcast had woken
 // waits of that participant, repairCond passes these wakes on to other waits. To pass a wake on, this process needs
 // a slot record. If it has not opened the Cond, repairCond makes one.
-func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+func repairCond(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) bool {
 	if o.Size < condBytes(a) {
-		return
+		return false
 	}
 	nodes := a.NodesOfDead(o.Offset, dead)
 	w, _ := condAt(a, o)
 	if last := recordCommit(w.commit.Load()); len(nodes) == 0 && (dead == a.Self() || last.slot() != dead.Slot()) {
-		return // the dead participant left nothing here: it had no wait, and no unfinished change
+		return true // the dead participant left nothing here: it had no wait, and no unfinished change
 	}
 	k, ok := bareCond(a, o)
-	if !ok {
-		return
-	}
-	reap := func(x *recordedChange, b *wakes) {
-		k.reap(x, b, func() []arenakernel.Offset { return nodes })
-		k.serve(x, b, k.limit)
-	}
-	k.repairBare(dead, reap, func(x *recordedChange, b *wakes) {
-		if len(nodes) > 0 && k.slots.makeRecord() {
-			reap(x, b)
-		}
+	return ok && k.repairBare(dead, bareRepair{
+		reap: func(x *recordedChange, b *wakes) {
+			k.reap(x, b, func() []arenakernel.Offset { return nodes })
+			k.serve(x, b, k.limit)
+		},
+		owes:       func(*recordedChange, *wakes) bool { return len(nodes) > 0 },
+		makeRecord: k.slots.makeRecord,
 	})
 }
 
-// wakeFirstOfCond is called when this process reaps a participant. If this process has not opened the Cond, it cannot
-// change the queue. Then wakeFirstOfCond wakes the first waiters, and a woken waiter takes the waits of the dead
-// participant off the queue.
+// wakeFirstOfCond is called when this process reaps a participant. If this process has no record, it cannot change the
+// queue. Then wakeFirstOfCond wakes the first waiters, and a woken waiter takes the waits of the dead participant off
+// the queue.
 func wakeFirstOfCond(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if k, ok := bareCond(a, o); ok {
 		k.wakeBare()

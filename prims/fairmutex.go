@@ -261,7 +261,6 @@ func (f *FairMutex) LockAsync() *Pending {
 		f.queue.Exit()
 		return resolved(err)
 	}
-	f.queue.StartPoller() // the poller checks the queue after each death
 	p := &Pending{done: make(chan struct{}), source: fairPending{f, s}}
 	s.Watch(f.queue, p.told)
 	return p

@@ -27,24 +27,20 @@ func bareFairMutex(a *arenakernel.Arena, o arenakernel.Object) (f *FairMutex, ok
 }
 
 // repairFairMutex takes back the lock and removes the waits of the dead participant.
-func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) bool {
 	f, ok := bareFairMutex(a, o)
-	if !ok {
-		return
-	}
-	reap := func(x *recordedChange, b *wakes) {
-		f.reap(x, b)
-		f.serve(x, b)
-	}
-	f.repairBare(dead, reap, func(x *recordedChange, b *wakes) {
-		if f.takeOpenBack() && f.slots.makeRecord() {
-			reap(x, b)
-		}
+	return ok && f.repairBare(dead, bareRepair{
+		reap: func(x *recordedChange, b *wakes) {
+			f.reap(x, b)
+			f.serve(x, b)
+		},
+		owes:       func(x *recordedChange, b *wakes) bool { return f.takeOpenBack() || f.unserved(x, b) },
+		makeRecord: f.slots.makeRecord,
 	})
 }
 
-// wakeFirstOfFairMutex runs in a reaper. A reaper without a slot record cannot reap the FairMutex. It wakes the owners
-// of the first waits, and one of these owners reaps.
+// wakeFirstOfFairMutex runs in a reaper. If the reaper could not make a record, it wakes the owners of the first
+// waits, and one of these owners reaps.
 func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if f, ok := bareFairMutex(a, o); ok {
 		f.wakeBare()

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: futureKind, Version: futureVersion, Repair: repairFuture, Wake: wakeFuture, Check: checkFuture, Inspect: inspectFuture,
+		Kind: futureKind, Version: futureVersion, Repair: alone(repairFuture), Wake: wakeFuture, Check: checkFuture, Inspect: inspectFuture,
 	})
 }
 

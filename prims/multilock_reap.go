@@ -19,22 +19,20 @@ func init() {
 // records of all participants, because a record of the dead participant may concern a bucket that the method busy
 // would skip.
 //
-// If the reap gives up a key, the next call for the key, or the next periodic check of a waiter for the key, finds the
-// dead holder itself; see tryLock and hasDead. The field unreaped does not tell other
-// calls, because only repairMultiLock uses the handle x and its buckets.
-func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+// The buckets are not those of an open handle, so their field unreaped is lost. If the reap gives up a key, the next
+// call for the key, or the next periodic check of a waiter for the key, finds the dead holder itself; see tryLock and
+// hasDead.
+func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) bool {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
-		return
+		return false
 	}
 	completeRecords(x)
+	done := true
 	x.busy(func(k *multiBucket) {
-		k.repairBare(dead, func(c *recordedChange, b *wakes) { k.reapAll(c, b) }, func(c *recordedChange, b *wakes) {
-			if k.takeOpen() && x.slots.makeRecord() {
-				k.reapAll(c, b)
-			}
-		})
+		done = k.repairBare(dead, bareRepair{reap: k.reapAll, owes: k.takeOpen, makeRecord: x.slots.makeRecord}) && done
 	})
+	return done
 }
 
 // completeMultiLock completes the last change of each participant, if the participant has not completed it. It
@@ -61,8 +59,8 @@ func completeRecords(x *MultiLock) bool {
 	return ok
 }
 
-// wakeMultiLock wakes, for each key, the process whose wait is the first in the queue. It does so only if this process
-// has not opened the MultiLock, and so could not reap it. One of the woken processes then reaps.
+// wakeMultiLock wakes, for each key, the owners of the first waits in the queue. It does so only if this process could
+// not make a record, and so could not reap the MultiLock. One of the woken processes then reaps.
 func wakeMultiLock(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {
@@ -182,11 +180,12 @@ func (k *multiBucket) reap(x *recordedChange, b *wakes) error {
 }
 
 // takeOpen takes a key back from a dead holder if the hold word of the key is open. It does so for all keys of the
-// bucket. It reports whether a dead holder has another key, which only a record can take back; see takeOpenBack.
-func (k *multiBucket) takeOpen() (needsRecord bool) {
+// bucket. It reports whether a dead participant has left something that only a record can recover; see takeOpenBack and
+// unserved.
+func (k *multiBucket) takeOpen(x *recordedChange, b *wakes) (needsRecord bool) {
 	for i := range k.size() {
 		k.focus(i)
-		needsRecord = k.takeOpenBack() || needsRecord
+		needsRecord = k.takeOpenBack() || k.unserved(x, b) || needsRecord
 	}
 	return needsRecord
 }

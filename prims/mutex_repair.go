@@ -22,7 +22,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: mutexKind, Version: mutexVersion, Repair: repairMutex, Wake: wakeMutex, Check: checkMutex, Inspect: inspectMutex, UserData: mutexUserData,
+		Kind: mutexKind, Version: mutexVersion, Repair: alone(repairMutex), Wake: wakeMutex, Check: checkMutex, Inspect: inspectMutex, UserData: mutexUserData,
 	})
 }
 

@@ -54,7 +54,7 @@ const onceVersion = 2
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: onceKind, Version: onceVersion, Repair: repairOnce, Wake: wakeOnce, Check: checkOnce, Inspect: inspectOnce,
+		Kind: onceKind, Version: onceVersion, Repair: alone(repairOnce), Wake: wakeOnce, Check: checkOnce, Inspect: inspectOnce,
 	})
 }
 

@@ -12,7 +12,7 @@ var _ = crashpoint.Register("queue.reap.freed")
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: queueKind, Version: queueVersion, Repair: repairQueue, Wake: wakeRing, Check: checkQueue, Inspect: inspectQueue,
+		Kind: queueKind, Version: queueVersion, Repair: alone(repairQueue), Wake: wakeRing, Check: checkQueue, Inspect: inspectQueue,
 		UserData: hideQueue,
 	})
 }

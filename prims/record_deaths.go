@@ -51,11 +51,23 @@ func (q *recordQueue) hasRecord() bool {
 	return ok
 }
 
+// bareRepair is what repairBare needs of an object.
+type bareRepair struct {
+	// reap recovers what all dead participants have left.
+	reap func(x *recordedChange, b *wakes)
+	// owes reports whether a dead participant has left something that only a record can recover. It may recover other
+	// things without a record.
+	owes func(x *recordedChange, b *wakes) bool
+	// makeRecord makes a record for this participant, and reports whether there is room for it.
+	makeRecord func() bool
+}
+
 // repairBare recovers what a dead participant left. It runs on a bare handle, that is, the handle of a reaper, which
-// cannot wait. If this participant has a record, repairBare calls the function reap. Without a record, this
-// participant cannot make changes. Then repairBare completes the last change and calls the function stranger. The
-// waiters or the next call do the rest.
-func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *recordedChange, b *wakes), stranger func(x *recordedChange, b *wakes)) {
+// cannot wait. A participant that has no record, because it has not opened the object, cannot make changes. It
+// completes the last change, and makes a record for itself if a dead participant has left something that only a record
+// can recover. If the arena has no room for the record, repairBare returns false, and the waiters or the next call do
+// the rest.
+func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, by bareRepair) (done bool) {
 	if dead == q.a.Self() { // this participant leaves the arena, but still counts as current
 		q.without = dead
 	}
@@ -63,12 +75,16 @@ func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *re
 	defer q.wake(b)
 	q.private.Lock()
 	defer q.private.Unlock()
-	if q.hasRecord() {
-		reap(&q.scratch, b)
-		return
+	if !q.hasRecord() {
+		switch q.complete(q.load(), b); {
+		case !by.owes(&q.scratch, b):
+			return true
+		case !by.makeRecord():
+			return false
+		}
 	}
-	q.complete(q.load(), b)
-	stranger(&q.scratch, b)
+	by.reap(&q.scratch, b)
+	return true
 }
 
 // wakeBare wakes the owners of the first waits if this process has no record, and so cannot reap. One of the woken

@@ -85,6 +85,18 @@ func (l *recordLock) takeOpenBack() (needsRecord bool) {
 	return false
 }
 
+// unserved reports whether the first wait in the queue of the lock may end now. A process that ends waits has then died
+// after it had changed the state of the lock, and before it has ended the wait. Only a record can end the wait. The
+// caller holds l.private.
+func (l *recordLock) unserved(x *recordedChange, b *wakes) bool {
+	if valueIn(l.first) == 0 || l.begin(x, b) != nil {
+		return false
+	}
+	w, ok := l.head(x)
+	o := ownerState(recordedWord(l.owner.Load()))
+	return ok && (!l.waiting(w) || o.free() || l.lost(o))
+}
+
 // recordReads bounds how often a call reads the words of a lock again because they have changed while it read them. A
 // hostile peer may change them all the time, and the call must end nevertheless.
 const recordReads = 64

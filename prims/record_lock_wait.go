@@ -13,7 +13,6 @@ import (
 // that is, the list of the waits of this process for this lock. If the lock was granted to the wait, the next wait on
 // the line gets its turn when the hold ends. An error means that the wait was given up.
 func (l *recordLock) awaitTurn(ctx context.Context, s *park.WaitNode) error {
-	l.queue.StartPoller() // the poller checks the queue after each death
 	wanted := s.Node.Wanted().Load()
 	c := park.CancelBy(ctx)
 	r, awake := s.SleepInTurn(l.queue, l.tuning, &c)

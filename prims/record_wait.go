@@ -216,7 +216,6 @@ func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by
 		return park.Again, nil
 	}
 	q.counts.add(countSleep)
-	q.queue.StartPoller() // after each death, the poller checks whether the queue needs a reap
 	c := park.CancelBy(ctx)
 	r := s.Sleep(q.queue, &c)
 	c.Stop()
@@ -351,8 +350,12 @@ func (q *recordQueue) queuedAt(v uint32) (n *arenakernel.Node, next recordedWord
 const removeDeadAgain = 64
 
 // wakeFirstMost is how many waiters are woken after a death, so that they reap. One waiter is enough, unless
-// its process is stopped.
-const wakeFirstMost = 4
+// its process is stopped. wakeFirstSteps is how many waits are examined at most, because waits of dead participants may
+// be in front of these waiters.
+const (
+	wakeFirstMost  = 4
+	wakeFirstSteps = 1 << 16
+)
 
 // wakeFirst wakes the owners of the first waits, so that they reap. Their waits do not end. A wait may leave the queue
 // before wakeFirst wakes its owner. So wakeFirst begins again if it has woken nobody and the queue has changed.
@@ -365,15 +368,19 @@ func (q *recordQueue) wakeFirst() {
 	}
 }
 
-// wakeFrom wakes the owners of the waits from the node at v on, and reports whether it has woken one.
+// wakeFrom wakes the owners of the waits from the node at v on, and reports whether it has woken one. It passes over
+// the waits of dead participants.
 func (q *recordQueue) wakeFrom(v uint32) (woken bool) {
-	for n := 0; n < wakeFirstMost && v >= arenakernel.RecordedFirst; n++ {
+	for n, steps := 0, 0; n < wakeFirstMost && steps < wakeFirstSteps && v >= arenakernel.RecordedFirst; steps++ {
 		w, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
 		if err != nil || w.Object() != q.object.Offset {
 			break
 		}
-		if w.State() == arenakernel.NodeAsleep && shmsync.Wake(wordPtr(w.Word()), 1) > 0 {
-			woken = true
+		if q.current(w.Owner()) {
+			n++
+			if w.State() == arenakernel.NodeAsleep && shmsync.Wake(wordPtr(w.Word()), 1) > 0 {
+				woken = true
+			}
 		}
 		v = valueIn(w.Next())
 	}

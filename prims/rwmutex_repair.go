@@ -22,7 +22,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: rwmutexKind, Version: rwmutexVersion, Repair: repairRWMutex, Wake: wakeRWMutex, Check: checkRWMutex, Inspect: inspectRWMutex,
+		Kind: rwmutexKind, Version: rwmutexVersion, Repair: alone(repairRWMutex), Wake: wakeRWMutex, Check: checkRWMutex, Inspect: inspectRWMutex,
 		UserData: mutexUserData,
 	})
 }

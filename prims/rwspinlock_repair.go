@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: rwSpinKindID, Version: rwSpinVersion, Repair: repairRWSpin, Wake: wakeRWSpin, Check: checkRWSpin, Inspect: inspectRWSpin,
+		Kind: rwSpinKindID, Version: rwSpinVersion, Repair: alone(repairRWSpin), Wake: wakeRWSpin, Check: checkRWSpin, Inspect: inspectRWSpin,
 	})
 }
 

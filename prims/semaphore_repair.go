@@ -18,23 +18,36 @@ func bareSemaphore(a *arenakernel.Arena, o arenakernel.Object) (s *Semaphore, ok
 	return s, err == nil
 }
 
-// repairSemaphore makes the permits of the dead participant free again. Only a process that has a slot record can
-// change the Semaphore, and a process gets its record when it opens the Semaphore. So if this process has no record,
-// repairSemaphore only completes the last change. Then a waiter or the next call makes the permits free.
-func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+// repairSemaphore makes the permits of the dead participant free again, and grants waits that can go on now; see
+// repairBare.
+func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) bool {
 	s, ok := bareSemaphore(a, o)
-	if !ok {
-		return
-	}
-	s.repairBare(dead, func(x *recordedChange, b *wakes) {
-		s.reap(x, b)
-		s.serve(x, b)
-	}, func(*recordedChange, *wakes) {})
+	return ok && s.repairBare(dead, bareRepair{
+		reap: func(x *recordedChange, b *wakes) {
+			s.reap(x, b)
+			s.serve(x, b)
+		},
+		owes: s.owes, makeRecord: s.slots.makeRecord,
+	})
 }
 
-// wakeFirstOfSemaphore is called by a reaper. A process that has not opened the Semaphore cannot make the permits of a
-// dead participant free. Instead it wakes the owners of the first waits, and one of them makes the permits free; see
-// wakeBare.
+// owes reports whether a dead participant has permits, or the first wait in the queue may end now. A wait that may end
+// now is left by a process that has died after it had made permits free, and before it has granted them.
+func (s *Semaphore) owes(x *recordedChange, b *wakes) bool {
+	if s.begin(x, b) != nil || s.empty(x) && s.poolFree() == s.size {
+		return false // the Semaphore is damaged, or unused
+	}
+	for _, h := range s.shares().all {
+		if s.absent(h.owner(x)) && s.keeps(x, h) {
+			return true
+		}
+	}
+	w, ok := s.head(x)
+	return ok && (!s.waiting(w) || s.seenFree() >= w.Wanted().Load())
+}
+
+// wakeFirstOfSemaphore is called by a reaper. If the reaper could not make a record, it wakes the owners of the first
+// waits, and one of them reaps; see wakeBare.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if s, ok := bareSemaphore(a, o); ok {
 		s.wakeBare()

@@ -15,7 +15,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: signalKind, Version: signalVersion, Repair: repairSignals, Wake: wakeSignals, Check: checkSignals, Inspect: inspectSignals,
+		Kind: signalKind, Version: signalVersion, Repair: alone(repairSignals), Wake: wakeSignals, Check: checkSignals, Inspect: inspectSignals,
 	})
 }
 

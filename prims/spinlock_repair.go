@@ -22,7 +22,7 @@ var (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: spinKindID, Version: spinVersion, Repair: repairSpin, Wake: wakeSpin, Check: checkSpin, Inspect: inspectSpin,
+		Kind: spinKindID, Version: spinVersion, Repair: alone(repairSpin), Wake: wakeSpin, Check: checkSpin, Inspect: inspectSpin,
 	})
 }
 

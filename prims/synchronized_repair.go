@@ -9,7 +9,7 @@ import (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: synchronizedKind, Version: synchronizedVersion, Repair: repairMutex, Wake: wakeMutex, Check: checkSynchronized, Inspect: inspectSynchronized,
+		Kind: synchronizedKind, Version: synchronizedVersion, Repair: alone(repairMutex), Wake: wakeMutex, Check: checkSynchronized, Inspect: inspectSynchronized,
 		UserData: hideSynchronized,
 	})
 }

@@ -21,15 +21,25 @@ type ruled interface {
 }
 
 // repairWaitable undoes the claims of the dead participant, if this process has opened the object and so has its
-// rules. Otherwise it only completes the last change. A process that has the rules then undoes the claims in its next
-// call, State included, or at the next check of its waits.
-func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+// rules. Otherwise it only completes the last change, and returns false if the dead participant has claims. The
+// processes that have the rules then undo the claims.
+func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) bool {
 	if x := openRuled(a, o); x != nil && x.opened().stayIfOpen() {
 		defer x.opened().leave()
 		x.reapDead()
-		return
+		return true
 	}
-	completeWaitable(a, o)
+	x, ok := bareWaitable(a, o)
+	if !ok {
+		return false
+	}
+	x.completeBare()
+	for h := range x.everyHold() {
+		if !h.free() && a.Reaps(dead, h.participant()) {
+			return false
+		}
+	}
+	return true
 }
 
 // openRuled returns a handle of this process on o, or nil if there is none.

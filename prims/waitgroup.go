@@ -42,7 +42,7 @@ const counterVersion = 4
 func init() {
 	for _, kind := range []arenakernel.Kind{waitGroupKind, latchKind} {
 		arenakernel.RegisterKind(arenakernel.KindOps{
-			Kind: kind, Version: counterVersion, Repair: repairCounter, Wake: wakeCounter, Check: checkCounter, Inspect: inspectCounter,
+			Kind: kind, Version: counterVersion, Repair: alone(repairCounter), Wake: wakeCounter, Check: checkCounter, Inspect: inspectCounter,
 		})
 	}
 }

@@ -527,7 +527,10 @@ enum {
 typedef struct shmi_kind_ops {
     uint32_t kind;
     uint16_t version; /* an object of another version counts as one of an unknown kind */
-    void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
+    /* Recovers what dead has left. The result 0 says that this process could not do that, for example because the arena
+     * has no room for its slot record. Then all participants that have the object open check it: dead may have closed its
+     * handles and kept a hold, so its open bit does not show whether they have to. A 0 without need costs only time. */
+    int (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead that is still to be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);

@@ -39,24 +39,25 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
 }
 
 /* The participants that a death, or a leave, concerns: those that had an object open together with the dead
- * participant. Only they may miss a wake because of the death. But if the dead participant was ending waits of others,
- * or was reaping, any participant may miss a wake. */
+ * participant, and those that have an object open that this process could not repair. Only they may miss a wake because
+ * of the death. But if the dead participant was ending waits of others, or was reaping, any participant may miss a wake. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
     int unfinished; /* an undo log has a transaction of the dead participant */
-    int anything; /* there is an object that the dead participant and another one had open */
+    int anything; /* the dead participant had an object open, or this process could not repair one */
     int all;      /* all participants are concerned */
     int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
 
-SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead)
+/* Adds the participants that have o open to c, if dead had o open, too, or if repaired is 0. */
+SHMI_FN void shmi_add_openers(shmsync_arena *a, shmi_concern *c, const shmi_object *o, shmi_participant_id dead, int repaired)
 {
     shmi_header h;
     uint32_t i, mask, *word;
     if (shmi_header_at(a, o->off, &h) != 0)
         return;
     word = shmi_open_bit(a, &h, shmi_id_slot(dead), &mask);
-    if ((shmi_ld32(word) & mask) == 0)
+    if (repaired && (shmi_ld32(word) & mask) == 0)
         return;
     c->anything = 1;
     for (i = 0; i <= a->geo.slots; i += 32)
@@ -72,11 +73,9 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
 {
     shmi_repair_arg *r = (shmi_repair_arg *)arg;
     const shmi_kind_ops *ops = shmi_kind_of(o);
-    shmi_add_openers(a, r->concern, o, r->dead);
     if (ops == NULL)
         r->unknown++;
-    else if (ops->repair != NULL)
-        ops->repair(a, o, r->dead);
+    shmi_add_openers(a, r->concern, o, r->dead, ops != NULL && (ops->repair == NULL || ops->repair(a, o, r->dead)));
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }

@@ -80,7 +80,7 @@ typedef struct shmi_sleep_spec {
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
-    int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
+    int64_t most;
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || !shmi_have_waitv(a))
         return NULL;
     if (shmi_wait_hook.f != NULL)
@@ -96,6 +96,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     s->looked = spec->looked;
     s->check = spec->check;
     s->check_arg = spec->check_arg;
+    most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
     *until = now + (most < SHMI_CROWD_MOST ? most : SHMI_CROWD_MOST);
     return s;
 }

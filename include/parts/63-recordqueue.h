@@ -657,7 +657,10 @@ SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcom
     shmi_rq_hand_back(q, s);
     return 1;
 }
-enum { SHMI_rqAgain = 64 }; /* how many times a walk of shmi_rq_remove_dead begins again */
+enum {
+    SHMI_rqAgain = 64, /* how many times a walk of shmi_rq_remove_dead begins again */
+    SHMI_rqSteps = 1 << 16 /* how many waits shmi_rq_wake_first examines at most */
+};
 
 /* Whether the node n is on this queue. *next is the content of its word next. During the call the commit word may
  * change, and the owner may use the node for a wait in another queue or object. The owner stores the words object and
@@ -754,20 +757,23 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
 }
 
 /* Wakes the owners of the first waits, so that they check the object. The call ends no wait. It wakes several owners,
- * because one of them may be stopped. */
+ * because one of them may be stopped. It passes over the waits of dead participants. */
 SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint64_t first;
-    uint32_t i, v;
+    uint32_t i, steps, v;
     int tries, woken = 0;
     for (tries = 0; tries < SHMI_REAP_TRIES && !woken; tries++) {
         first = shmi_ld64(q->first);
         v = (uint32_t)(first >> 32);
-        for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
+        for (i = steps = 0; i < 4 && steps < SHMI_rqSteps && v >= SHMI_RECORDED_FIRST; steps++) {
             shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+            int alive;
             if (n == NULL || shmi_ld64(&n->object) != q->o.off)
                 break;
-            if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep && shmi_wake(&n->word, 1) > 0)
+            alive = shmi_rq_current(q, shmi_node_owner(n));
+            i += (uint32_t)alive;
+            if (alive && shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep && shmi_wake(&n->word, 1) > 0)
                 woken = 1;
             v = shmi_recorded_value(&n->next);
         }

@@ -281,38 +281,45 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
     return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
 }
 
-/* Takes back what the participant dead has of the object. Returns 0 if this process has no slot record, and so cannot
- * make a change. In this case the function only completes the last change, and the waiters or the next call take back
- * what the dead participant has. A process has no slot record if it has not opened the object. If the list of slot
- * records is corrupt, a process that knows the slot records repairs the object. */
-SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
+/* Makes a slot record for this process, which reaps and has not opened the object. If the result is 0, the reap visits
+ * the object again when the dead participant is gone. */
+SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
+SHMI_FN int shmi_rq_has_record(struct shmi_rq *q) { return shmi_rq_slot(q, q->a->my_slot) != NULL; }
+/* Takes back what the participant dead has of the object. A process that has not opened the object has no slot record,
+ * so it cannot make a change. It completes the last change. Then it makes a record for itself if owes returns 1, that
+ * is, if a dead participant has left something that only a record can recover. owes may recover other things without a
+ * record. If the arena has no room for the record, the result is 0, and the waiters and the next call do the rest. If
+ * the list of slot records is corrupt, a process that knows the slot records repairs the object. */
+SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead, int (*owes)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b))
 {
     struct shmi_rq_change x;
     struct shmi_wakes b;
-    int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
+    int due = 1, done = 1;
     if (dead == q->a->self)
         /* This process is leaving, but its ID is still current. The assignment makes shmi_rq_current treat it as not
          * current. */
         q->without = dead;
     shmi_wakes_init(&b);
-    shmi_rq_lock(q);
-    if (!member) {
+    if (!shmi_rq_has_record(q)) {
+        shmi_rq_lock(q);
         shmi_rq_complete(q, shmi_ld64(q->commit), &b);
-    } else {
+        due = owes(q, &x, &b);
+        shmi_rq_unlock(q);
+        done = !due || (shmi_rq_make_record(q) && shmi_rq_has_record(q));
+    }
+    if (due && done) {
+        shmi_rq_lock(q);
         q->kind->reap(q, &x, &b);
         q->kind->serve(q, &x, &b);
+        shmi_rq_unlock(q);
     }
-    shmi_rq_unlock(q);
     shmi_rq_wake(q, &b);
-    return member;
+    return done;
 }
-/* Makes a slot record for this process, which reaps and has not opened the object. If the result is 0, the reap visits
- * the object again when the dead participant is gone. */
-SHMI_FN int shmi_rq_make_record(struct shmi_rq *q) { return shmi_record_of_reaper(q->a, &q->o, q->kind->record_bytes); }
 /* If this process has no slot record, wakes the owners of the first waits, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {
-    if (shmi_rq_slot(q, q->a->my_slot) == NULL)
+    if (!shmi_rq_has_record(q))
         shmi_rq_wake_first(q);
 }
 /* Completes the last change. Returns 0 if that was not possible. */

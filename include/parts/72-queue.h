@@ -1365,11 +1365,13 @@ uint64_t shmsync_layout(const char *description)
 }
 
 /* ---- The functions of a reaper, and of a leave ---- */
-SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
-    if (shmi_queue_build(&x, a, o))
-        shmi_queue_reap(&x, dead);
+    if (!shmi_queue_build(&x, a, o))
+        return 0;
+    shmi_queue_reap(&x, dead);
+    return 1;
 }
 /* Whether a call of this process is about to store to a slot that it has claimed or leased. If the lease word of a slot
  * shows a lease that has not ended, no call is about to store to the slot. */

@@ -1191,14 +1191,15 @@ int64_t shmsync_latch_count(const shmsync_latch *l)
     return shmi_counter_count(l->impl);
 }
 
-SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_counter t;
     if (o->size < shmi_counter_bytes(a))
-        return;
+        return 0;
     shmi_counter_init(&t, a, o);
     shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
     free(t.of);
+    return 1;
 }
 /* Wakes the waiters that a dead process was about to wake. If that process was a reaper, it may have changed the commit
  * word and not yet the events word. So this function also changes the events word. Otherwise a waiter that has read

@@ -269,13 +269,14 @@ int shmsync_once_timeddo(shmsync_once *o, void (*f)(void *), void *arg, const st
     return SHMI_TELL(err != 0 ? err : shmi_once_do(o->impl, f, arg, ns));
 }
 
-SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_once x;
     if (o->size < sizeof(shmi_once_words))
-        return;
+        return 0;
     shmi_once_init(&x, a, o);
     shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves itself is still current, so this call must name it */
+    return 1;
 }
 /* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)

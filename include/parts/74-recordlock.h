@@ -224,6 +224,17 @@ SHMI_FN int shmi_lock_reap(const struct shmi_record_lock *l, struct shmi_rq_chan
     shmi_st32(&q->unreaped, 1);
     return 0;
 }
+/* Whether the first wait in the queue of the lock may end now. A process that ends waits has then died after it had
+ * changed the state of the lock, and before it has ended the wait. Only a record can end the wait. */
+SHMI_FN int shmi_lock_unserved(const struct shmi_record_lock *l, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_wait w;
+    uint32_t s;
+    if (shmi_recorded_value(l->q->first) == 0 || shmi_rq_begin(l->q, x, b) != 0 || !shmi_rq_head(l->q, x, &w))
+        return 0;
+    s = shmi_recorded_value(l->state);
+    return !shmi_rq_waiting(l->q, w) || s == 0 || shmi_state_refuses(s, l->key);
+}
 /* Takes the lock back from a dead holder if the word of the lock is open. In this case no wait is queued, so one CAS is
  * enough, and this process needs no slot record. Returns 1 if the word is closed, and names a participant that is dead
  * or has left. Then only a record can take the lock back. */

@@ -423,16 +423,21 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties, or runs the completion. The parameter who is the ID of this participant. If who is
- * 0, the function asks this of all dead participants. */
-SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
+/* Whether n has parties or runs the completion of a phase. The parameter dead is a participant that is reaped, or 0 for
+ * any dead participant. An earlier participant of the slot of dead may have them, too, if its reapers have died. */
+SHMI_FN int shmi_barrier_of_dead(shmsync_arena *a, shmi_participant_id n, shmi_participant_id dead)
+{
+    return n != 0 && (dead == 0 ? shmi_dead(a, n) : shmi_reaps(a, dead, n));
+}
+/* Whether such a participant has parties or runs the completion: see shmi_barrier_of_dead. */
+SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id dead)
 {
     shmsync_arena *a = x->e.a;
     shmi_barrier_state s;
     uint32_t slot;
     if (shmi_barrier_read(x, &s) != 0)
         return 0;
-    if (s.completer != 0 && (who == 0 ? shmi_dead(a, s.completer) : s.completer == who))
+    if (shmi_barrier_of_dead(a, s.completer, dead))
         return 1;
     for (slot = 1; slot <= a->geo.slots; slot++) {
         shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
@@ -440,7 +445,7 @@ SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
         if (r == NULL)
             continue;
         shmi_barrier_share_of(r, &h);
-        if (h.name != 0 && h.parties > 0 && (who == 0 ? shmi_dead(a, h.name) : h.name == who))
+        if (h.parties > 0 && shmi_barrier_of_dead(a, h.name, dead))
             return 1;
     }
     return 0;
@@ -922,15 +927,15 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 }
 
 /* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. A participant needs a slot record
- * to make a change. If this process has never opened the Barrier, the function makes a slot record for this process. If
- * it cannot make one, it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function
- * does nothing. Whatever happens here, the periodic checks of the waiters find the death, too. */
-SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+ * to make a change. If this process has never opened the Barrier, the function makes its record. If that is not possible,
+ * it only wakes the waiters, and one of them breaks the phase. If there is no memory, the function does nothing. In both
+ * cases the periodic checks of the waiters find the death, too. */
+SHMI_FN int shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     int joined = 1;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
-        return;
+        return 0;
     shmi_barrier_init(x, a, o);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         joined = shmi_record_of_reaper(a, o, sizeof(shmi_barrier_slot));
@@ -939,6 +944,7 @@ SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (!joined)
         shmi_eventcount_wake_all(&x->e);
     free(x);
+    return joined;
 }
 SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -634,18 +634,17 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     memset(f, 0, sizeof *f);
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
-/* Takes back the hold of a dead participant. If the owner word is open, a CAS is enough, and w->died stays as it is. If
- * the owner word is closed, only a record can take the hold back, and a process without a slot record first makes
- * one. */
-SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* Takes back the hold of a dead participant if the owner word is open: a CAS is enough then, and w->died stays as it is.
+ * If the owner word is closed, or a wait has to end, a record is needed, and the result is 1. */
+SHMI_FN int shmi_fair_owes(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_record_lock l = shmi_fair_lock_of((struct shmi_fairmutex *)(void *)q);
+    return shmi_lock_take_open(&l) || shmi_lock_unserved(&l, x, b);
+}
+SHMI_FN int shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
-    struct shmi_record_lock l;
-    if (!shmi_fair_view(&f, a, o) || shmi_rq_repair(&f.q, dead))
-        return;
-    l = shmi_fair_lock_of(&f);
-    if (shmi_lock_take_open(&l) && shmi_rq_make_record(&f.q))
-        shmi_rq_repair(&f.q, dead);
+    return shmi_fair_view(&f, a, o) && shmi_rq_repair(&f.q, dead, shmi_fair_owes);
 }
 SHMI_FN void shmi_wake_first_of_fairmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

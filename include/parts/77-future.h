@@ -335,16 +335,17 @@ int shmsync_future_reset(shmsync_future *f)
 }
 
 /* Ends the round if its producer is the dead participant. */
-SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_future f;
     int wake;
     if (o->size < sizeof(shmi_future_words))
-        return;
+        return 0;
     shmi_future_init(&f, a, o);
     shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves itself is still current, so this call must name it */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
+    return 1;
 }
 SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 {

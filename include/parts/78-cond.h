@@ -723,20 +723,20 @@ SHMI_FN void shmi_cond_found(shmsync_arena *a, shmi_off off, shmi_node *n, void 
     (void)n;
     *(int *)arg = 1;
 }
-/* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. A
- * process that has not opened the Cond needs a slot record for these changes. It makes one if it finds waits of dead
- * participants. */
-SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* Whether dead participants have left waits. */
+SHMI_FN int shmi_cond_owes(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    int found = 0;
+    (void)x;
+    (void)b;
+    shmi_each_dead_wait(q->a, q->lock, q->o.off, q->without, shmi_cond_found, &found);
+    return found;
+}
+/* Takes the waits of a dead participant off the queue, and passes on the wakes that it has received and not used. */
+SHMI_FN int shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_cond k;
-    int found = 0;
-    if (!shmi_cond_view(&k, a, o) || shmi_rq_repair(&k.q, dead))
-        return;
-    shmi_rq_lock(&k.q);
-    shmi_each_dead_wait(a, k.q.lock, o->off, k.q.without, shmi_cond_found, &found);
-    shmi_rq_unlock(&k.q);
-    if (found && shmi_rq_make_record(&k.q))
-        shmi_rq_repair(&k.q, dead);
+    return shmi_cond_view(&k, a, o) && shmi_rq_repair(&k.q, dead, shmi_cond_owes);
 }
 SHMI_FN void shmi_wake_first_of_cond(shmsync_arena *a, const shmi_object *o, int owed)
 {

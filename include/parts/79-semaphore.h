@@ -763,16 +763,18 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
     return SHMI_TELL(shmi_exit_with(a, err));
 }
-/* The free permits, plus the spare permits of the shares. */
-int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
+SHMI_FN uint64_t shmi_sem_pool_free(const struct shmi_semaphore *s)
 {
-    SHMI_OPENED_OR(sem, 0);
-    struct shmi_semaphore *s = sem->impl;
+    return shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
+}
+/* The free permits, plus the spare permits of the shares. */
+SHMI_FN uint64_t shmi_sem_seen_free(struct shmi_semaphore *s)
+{
     uint64_t n = 0, c;
     int tries;
     for (tries = 0; tries < 16; tries++) {
         c = shmi_ld64(s->q.commit);
-        n = shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
+        n = shmi_sem_pool_free(s);
         if (shmi_recorded_value(&s->w->opened) != 0) {
             shmi_semaphore_record *r;
             shmi_rq_walk i;
@@ -782,7 +784,12 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
         if (shmi_ld64(s->q.commit) == c)
             break;
     }
-    return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
+    return shmi_min(n, s->size);
+}
+int64_t shmsync_semaphore_free(const shmsync_semaphore *s)
+{
+    SHMI_OPENED_OR(s, 0);
+    return (int64_t)shmi_min(shmi_sem_seen_free(s->impl), INT64_MAX);
 }
 
 SHMI_FN int shmi_sem_view(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
@@ -790,11 +797,25 @@ SHMI_FN int shmi_sem_view(struct shmi_semaphore *s, shmsync_arena *a, const shmi
     memset(s, 0, sizeof *s);
     return o->size >= shmi_semaphore_bytes(a) && shmi_rq_init(&s->q, &shmi_sem_kind, a, o);
 }
-SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* Whether a dead participant has permits, or the first wait in the queue may end now. A wait that may end now is left by
+ * a process that has died after it had made permits free, and before it has granted them. */
+SHMI_FN int shmi_sem_owes(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    shmi_semaphore_record *r;
+    struct shmi_wait w;
+    shmi_rq_walk i;
+    if (shmi_rq_begin(q, x, b) != 0 || (shmi_rq_empty(q, x) && shmi_sem_pool_free(s) == s->size))
+        return 0; /* the Semaphore is damaged, or unused */
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;)
+        if (shmi_rq_absent(q, shmi_sem_owner(x, r)) && shmi_sem_keeps(s, x, r))
+            return 1;
+    return shmi_rq_head(q, x, &w) && (!shmi_rq_waiting(q, w) || shmi_sem_seen_free(s) >= shmi_ld64(&w.n->wanted));
+}
+SHMI_FN int shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    if (shmi_sem_view(&s, a, o))
-        shmi_rq_repair(&s.q, dead);
+    return shmi_sem_view(&s, a, o) && shmi_rq_repair(&s.q, dead, shmi_sem_owes);
 }
 SHMI_FN void shmi_wake_first_of_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -1703,14 +1703,14 @@ SHMI_FN int shmi_rw_kind_unfinished(shmsync_arena *a, const shmi_object *o, shmi
     g = shmi_rw_gate(&m);
     return shmi_rw_valid(g) && shmi_rw_logged(&m, g) && (shmi_reaps(a, dead, shmi_rw_who(g)) || shmi_log_names(a, &m.log, dead));
 }
-SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_rwmutex m;
     shmi_record_walk v;
     uint32_t slot = shmi_id_slot(dead), g;
     int tries;
     if (o->size < shmi_rw_bytes(a))
-        return;
+        return 0;
     shmi_rw_view(&m, a, o);
     for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwmutex_record)); shmi_next_record(a, &v);) {
         uint64_t *line = shmi_rw_reader_in(&m, &v).state, r;
@@ -1736,6 +1736,7 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
     if (m.rollback)
         shmi_rw_reap_tx(&m, dead);
+    return 1;
 }
 SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -1133,14 +1133,14 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
 
 /* ---- The functions of a reaper ---- */
 SHMI_FN int shmi_spin_whole(const shmi_object *o) { return o->size >= sizeof(shmi_spin_words); }
-SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_spinlock l;
     shmi_record_walk v;
     uint32_t s;
     int tries;
     if (!shmi_spin_whole(o))
-        return;
+        return 0;
     shmi_spin_view(&l, a, o);
     for (shmi_walk_records(a, &v, o->off, sizeof(shmi_rwspin_record)); l.readers && shmi_next_record(a, &v);) {
         uint64_t *count, c;
@@ -1160,6 +1160,7 @@ SHMI_FN void shmi_repair_spin(shmsync_arena *a, const shmi_object *o, shmi_parti
          tries++, s = shmi_spin_state(&l))
         if (!shmi_spin_mark_owner_dead(&l, s))
             break;
+    return 1;
 }
 SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 {

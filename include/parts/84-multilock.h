@@ -1477,34 +1477,34 @@ SHMI_FN int shmi_bucket_owes(struct shmi_key_bucket *k)
     }
     return 0;
 }
-/* Takes back keys of dead participants, but only keys whose hold word is open. Returns 1 if dead participants have
- * other keys. */
-SHMI_FN int shmi_reap_open_keys(struct shmi_key_bucket *k)
+/* Takes back keys of dead participants, but only keys whose hold word is open. Returns 1 if dead participants have other
+ * keys, or a wait has to end: only a record can do that. */
+SHMI_FN int shmi_bucket_needs_record(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
+    struct shmi_key_bucket *k = (struct shmi_key_bucket *)(void *)q;
     shmi_entry_walk v;
     int others = 0;
     for (shmi_walk_entries(k, &v); shmi_next_entry(k, &v);) {
         struct shmi_record_lock l;
         shmi_key_focus(k, v.at);
         l = shmi_key_lock_of(k);
-        others |= shmi_lock_take_open(&l);
+        others |= shmi_lock_take_open(&l) || shmi_lock_unserved(&l, x, b);
     }
     return others;
 }
-/* Takes back the keys of a dead participant, and takes its waits off the queues. If the hold word of a key is open, a
- * CAS is enough. If a closed word names a dead participant, only a record can take the key back, and a process without
- * a slot record first makes one.
+/* Takes back the keys of a dead participant, and takes its waits off the queues.
  *
- * The queue k.q exists only during this call, so its field unreaped is lost. If the reap gives up a key, the next call
- * for the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
-SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+ * The queue k.q is not that of a handle, so its field unreaped is lost. If the reap gives up a key, the next call for
+ * the key, or the next periodic check of a waiter for the key, finds the dead holder itself: see shmi_key_dead. */
+SHMI_FN int shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
     struct shmi_key_bucket k;
     size_t at = 0;
     uint32_t i;
+    int done = 1;
     if (!shmi_multi_view(&x, a, o))
-        return;
+        return 0;
     shmi_bucket_init(&k, &x, 0);
     for (i = 0; i < UINT32_C(1) << x.log; i++) {
         if (shmi_ld64(&shmi_bucket_words(&x, i)->commit) == 0)
@@ -1513,10 +1513,11 @@ SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_
         if (dead == a->self)
             k.q.without = dead;
         shmi_rq_complete_last(&k.q);
-        if (shmi_bucket_owes(&k) && !shmi_rq_repair(&k.q, dead) && shmi_reap_open_keys(&k) && shmi_rq_make_record(&k.q))
-            shmi_rq_repair(&k.q, dead);
+        if (shmi_bucket_owes(&k))
+            done &= shmi_rq_repair(&k.q, dead, shmi_bucket_needs_record);
     }
     shmi_view_end(&x);
+    return done;
 }
 /* If this process has no slot record, wakes the owners of the first waits, so that they reap. */
 SHMI_FN void shmi_wake_first_of_multilock(shmsync_arena *a, const shmi_object *o, int owed)

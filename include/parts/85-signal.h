@@ -393,12 +393,12 @@ SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_sig
 
 /* For a reaper: repairs the index. Superfluous bits and permits may remain. A worker clears such a bit, and such a
  * permit costs a worker one search. */
-SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+SHMI_FN int shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
     uint32_t q, slot = shmi_id_slot(dead);
     if (!shmi_signal_view(&w, a, o))
-        return;
+        return 0;
     for (q = 0; q < w.n_gates; q++) {
         shmi_signal_reap_gate(&w, q, dead);
         shmi_signal_reap_task(&w, q, dead);
@@ -412,6 +412,7 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
     /* The dead process may have taken a permit without acting on it. Or it may have set a bit in a leaf of the
      * partition, and not have woken the owner of this leaf. An owner that wakes checks its leaf. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
+    return 1;
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -20,7 +20,7 @@ var (
 )
 
 func init() {
-	RegisterKind(KindOps{Kind: reapedKind, Repair: func(a *Arena, o Object, dead ParticipantID) {
+	RegisterKind(KindOps{Kind: reapedKind, Repair: func(a *Arena, o Object, dead ParticipantID) bool {
 		var err error
 		defer func() {
 			if v := recover(); v != nil {
@@ -29,6 +29,7 @@ func init() {
 			reapedBy <- err
 		}()
 		_, err = TryAt[uint64](a, o.Body)
+		return true
 	}})
 }
 

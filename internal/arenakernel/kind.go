@@ -78,7 +78,15 @@ type KindOps struct {
 	// Repair is called again when [Arena.Gone] returns true for the participant. If the object
 	// protects data, as a lock does, Repair must not pass the object on to the next waiter before
 	// that second call.
-	Repair func(a *Arena, o Object, dead ParticipantID)
+	//
+	// Repair returns true if this process has recovered all that it could find, and has woken the
+	// waiters that may go on. A process may be unable to do that, because the arena has no room for
+	// its slot record, or because it does not have what the kind needs, such as the rules of a
+	// Waitable. Then Repair returns false, and all participants that have the object open check it.
+	// The dead participant may have closed its handles and kept a hold. So the open bit of the dead
+	// participant does not show whether these participants have to check. A false without need costs
+	// only time.
+	Repair func(a *Arena, o Object, dead ParticipantID) bool
 	// Wake wakes, once, all waiters of the object whose wakes may have been lost because a
 	// participant died.
 	Wake func(a *Arena, o Object, owed Owed)

@@ -25,7 +25,7 @@ func init() {
 	}
 	RegisterKind(KindOps{
 		Kind:   walkedKind,
-		Repair: func(a *Arena, o Object, _ ParticipantID) { hook(a, o) },
+		Repair: func(a *Arena, o Object, _ ParticipantID) bool { hook(a, o); return true },
 		Wake:   func(a *Arena, o Object, _ Owed) { hook(a, o) },
 		Check:  func(a *Arena, o Object) error { hook(a, o); return nil },
 	})

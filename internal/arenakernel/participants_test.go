@@ -424,8 +424,9 @@ var (
 )
 
 func init() {
-	RegisterKind(KindOps{Kind: versionedKind, Version: 2, Repair: func(_ *Arena, o Object, _ ParticipantID) {
+	RegisterKind(KindOps{Kind: versionedKind, Version: 2, Repair: func(_ *Arena, o Object, _ ParticipantID) bool {
 		versionedRepaired.Or(1 << o.Version)
+		return true
 	}})
 }
 

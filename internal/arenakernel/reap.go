@@ -115,11 +115,12 @@ func (a *Arena) wakeAlive(i int) {
 
 // concern is the set of participants that have to check their objects after a death or a leave.
 // Normally these are the participants that share an open object with the dead participant, because only
-// they can wait for a wake from it. If the dead participant died while it told other participants that
+// they can wait for a wake from it. If this process could not repair an object, all participants that have
+// the object open are concerned. If the dead participant died while it told other participants that
 // their waits were over, or while it reaped, any participant can wait for its wake.
 type concern struct {
 	slots    slotSet
-	anything bool // the dead participant had at least one object open
+	anything bool // the dead participant had at least one object open, or this process could not repair one
 	nobody   bool // the dead participant cannot have left anything in an object
 	all      bool // every participant is concerned
 	unknown  bool // an object exists whose kind this process cannot repair
@@ -148,14 +149,15 @@ func (a *Arena) leftNothing(dead ParticipantID) bool {
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
-		a.addOpeners(c, o, dead)
 		ops, ok := opsOf(o)
 		if !ok {
 			c.unknown = true
 		}
+		repaired := ok
 		if ok && ops.Repair != nil {
-			ops.Repair(a, o, dead)
+			repaired = ops.Repair(a, o, dead)
 		}
+		a.addOpeners(c, o, dead, repaired)
 		if a.hasTransactionOf(o, dead) {
 			c.undoing = true
 		}
@@ -191,13 +193,14 @@ func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 }
 
 // addOpeners adds to c the participants that have the object o open, if the dead participant had o
-// open, too.
-func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
+// open, too, or if repaired is false. In the second case the dead participant may have closed its
+// handle and kept a hold, which this process cannot recover.
+func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID, repaired bool) {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {
 		return
 	}
-	if word, mask := a.openBit(&h, dead.Slot()); word.Load()&mask == 0 {
+	if word, mask := a.openBit(&h, dead.Slot()); repaired && word.Load()&mask == 0 {
 		return
 	}
 	c.anything = true

@@ -27,11 +27,12 @@ var testLockKind = KindOf("TLOK")
 func init() {
 	RegisterKind(KindOps{
 		Kind: testLockKind,
-		Repair: func(a *Arena, o Object, dead ParticipantID) {
+		Repair: func(a *Arena, o Object, dead ParticipantID) bool {
 			l := testLockOf(a, o)
 			if n := ParticipantID(l.owner.Load()); a.Reaps(dead, n) && TakeFromDead(a, n, l.owner, uint32(n), 0) {
 				l.taken.Add(1)
 			}
+			return true
 		},
 		Wake: func(a *Arena, o Object, _ Owed) { testLockOf(a, o).woken.Add(1) },
 	})

@@ -23,7 +23,8 @@ import (
 
 // goAgent is the agent in Go. The agent in C is testdata/agent.c.
 type goAgent struct {
-	a *arena.Arena
+	a    *arena.Arena
+	name string
 
 	mu     sync.Mutex
 	leases []prims.Lease[uint64]
@@ -38,7 +39,7 @@ func runAgent(name, label string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	x := &goAgent{a: a}
+	x := &goAgent{a: a, name: name}
 	fmt.Println("ready 0 0")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -172,12 +173,26 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 		}
 		return n, nil
 	}
-	kind, _, _ := strings.Cut(o.verb, ".")
+	kind, rest, _ := strings.Cut(o.verb, ".")
+	if kind == "closing" {
+		return x.closing(order{rest, o.name, o.args})
+	}
 	f := verbs[kind]
 	if f == nil {
 		return 0, syscall.ENOSYS
 	}
 	return f(x, o)
+}
+
+// closing carries out an order through a second opening of the arena, and closes this opening. So it closes all handles
+// that the order has opened. In C, an order keeps its handles, and the order shut closes them.
+func (x *goAgent) closing(o order) (uint64, error) {
+	a, err := arena.Attach(x.name, nil)
+	if err != nil {
+		return 0, err
+	}
+	n, err := (&goAgent{a: a}).act(o)
+	return n, errors.Join(err, a.Close())
 }
 
 func (x *goAgent) isSequencer(off arena.Offset) bool {

@@ -192,7 +192,7 @@ func TestCWaiterIsToldByStrangers(t *testing.T) {
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
 	defer a.Close()
-	path := program(t, "permit.c", "-DSHMSYNC_IMPLEMENTATION", "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)")
+	path := program(t, "permit.c", "-DSHMSYNC_IMPLEMENTATION", rarely)
 	holder, held, stderr := core(t, path, name)
 	ready(t, held, stderr)
 	waiter, got, stderr := core(t, path, name)

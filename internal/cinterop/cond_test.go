@@ -79,7 +79,7 @@ func TestCondFunctions(t *testing.T) {
 	t.Parallel()
 	quick := program(t, "cond.c")
 	// Here no periodic check wakes a wait.
-	rare := program(t, "cond.c", "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)")
+	rare := program(t, "cond.c", rarely)
 	out, err := exec.Command(quick).Output()
 	require.NoError(t, err)
 	for i, scene := range strings.Split(strings.TrimSpace(string(out)), "\n") {

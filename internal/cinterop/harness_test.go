@@ -273,9 +273,9 @@ func (l *lockedBuffer) String() string {
 // second time.
 const cWithoutByteLock = "c without a byte lock"
 
-// rarely is the compiler flag for programs whose threads make no periodic checks, because the first check comes after an
-// hour.
-const rarely = "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)"
+// rarely is the compiler flag for programs whose threads make no periodic checks. A thread checks before its first sleep
+// if the host has run for longer than the time between two checks. So this time is ten years.
+const rarely = "-DSHMI_CHECK_EVERY=INT64_C(315360000000000000)"
 
 // withoutChecks adds to the name of a language that the agent makes no periodic checks. A Go agent obeys this only with
 // the build tag crashpoint.

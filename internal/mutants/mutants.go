@@ -104,7 +104,7 @@ var generalMutants = []mutant{
 	{
 		name: "a reaper does not repair the objects that the dead participant had open",
 		file: "internal/arenakernel/reap.go",
-		old:  "\t\t\tops.Repair(a, o, dead)\n",
+		old:  "\t\t\trepaired = ops.Repair(a, o, dead)\n",
 		new:  "\t\t\t_ = dead\n",
 		pkg:  "internal/stepkill", run: "TestStepKills/semaphore/unlock,_3", tags: withPoints, env: append([]string{"SHMSYNC_TEST_STEPKILLS=2"}, noLooks...),
 	},

@@ -1,7 +1,7 @@
 package main
 
-// rarely makes the periodic checks of a C program so rare that they do not make up for a lost wake.
-const rarely = "SHMSYNC_CINTEROP_CFLAGS=-DSHMI_CHECK_EVERY=INT64_C(3600000000000)"
+// rarely is the setting in which no periodic check of a C program makes up for a lost wake.
+const rarely = "SHMSYNC_CINTEROP_CFLAGS=-DSHMI_CHECK_EVERY=INT64_C(315360000000000000)"
 
 // These are mistakes in the C library.
 func init() {

@@ -30,8 +30,8 @@ type lot struct {
 	loosed   uint64                        // guarded by: mu; how many times a node has become loose
 	checked  []*Queue                      // guarded by: mu; queues that have waiters
 	checking bool                          // guarded by: mu; the periodic checker is running
-	polling  bool                          // guarded by: mu; the poller is running
 
+	polling atomic.Bool  // the poller is running; changes under mu
 	resting atomic.Int32 // how many queues need no check at present; see resting
 
 	running sync.WaitGroup // the periodic checker and the poller
@@ -115,10 +115,11 @@ func (h *lot) mayRelease(node arenakernel.Offset) bool {
 // startPoller starts the poller if it is not running. It is called before any goroutine relies on
 // the poller.
 func (h *lot) startPoller() { // guarded by: mu
-	if !h.polling && !h.closed.Load() {
-		h.polling = true
-		// Load the count of deaths before any goroutine waits, so that the poller misses no death.
+	if !h.polling.Load() && !h.closed.Load() {
+		// Load the count of deaths before any goroutine waits, and before another goroutine finds that the poller is
+		// running, so that the poller misses no death.
 		deaths := h.a.Deaths()
+		h.polling.Store(true)
 		h.running.Go(func() { h.poller(deaths) })
 	}
 }

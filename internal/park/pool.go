@@ -29,7 +29,14 @@ type nodePool struct {
 }
 
 // TakeNode returns an idle wait node for one wait. If the arena has no room for another node, the error Is ErrNoSpace.
-func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
+//
+// TakeNode also starts the poller of this process. From then on, the poller checks the object after each death. The
+// caller has called Enter. Before it queues the node, it checks for deaths itself. So it misses no death: if a death is
+// not counted yet at that check, the poller finds it.
+func (q *Queue) TakeNode() (*WaitNode, error) {
+	q.StartPoller()
+	return q.lot.nodePool.take()
+}
 
 // cached returns a wait node from the pool, or nil if the pool has no free node.
 func (b *nodePool) cached() *WaitNode { // guarded by: mu

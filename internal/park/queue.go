@@ -360,8 +360,12 @@ func (q *Queue) afterDeath() {
 	}
 }
 
-// StartPoller starts the poller of this process. The poller checks the queues after each death.
+// StartPoller starts the poller of this process, unless it is running. The poller checks the queues after each death
+// that is counted after the call.
 func (q *Queue) StartPoller() {
+	if q.lot.polling.Load() {
+		return
+	}
 	q.lot.mu.Lock()
 	defer q.lot.mu.Unlock()
 	q.lot.startPoller()

@@ -360,6 +360,8 @@ static int barrier(const order *o, uint64_t *n)
 #include "agent_synchronized.h"
 #include "agent_tx.h"
 
+static void keep(void *handle) { (void)handle; }
+
 static int act(const order *o, uint64_t *n)
 {
     shmi_off off = 0;
@@ -375,6 +377,11 @@ static int act(const order *o, uint64_t *n)
         for (int i = 0; i < SHMI_sequencerCells && shmi_ld32(shmi_u32(arena, off + SHMI_objKind)) == SHMI_KIND_SEQUENCER; i++)
             if (offsetof(shmi_sequencer_words, cells[i]) != offsetof(shmi_barrier_words, events))
                 *n += count_asleep(off, offsetof(shmi_sequencer_words, cells[i]));
+        return 0;
+    }
+    if (is(o, "shut")) { /* closes all handles of this process on the object at an offset */
+        for (off = (shmi_off)arg(o, 0); shmi_unshare(arena, off, keep) == 0;)
+            ++*n;
         return 0;
     }
     if (strncmp(o->word[1], "seq.", 4) == 0)
