@@ -17,7 +17,7 @@ func init() {
 		{
 			name: "C: a close takes back what the process holds before it replaces the mapping",
 			file: parts + "37-arena.h",
-			old:  "    own = shmi_await_unwatched(a) ? shmi_replace_mapping(a) : a;\n",
+			old:  "    own = unwatched ? shmi_replace_mapping(a, &cut) : a;\n",
 			new:  "    own = a;\n",
 			pkg:  pkg, run: "TestCloseInCCutsOffTheStoresOfALateCall",
 		},
@@ -31,9 +31,37 @@ func init() {
 		{
 			name: "C: a close makes no fence for calls that mark the copies of a Synchronized",
 			file: parts + "37-arena.h",
-			old:  "    if (__atomic_load_n(&a->fenced, __ATOMIC_SEQ_CST) && shmi_fence() != 0)\n",
-			new:  "    if (0)\n",
+			old:  "    shmi_fence_calls(a);\n    shmi_visit(",
+			new:  "    shmi_visit(",
 			pkg:  pkg, run: "TestCloseInCWaitsForACallOfASynchronized/commit$",
+		},
+		{
+			name: "C: a call does not notice that the close has replaced the mapping under it",
+			file: parts + "33-handles.h",
+			old:  "    if (a == NULL || !__atomic_load_n(&a->late, __ATOMIC_SEQ_CST))\n",
+			new:  "    if (a != NULL)\n",
+			pkg:  pkg, run: "TestLateCallInCReportsNoSuccess",
+		},
+		{
+			name: "C: a close forgets calls under way although the file may still be mapped",
+			file: parts + "37-arena.h",
+			old:  "    all = cut && shmi_cut_off(own);\n",
+			new:  "    all = shmi_cut_off(own);\n",
+			pkg:  pkg, run: "TestCloseInCThatCannotCutOffItsCalls",
+		},
+		{
+			name: "C: a close ends the guard of the wakes it owes before it makes them",
+			file: parts + "37-arena.h",
+			old:  "    if (all)\n        shmi_wake_all_for(own, own->self, &concern);\n",
+			new:  "",
+			pkg:  pkg, run: "TestCloseInCOwesTheWakesOfALateCall",
+		},
+		{
+			name: "C: a child of fork inherits the mapping of a close",
+			file: parts + "37-arena.h",
+			old:  "MADV_DONTFORK) != 0) {\n        munmap(base",
+			new:  "MADV_NORMAL) != 0) {\n        munmap(base",
+			pkg:  pkg, run: "TestCloseInCHasAMappingOfItsOwn",
 		},
 		{
 			name: "C: an unlock of a mutex wakes no waiter",
