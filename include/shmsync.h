@@ -16168,19 +16168,28 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. */
-SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
+/* What shmi_mutex_store_unlock has done. */
+enum { SHMI_unlockedNot, SHMI_unlocked, SHMI_unlockedBeforeWaiter };
+/* Unlocks the mutex if its owner word o says that the participant with the ID name has a biased hold. After
+ * SHMI_unlockedBeforeWaiter, the caller calls shmi_mutex_lose_bias. */
+SHMI_FAST int shmi_mutex_store_unlock(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
         /* The store is only a release, so the CPU may load the wake word before the store takes effect. This process
          * needs no fence, because a waiter calls shmi_fence after its announcement. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
-            shmi_mutex_lose_bias(m);
-        return 1;
+        return SHMI_LIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) == 0) ? SHMI_unlocked : SHMI_unlockedBeforeWaiter;
     }
-    return 0;
+    return SHMI_unlockedNot;
+}
+/* As shmi_mutex_store_unlock, and wakes the waiter. */
+SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
+{
+    int done = shmi_mutex_store_unlock(m, name, o);
+    if (SHMI_UNLIKELY(done == SHMI_unlockedBeforeWaiter))
+        shmi_mutex_lose_bias(m);
+    return done != SHMI_unlockedNot;
 }
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {
@@ -17071,13 +17080,22 @@ SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
     SHMI_OPENED_AS(m, "shmsync_mutex_unlock");
     return SHMI_DONE_AS(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
 }
+/* The slow part of an unlock that has stored the owner word and has then found a waiter. It does not read the handle. */
+SHMI_SELDOM int shmi_mutex_unlocked_called(shmi_mutex *x, uint64_t serial)
+{
+    shmi_mutex_lose_bias(x);
+    return shmi_done(x, serial, 0, "shmsync_mutex_unlock");
+}
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
     const uint64_t serial = m->serial;
-    if (SHMI_LIKELY(shmi_is_open(x, serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED))))
+    int done = SHMI_unlockedNot;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)))
+        done = shmi_mutex_store_unlock(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED));
+    if (SHMI_LIKELY(done == SHMI_unlocked))
         return shmi_done(x, serial, 0, __func__);
-    return shmi_mutex_unlock_called(m);
+    return done == SHMI_unlockedNot ? shmi_mutex_unlock_called(m) : shmi_mutex_unlocked_called(x, serial);
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {

@@ -881,13 +881,22 @@ SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
     SHMI_OPENED_AS(m, "shmsync_mutex_unlock");
     return SHMI_DONE_AS(shmi_mutex_unlock(m->impl), "shmsync_mutex_unlock");
 }
+/* The slow part of an unlock that has stored the owner word and has then found a waiter. It does not read the handle. */
+SHMI_SELDOM int shmi_mutex_unlocked_called(shmi_mutex *x, uint64_t serial)
+{
+    shmi_mutex_lose_bias(x);
+    return shmi_done(x, serial, 0, "shmsync_mutex_unlock");
+}
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
     const uint64_t serial = m->serial;
-    if (SHMI_LIKELY(shmi_is_open(x, serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED))))
+    int done = SHMI_unlockedNot;
+    if (SHMI_LIKELY(shmi_is_open(x, serial)))
+        done = shmi_mutex_store_unlock(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED));
+    if (SHMI_LIKELY(done == SHMI_unlocked))
         return shmi_done(x, serial, 0, __func__);
-    return shmi_mutex_unlock_called(m);
+    return done == SHMI_unlockedNot ? shmi_mutex_unlock_called(m) : shmi_mutex_unlocked_called(x, serial);
 }
 int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monotonic)
 {
